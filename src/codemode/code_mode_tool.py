@@ -1,0 +1,127 @@
+"""The one tool that a model sees: its description, its input, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+from .catalog import Catalog
+from .continuations import NOT_GIVEN, answers_of, resume
+from .execution import Execution, OuterCall, run_sync
+from .interrupts import Interrupt
+from .options import CodeModeOptions
+from .signatures.prompt import describe_tools
+from .tools import collect_tools
+from .workers.pool import WorkerPool
+
+_INPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "js": {
+            "type": "string",
+            "description": "The body of an async JavaScript (or TypeScript) function: use await, end with return.",
+        }
+    },
+    "required": ["js"],
+    "additionalProperties": False,
+}
+
+
+class CodeModeTool:
+    """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
+
+    name = "codeMode"
+
+    def __init__(
+        self,
+        tools: Mapping[str, Any] | Iterable[Any],
+        options: CodeModeOptions | Mapping[str, Any] | None,
+        pool: WorkerPool | None,
+    ) -> None:
+        self.options = CodeModeOptions.of(options)
+        self._pool = pool
+        collected = collect_tools(tools)
+        for tool in collected.values():
+            tool.prepare()
+        self.catalog = Catalog(collected)
+
+    def __repr__(self) -> str:
+        return f"<CodeModeTool over {len(self.catalog)} tools>"
+
+    @cached_property
+    def description(self) -> str:
+        """What the model reads: the rules, the tools as TypeScript, examples."""
+        return describe_tools(
+            self.catalog.tools(), max_characters=self.options.execution_policy.max_description_characters
+        )
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the tool's input, exactly ``{"js": string}``."""
+        return {**_INPUT_SCHEMA, "properties": {"js": dict(_INPUT_SCHEMA["properties"]["js"])}}
+
+    async def execute(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - the name that every framework uses
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+    ) -> Any:
+        """Run ``input["js"]`` and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
+
+        ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
+        Raises `CodeModeError` or one of its subclasses, `ValueError` for an input that is not ``{"js": string}``.
+        """
+        outer = OuterCall(tool_call_id, messages, context)
+        return await Execution(self.catalog, self.options, outer, self._pool).start(program_of(input))
+
+    def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
+        """Do what `execute` does, from code that is not async. Works inside a running loop too."""
+        return run_sync(self.execute(input, **settings))
+
+    async def resume(
+        self,
+        interrupt: Interrupt | Mapping[str, Any],
+        resolution: Any = NOT_GIVEN,
+        *,
+        resolutions: Mapping[str, Any] | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+    ) -> Any:
+        """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
+        answers = answers_of(interrupt, resolution, resolutions)
+        return await resume(
+            interrupt, answers, self.catalog, self.options, OuterCall(None, messages, context), self._pool
+        )
+
+    def resume_sync(
+        self, interrupt: Interrupt | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any
+    ) -> Any:
+        """Do what `resume` does, from code that is not async."""
+        return run_sync(self.resume(interrupt, resolution, **settings))
+
+
+def create_code_mode_tool(
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    *,
+    pool: WorkerPool | None = None,
+) -> CodeModeTool:
+    """Turn many tools into one.
+
+    ``tools``: a mapping name -> tool or an iterable of tools; a tool is a `Tool`, a function, or a framework's tool
+    object. ``options``: `CodeModeOptions` or a mapping. ``pool``: a `WorkerPool`; the process-wide one when None.
+    Raises `ValueError` for wrong options, names or schemas, `TypeError` for what is no tool.
+    """
+    return CodeModeTool(tools, options, pool)
+
+
+def program_of(value: object) -> str:
+    """Return the program in a tool input. Raises `ValueError` for anything but ``{"js": string}``."""
+    if isinstance(value, Mapping):
+        given = cast("Mapping[Any, Any]", value)
+        if isinstance(js := given.get("js"), str) and len(given) == 1:
+            return js
+    raise ValueError('the input of codeMode is {"js": "<program>"} and nothing else')

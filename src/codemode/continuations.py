@@ -1,0 +1,217 @@
+"""Going on with a paused invocation: check everything, claim it once, run, record the outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from .approval_messages import approval_resolutions
+from .catalog import Catalog
+from .errors import (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+    error_from_view,
+)
+from .execution import Execution, OuterCall, now_ms, run_sync
+from .interrupts import APPROVAL_KIND, Interrupt, pending_requests, same_json
+from .options import CodeModeOptions
+from .protocol.continuation import Continuation
+from .protocol.signing import Auth
+from .resolutions import check_answers, read_answers
+from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
+from .sealing import unpack
+from .tools import Tool, collect_tools
+from .values import canonical_json, encode_json
+from .workers.pool import WorkerPool
+
+NOT_GIVEN: Any = object()
+_RUNNING_SLACK_MS = 60_000
+_OUTSIDE_ERRORS = (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+_process_guard = MemoryResumeGuard()
+
+
+async def continue_interrupt(
+    interrupt: Interrupt | Mapping[str, Any],
+    resolution: Any = NOT_GIVEN,
+    *,
+    resolutions: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    pool: WorkerPool | None = None,
+) -> Any:
+    """Answer pending requests and go on with the program. Returns its value, or an `Interrupt` with what still waits.
+
+    ``resolution`` answers the first request, ``resolutions`` any by id. An approval is answered with
+    ``{"approved": bool, "reason"?: str, "input"?: edited}``, a call of unknown outcome with ``{"value": ...}``,
+    ``{"error": {"message": str}}`` or ``{"runAgain": True}``, a tool's own request with any JSON value. The same
+    answers again give the recorded outcome and run nothing. Raises `CodeModeProtocolError`, before anything runs, for
+    an interrupt that is not this host's, has expired or was changed, and for answers that do not fit.
+    """
+    catalog = Catalog(collect_tools(tools))
+    outer = OuterCall(None, messages, context)
+    return await resume(interrupt, answers_of(interrupt, resolution, resolutions), catalog, options, outer, pool)
+
+
+def answers_of(
+    interrupt: Interrupt | Mapping[str, Any], resolution: Any, resolutions: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the answers by request id. Raises `CodeModeProtocolError` when there are none."""
+    answers = dict(resolutions or {})
+    if resolution is not NOT_GIVEN:
+        first = Interrupt.of(interrupt).interrupt_id
+        if first in answers:
+            raise CodeModeProtocolError(f"the request {first!r} is answered twice")
+        answers[first] = resolution
+    return answers
+
+
+async def resume(
+    interrupt: Interrupt | Mapping[str, Any],
+    resolutions: Mapping[str, Any],
+    catalog: Catalog[Tool],
+    options: CodeModeOptions | Mapping[str, Any] | None,
+    outer: OuterCall,
+    pool: WorkerPool | None,
+) -> Any:
+    """Go on with a paused program over these tools."""
+    settings = CodeModeOptions.of(options)
+    continuation, auth = verified(interrupt, settings)
+    entries = continuation.ledger.entries
+    answers = read_answers(entries, resolutions) if resolutions or continuation.ledger.waiting else {}
+    check_answers(catalog, entries, answers)
+    guard: ResumeGuard = settings.continuation.guard or _process_guard
+    recorded = await guard.claim(_claim(auth, resolutions, settings))
+    if recorded is not None:
+        return _replayed_outcome(recorded)
+    outer_call = OuterCall(continuation.kept["outer_tool_call_id"], outer.messages, outer.context)
+    execution = Execution(catalog, settings, outer_call, pool)
+    try:
+        value = await execution.resume(continuation, answers)
+    except BaseException as error:
+        # Nothing was run and the program did not get to its end: as if nobody had tried.
+        if not execution.has_run_a_tool and not _is_programs_end(error):
+            await guard.release(auth.nonce)
+        else:
+            await guard.record(auth.nonce, _failed_outcome(error))
+        raise
+    await guard.record(auth.nonce, _outcome(value))
+    return value
+
+
+def verified(interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions) -> tuple[Continuation, Auth]:
+    """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
+    paused = Interrupt.of(interrupt)
+    body, auth = unpack(paused.continuation, options.continuation, now_ms())
+    continuation = Continuation.from_dict(body)
+    if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
+        raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
+    recorded = [request.to_dict() for request in pending_requests(continuation.ledger.waiting)]
+    if not same_json([request.to_dict() for request in paused.requests], recorded):
+        raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
+    return continuation, auth
+
+
+def _claim(auth: Auth, resolutions: Mapping[str, Any], options: CodeModeOptions) -> Claim:
+    text = encode_json(dict(resolutions), what="the resolutions")
+    digest = hashlib.sha256(canonical_json(json.loads(text)).encode()).hexdigest()
+    running_until_ms = now_ms() + options.execution_policy.timeout_ms + _RUNNING_SLACK_MS
+    return Claim(auth.nonce, digest, running_until_ms, auth.expires_at_ms)
+
+
+def _is_programs_end(error: BaseException) -> bool:
+    return isinstance(error, CodeModeError) and not isinstance(error, _OUTSIDE_ERRORS)
+
+
+def _outcome(value: Any) -> str:
+    if isinstance(value, Interrupt):
+        return json.dumps({"interrupt": value.to_dict()})
+    return json.dumps({"value": value})
+
+
+def _failed_outcome(error: BaseException) -> str:
+    if not isinstance(error, CodeModeError):
+        aborted = error.__cause__
+        error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
+    failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
+    recovery = None if error.recovery is None else error.recovery.to_dict()
+    return json.dumps({"error": failure, "recovery": recovery})
+
+
+def _replayed_outcome(text: str) -> Any:
+    outcome = cast("dict[str, Any]", json.loads(text))
+    if "value" in outcome:
+        return outcome["value"]
+    if "interrupt" in outcome:
+        return Interrupt.from_dict(outcome["interrupt"])
+    error = error_from_view(**outcome["error"])
+    if outcome["recovery"] is not None:
+        error.recovery = Interrupt.from_dict(outcome["recovery"])
+    raise error
+
+
+def continue_interrupt_sync(interrupt: Interrupt | Mapping[str, Any], resolution: Any = NOT_GIVEN, **given: Any) -> Any:
+    """Do what `continue_interrupt` does, from code that is not async."""
+    return run_sync(continue_interrupt(interrupt, resolution, **given))
+
+
+async def continue_approval(
+    interrupt: Interrupt | Mapping[str, Any],
+    approval_response: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    pool: WorkerPool | None = None,
+) -> Any:
+    """Answer approvals with responses as `get_approval_response` returns them, one or several.
+
+    Each is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited, "toolCallId"?: str}``. What needs
+    approval in the rest of the run pauses again, whatever ``approval.mode`` is. Raises `CodeModeProtocolError` for a
+    malformed response or one for another request.
+    """
+    given = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)
+    resolutions = approval_resolutions(Interrupt.of(interrupt), given)
+    settings = CodeModeOptions.of(options)
+    paused = dataclasses.replace(settings.approval, mode="interrupt")
+    catalog = Catalog(collect_tools(tools))
+    outer = OuterCall(None, messages, context)
+    return await resume(interrupt, resolutions, catalog, settings.having(approval=paused), outer, pool)
+
+
+def continue_approval_sync(
+    interrupt: Interrupt | Mapping[str, Any],
+    approval_response: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    **given: Any,
+) -> Any:
+    """Do what `continue_approval` does, from code that is not async."""
+    return run_sync(continue_approval(interrupt, approval_response, **given))
+
+
+def is_interrupt(value: Any, *, options: CodeModeOptions | Mapping[str, Any] | None = None) -> bool:
+    """Return True for an interrupt, or its plain JSON, that this host made and could resume now."""
+    try:
+        verified(value, CodeModeOptions.of(options))
+    except (CodeModeProtocolError, AttributeError, TypeError):
+        return False
+    return True
+
+
+def is_approval_interrupt(value: Any, *, options: CodeModeOptions | Mapping[str, Any] | None = None) -> bool:
+    """Return True for such an interrupt whose first request asks a person for approval."""
+    return is_interrupt(value, options=options) and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND

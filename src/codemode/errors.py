@@ -1,0 +1,164 @@
+"""The whole error tree. Knows what each failure is called, and what of it the guest may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from .interrupts import Interrupt
+    from .lifecycle import Trace
+
+HOST_TOOL_ERROR = "CODE_MODE_HOST_TOOL_ERROR"
+HOST_FETCH_ERROR = "CODE_MODE_HOST_FETCH_ERROR"
+HOST_BRIDGE_ERROR = "CODE_MODE_HOST_BRIDGE_ERROR"
+
+
+class CodeModeError(Exception):
+    """An invocation failed. Also raised as it is when the program itself threw an error.
+
+    ``code`` names the condition. ``details`` is for the host's own diagnosis and never reaches the guest; for an error
+    thrown by the program it holds ``name``, ``line``, ``column`` (1-based, in the model's source) and ``stack``.
+    ``trace`` is the invocation's `Trace` once it has ended. ``calls`` lists the calls that the program had made, each
+    ``{"id", "name", "status"}`` with status fulfilled, rejected, waiting or unknown. After a timeout, an abort or the
+    death of a worker ``recovery`` is an `Interrupt` from which the program can go on; calls of unknown outcome wait in
+    it.
+    """
+
+    default_code: ClassVar[str] = "CODE_MODE_ERROR"
+
+    def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code if code is not None else self.default_code
+        self.details: dict[str, Any] = dict(details) if details is not None else {}
+        self.trace: Trace | None = None
+        self.calls: tuple[dict[str, Any], ...] = ()
+        self.recovery: Interrupt | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Keyword-only arguments: the default of Exception would call the class with the message alone.
+        return (_rebuild, (type(self), self.message, self.code, self.details))
+
+
+def guest_view(error: CodeModeError) -> tuple[str, str, str]:
+    """Return name, message and code of a host error as the guest may see it.
+
+    What a tool or a fetch raised itself is not shown at all: its text may hold paths, hosts or secrets.
+    """
+    if error.code in (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR):
+        return "Error", _SANITISED[error.code], error.code
+    return type(error).__name__, error.message, error.code
+
+
+_SANITISED = {
+    HOST_TOOL_ERROR: "the tool failed",
+    HOST_FETCH_ERROR: "the request failed",
+    HOST_BRIDGE_ERROR: "the call failed",
+}
+
+
+def error_from_view(name: str, message: str, code: str) -> CodeModeError:
+    """Return a host error again from what `guest_view` gave of it, as it stands in a signed ledger."""
+    known = {one.__name__: one for one in (CodeModeError, *_subclasses(CodeModeError))}
+    if code in _SANITISED:
+        return CodeModeToolError("the tool failed in an earlier part of this invocation", code=code)
+    return known.get(name, CodeModeToolError)(message, code=code)
+
+
+def _subclasses(parent: type[CodeModeError]) -> list[type[CodeModeError]]:
+    return [cls for child in parent.__subclasses__() for cls in (child, *_subclasses(child))]
+
+
+def _rebuild(cls: type[CodeModeError], message: str, code: str, details: dict[str, Any]) -> CodeModeError:
+    return cls(message, code=code, details=details)
+
+
+class CodeModeTimeoutError(CodeModeError):
+    """The wall clock passed ``execution_policy.timeout_ms``. Details: ``timeout_ms``."""
+
+    default_code = "CODE_MODE_TIMEOUT"
+
+
+class CodeModeAbortedError(CodeModeError):
+    """The host aborted the invocation."""
+
+    default_code = "CODE_MODE_ABORTED"
+
+
+class CodeModeConcurrencyError(CodeModeError):
+    """No worker slot was free (or became free in time). Details: ``max_workers``."""
+
+    default_code = "CODE_MODE_CONCURRENCY_LIMIT"
+
+
+class CodeModeSourceTooLargeError(CodeModeError):
+    """The program is larger than ``execution_policy.max_source_bytes``. Details: ``bytes``, ``max_bytes``."""
+
+    default_code = "CODE_MODE_SOURCE_TOO_LARGE"
+
+
+class CodeModeSyntaxError(CodeModeError):
+    """The program cannot run as written; nothing of it ran.
+
+    Details: ``problems``, a list of ``{"message", "line", "column"}`` (1-based), and ``line``, ``column`` of the first.
+    """
+
+    default_code = "CODE_MODE_SYNTAX_ERROR"
+
+
+class CodeModeSerializationError(CodeModeError):
+    """A value is not JSON, or is larger than allowed. Details when a size is meant: ``bytes``, ``max_bytes``."""
+
+    default_code = "CODE_MODE_SERIALIZATION_ERROR"
+
+
+class CodeModeBridgeLimitError(CodeModeError):
+    """The program made more calls than allowed, in total or at once. Details: ``limit``, ``max``."""
+
+    default_code = "CODE_MODE_BRIDGE_LIMIT"
+
+
+class CodeModeDetachedBridgeRequestError(CodeModeError):
+    """The program ended with a call that nobody awaited. Details: ``calls``, each with id, kind, name and status."""
+
+    default_code = "CODE_MODE_DETACHED_BRIDGE_REQUEST"
+
+
+class CodeModeProtocolError(CodeModeError):
+    """A worker, a continuation or a decision broke the rules; never caused by guest code, never caught by it."""
+
+    default_code = "CODE_MODE_PROTOCOL_ERROR"
+
+
+class CodeModeToolError(CodeModeError):
+    """A tool is unknown, cannot be executed, got wrong input or broke its own output schema.
+
+    Details: ``tool_name`` and, as far as known, ``tool_call_id``, ``available_tools``, ``problems``.
+    """
+
+    default_code = "CODE_MODE_TOOL_ERROR"
+
+
+class CodeModeToolApprovalRequiredError(CodeModeToolError):
+    """A call needs approval and nobody is there to give it."""
+
+    default_code = "CODE_MODE_TOOL_APPROVAL_REQUIRED"
+
+
+class CodeModeToolApprovalDeniedError(CodeModeToolError):
+    """A call was denied. Details: ``reason`` when the person gave one."""
+
+    default_code = "CODE_MODE_TOOL_APPROVAL_DENIED"
+
+
+class CodeModeFetchError(CodeModeError):
+    """The fetch policy refused a request or a response."""
+
+    default_code = "CODE_MODE_FETCH_ERROR"
+
+
+class CodeModeWorkerError(CodeModeError):
+    """The worker could not be started, refused to start, or died without a result."""
+
+    default_code = "CODE_MODE_WORKER_ERROR"

@@ -1,0 +1,313 @@
+"""One execution of the codeMode tool: from a program to its value. Knows order and bookkeeping, no rule of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import secrets
+import time
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .catalog import Catalog
+from .errors import (
+    CodeModeAbortedError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSourceTooLargeError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+    error_from_view,
+)
+from .interrupts import Interrupt, pending_requests
+from .lifecycle import Events
+from .nested_call import NestedCalls
+from .options import CodeModeOptions, ExecutionPolicy
+from .protocol import events
+from .protocol.continuation import Continuation
+from .protocol.invocation import Invocation
+from .protocol.ledger import Ledger, LedgerEntry, Rejected, recovery_ledger
+from .resolutions import Answer
+from .runner import Runner
+from .sealing import pack
+from .source.cache import AnalysedProgram, ProgramCache
+from .source.checks import check_program
+from .tools import Tool, collect_tools
+from .values import MAX_DEPTH, decode_json, nests_deeper_than, utf8_length, well_formed
+from .workers.image import engine_version
+from .workers.pool import WorkerPool, default_pool
+
+_ANALYSIS_MS = 50
+_PROFILE = "codeMode"
+ResultT = TypeVar("ResultT")
+_programs = ProgramCache()
+
+
+@dataclass(frozen=True, slots=True)
+class OuterCall:
+    """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool."""
+
+    tool_call_id: str | None = None
+    messages: Sequence[Any] = ()
+    context: Any = None
+
+
+async def run_code_mode(
+    js: str,
+    tools: Mapping[str, Any] | Iterable[Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    tool_call_id: str | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    pool: WorkerPool | None = None,
+) -> Any:
+    """Run one program once and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
+
+    ``tools``: mapping name -> tool or an iterable of tools. ``tool_call_id`` names the outer call; a random id when
+    None. ``messages`` and ``context`` reach every tool. Raises `CodeModeError` or one of its subclasses.
+    """
+    catalog = Catalog(collect_tools(tools))
+    execution = Execution(catalog, CodeModeOptions.of(options), OuterCall(tool_call_id, messages, context), pool)
+    return await execution.start(js)
+
+
+class Execution:
+    """Runs one program, from its source or from a continuation, on one worker."""
+
+    def __init__(
+        self, catalog: Catalog[Tool], options: CodeModeOptions, outer: OuterCall, pool: WorkerPool | None
+    ) -> None:
+        self._catalog = catalog
+        self._options = options
+        self._outer = outer
+        self._pool = pool if pool is not None else default_pool()
+        self._source = ""
+        self._answers: Mapping[int, Answer] = {}
+        self._machine: Invocation | None = None
+        invocation_id = "code-mode-" + secrets.token_hex(8)
+        self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
+        self._events = Events(options.lifecycle, invocation_id, self._outer_tool_call_id)
+
+    async def start(self, js: str) -> Any:
+        """Run a program. Returns its value, or an `Interrupt`."""
+        check_source(js, self._options.execution_policy)
+        self._source = well_formed(js)
+        return await self._run(Invocation(self._settings()))
+
+    async def resume(self, continuation: Continuation, answers: Mapping[int, Answer]) -> Any:
+        """Go on with a paused program. Returns its value, or the next `Interrupt`."""
+        self._answers = answers
+        machine = Invocation(
+            continuation.settings(self._settings()), recorded=continuation.ledger, resolved=answers.keys()
+        )
+        for entry in continuation.ledger.entries:
+            if isinstance(entry.outcome, Rejected):
+                outcome = entry.outcome
+                machine.host_errors[entry.id] = error_from_view(outcome.name, outcome.message, outcome.code)
+        return await self._run(machine, continuation.js)
+
+    @property
+    def has_run_a_tool(self) -> bool:
+        """True once the run has begun to execute a tool."""
+        return self._machine is not None and any(entry.is_started for entry in self._machine.ledger.entries)
+
+    async def _run(self, machine: Invocation, js: str | None = None) -> Any:
+        self._machine = machine
+        try:
+            ending = await self._drive(machine, js)
+        except asyncio.CancelledError as cancelled:
+            raise cancelled from await self._failed(CodeModeAbortedError("the invocation was cancelled"), machine)
+        except CodeModeError as error:  # there was no worker
+            await self._failed(error, machine)
+            raise
+        if isinstance(ending, events.Failed):
+            raise await self._failed(ending.error, machine)
+        if isinstance(ending, events.Interrupted):
+            return await self._interrupted(machine)
+        try:
+            value = _read_result(ending.value_json)
+        except CodeModeError as error:
+            await self._failed(error, machine)
+            raise
+        await self._events.ended()
+        return value
+
+    async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
+        lease = await self._pool.acquire(self._options.execution_policy.memory_limit_bytes)
+        try:
+            runner = Runner(machine, lease, self._nested_calls(machine), self._events, self._check)
+        except BaseException:
+            lease.leave()
+            raise
+        try:
+            asyncio.get_running_loop().call_soon(lease.refill)
+            runner.perform(self._first_effects(machine) if js is None else machine.start(js, analysis_ms=None))
+            return await runner.ended
+        finally:
+            await runner.close()
+
+    def _first_effects(self, machine: Invocation) -> list[events.Effect]:
+        known = _programs.get(self._source)
+        if known is not None:
+            return [events.CheckProgram(known.js, known.facts)]
+        return machine.start(self._source, analysis_ms=_ANALYSIS_MS)
+
+    def _check(self, js: str, facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+        _programs.put(self._source, AnalysedProgram(js, facts))
+        if facts is None or not self._options.execution_policy.check_program:
+            return ()
+        return tuple(check_program(facts, self._catalog.names(), self._input_schema))
+
+    def _input_schema(self, name: str) -> Any:
+        tool = self._catalog.get(name)
+        return None if tool is None else tool.input_json_schema
+
+    def _nested_calls(self, machine: Invocation) -> NestedCalls:
+        return NestedCalls(
+            catalog=self._catalog,
+            options=self._options,
+            outer_tool_call_id=machine.settings.outer_tool_call_id,
+            messages=self._outer.messages,
+            context=self._outer.context,
+            aborted=asyncio.Event(),
+            now_ms=now_ms,
+            salt=machine.settings.salt,
+            answers=self._answers,
+        )
+
+    async def _interrupted(self, machine: Invocation) -> Interrupt:
+        interrupt = self._interrupt(machine, machine.ledger)
+        self._events.interrupted(interrupt)
+        await self._events.ended(interrupted_by=interrupt)
+        return interrupt
+
+    async def _failed(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
+        """Return the error with what had happened by then, and the way to go on where there is one."""
+        error.calls = tuple(_call_status(entry) for entry in machine.ledger.entries)
+        if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
+            error.recovery = self._recovery(machine)
+        error.trace = await self._events.ended(error=error)
+        return error
+
+    def _recovery(self, machine: Invocation) -> Interrupt | None:
+        if machine.js is None:
+            return None
+        ledger = recovery_ledger(machine.ledger, machine.settings.salt, self._runs_again)
+        return self._interrupt(machine, ledger)
+
+    def _runs_again(self, entry: LedgerEntry) -> bool:
+        """Return True for a call that does no harm when it runs twice."""
+        tool = self._catalog.get(entry.name)
+        if entry.kind == "catalog" or not entry.is_started or tool is None:
+            return True
+        return any(tool.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
+
+    def _interrupt(self, machine: Invocation, ledger: Ledger) -> Interrupt:
+        continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
+        return Interrupt(
+            requests=pending_requests(ledger.waiting),
+            outer_tool_call_id=machine.settings.outer_tool_call_id,
+            continuation=pack(continuation.to_dict(), self._options.continuation, now_ms()),
+        )
+
+    def _settings(self) -> events.Settings:
+        policy = self._options.execution_policy
+        return events.Settings(
+            outer_tool_call_id=self._outer_tool_call_id,
+            salt=secrets.token_hex(8),
+            seed=secrets.token_hex(16),
+            started_ms=now_ms(),
+            timeout_ms=policy.timeout_ms,
+            max_result_bytes=policy.max_result_bytes,
+            max_tool_input_bytes=policy.max_tool_input_bytes,
+            max_bridge_requests=policy.max_bridge_requests,
+            max_in_flight_bridge_requests=policy.max_in_flight_bridge_requests,
+            max_catalog_requests=policy.max_catalog_requests,
+            max_console_bytes=policy.max_console_bytes,
+            memory_limit_bytes=policy.memory_limit_bytes,
+            max_stack_size_bytes=policy.max_stack_size_bytes,
+            profile=_PROFILE,
+        )
+
+
+def check_source(js: object, policy: ExecutionPolicy) -> None:
+    """Raise `CodeModeSourceTooLargeError` for a program that is too large, `TypeError` for one that is not text."""
+    if not isinstance(js, str):
+        raise TypeError(f"a program must be a string, not {type(js).__name__}")
+    size = utf8_length(js)
+    if size > policy.max_source_bytes:
+        raise CodeModeSourceTooLargeError(
+            f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
+            details={"bytes": size, "max_bytes": policy.max_source_bytes},
+        )
+
+
+def now_ms() -> int:
+    """Return the host's wall clock in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _read_result(text: str | None) -> Any:
+    if text is not None and nests_deeper_than(text, MAX_DEPTH):
+        raise CodeModeSerializationError(f"the program's result nests deeper than {MAX_DEPTH} levels")
+    try:
+        return None if text is None else decode_json(text)
+    except ValueError as error:
+        raise CodeModeProtocolError(f"the program's result cannot be read: {error}") from error
+
+
+def _call_status(entry: LedgerEntry) -> dict[str, Any]:
+    outcome = entry.outcome
+    status = "unknown" if outcome is None else type(outcome).__name__.lower()
+    return {"id": entry.tool_call_id or str(entry.id), "name": entry.name, "status": status}
+
+
+def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _run_in_thread(work)
+
+
+def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def begin() -> ResultT:
+        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1, thread_name_prefix="codemode-sync") as thread:
+        outcome = thread.submit(context.run, asyncio.run, begin())
+        try:
+            return outcome.result()
+        except KeyboardInterrupt:
+            # Ctrl-C reaches the caller's thread alone; leaving the block waits for the other one.
+            loop, task = begun.result()
+            if task is not None:
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+def _forget_programs() -> None:
+    """In a forked child of the host: a thread that is not in it may hold the cache's lock."""
+    global _programs  # noqa: PLW0603 - one cache for the process
+    _programs = ProgramCache()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_programs)
+
+
+def run_code_mode_sync(js: str, tools: Mapping[str, Any] | Iterable[Any], **settings: Any) -> Any:
+    """Do what `run_code_mode` does, from code that is not async."""
+    return run_sync(run_code_mode(js, tools, **settings))

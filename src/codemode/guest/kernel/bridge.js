@@ -1,0 +1,129 @@
+// Calls out of the sandbox. Requests gather in the outbox, one string in this closure; answers come in through settle().
+
+let outbox = "", finished = false, nextId = 1, inFlight = 0, bridgeRequests = 0, catalogRequests = 0;
+let limits = freeze({
+  __proto__: null, max_result_bytes: 0, max_tool_input_bytes: 0, max_bridge_requests: 0,
+  max_in_flight_bridge_requests: 0, max_catalog_requests: 0, max_console_bytes: 0,
+});
+const slots = new NativeMap(); // request id -> slot, for the whole run
+const slotOf = new NativeWeakMap(); // the promise that the guest holds -> slot
+const hostErrors = new NativeWeakMap(); // an error the kernel made for the host -> JSON text that names its origin
+
+const withLine = (kind, json) => (outbox === "" ? kind + json : outbox + "\n" + kind + json);
+const emit = (kind, json) => {
+  outbox = withLine(kind, json);
+};
+
+const hostError = (name, message, code, stack, origin) => {
+  const error = new Err(message);
+  method(error, "name", name);
+  method(error, "code", code);
+  method(error, "stack", stack);
+  weakSet(hostErrors, error, origin);
+  return error;
+};
+
+const observe = (promise) => {
+  const slot = weakGet(slotOf, promise);
+  if (slot !== undefined) slot.observed = true;
+};
+
+// `await` takes a promise whose constructor is Promise without looking at its `then`; another constructor makes it
+// look. The species keeps finally() and subclasses working.
+const observingThen = freeze({
+  then(onValue, onError) {
+    observe(this);
+    return then(this, onValue, onError);
+  },
+}.then);
+const bridgeConstructor = freeze({ __proto__: null, [Sym.species]: NativePromise });
+const bridgePromise = (slot) => {
+  const promise = new NativePromise((resolve, reject) => {
+    slot.resolve = resolve;
+    slot.reject = reject;
+  });
+  constant(promise, "then", observingThen);
+  constant(promise, "constructor", bridgeConstructor);
+  weakSet(slotOf, promise, slot);
+  return promise;
+};
+
+const refuse = (limit, maximum, text) => {
+  const message = text + " (" + limit + " is " + maximum + ")";
+  const origin = ',"limit":' + stringify(limit);
+  return new NativePromise((_, reject) => {
+    reject(hostError("CodeModeBridgeLimitError", message, "CODE_MODE_BRIDGE_LIMIT", guestStack(new Err().stack), origin));
+  });
+};
+
+// Limits depend on nothing but the order of calls and answers, so a replay refuses the same calls.
+const overLimit = (kind) => {
+  if (kind === "catalog") {
+    if (catalogRequests < limits.max_catalog_requests) return undefined;
+    return refuse("max_catalog_requests", limits.max_catalog_requests, "too many catalog requests");
+  }
+  if (bridgeRequests >= limits.max_bridge_requests)
+    return refuse("max_bridge_requests", limits.max_bridge_requests, "too many calls in this program");
+  if (inFlight >= limits.max_in_flight_bridge_requests)
+    return refuse("max_in_flight_bridge_requests", limits.max_in_flight_bridge_requests,
+      "too many calls at once: await some of them before making more");
+  return undefined;
+};
+
+// The JSON text of a call's input; undefined for a call without an argument.
+const inputText = (name, args) => {
+  if (args.length === 0) return undefined;
+  const text = stringify(args[0]);
+  if (text === undefined)
+    throw new TypeErr("tools." + name + ": the input must be a JSON value, not " + typeof args[0]);
+  return text;
+};
+
+const requestJson = (id, kind, name, text) => {
+  const head = '{"id":' + id + ',"kind":"' + kind + '","name":' + stringify(name);
+  if (text === undefined) return head + "}";
+  if (text.length > limits.max_tool_input_bytes) return head + ',"bytes":' + utf8Length(text) + "}";
+  return head + ',"input":' + stringify(text) + "}";
+};
+
+// All that can fail for want of stack or memory comes first: the guest may catch that, and a request half made would
+// put the counts of kernel and host apart.
+const request = (kind, name, args) => {
+  if (finished) throw new Err("the program has already ended");
+  const text = inputText(name, args); // runs guest code, so it comes before the limits are looked at
+  const refusal = overLimit(kind);
+  if (refusal !== undefined) return refusal;
+  const id = nextId, isCatalog = kind === "catalog";
+  const slot = { __proto__: null, id, kind, observed: false, delivered: false, site: new Err().stack, resolve: undefined, reject: undefined };
+  const promise = bridgePromise(slot);
+  const lines = withLine("C", requestJson(id, kind, name, text));
+  mapSet(slots, id, slot);
+  outbox = lines;
+  nextId++;
+  if (isCatalog) catalogRequests++;
+  else {
+    bridgeRequests++;
+    inFlight++;
+  }
+  return promise;
+};
+
+const settle = (answer) => {
+  const slot = mapGet(slots, answer.id);
+  if (slot === undefined || slot.delivered) return "kernel-error: unknown request";
+  slot.delivered = true;
+  if (slot.kind !== "catalog") inFlight--;
+  clock = answer.now;
+  const error = answer.error;
+  if (error === undefined) slot.resolve(answer.value);
+  else slot.reject(hostError(error.name, error.message, error.code, guestStack(slot.site), ',"request":' + slot.id));
+  return "ok";
+};
+
+const unobservedIds = () => {
+  let ids = "";
+  mapForEach(slots, (slot) => {
+    if (!slot.observed) ids = ids === "" ? "" + slot.id : ids + "," + slot.id;
+  });
+  return "[" + ids + "]";
+};

@@ -1,0 +1,103 @@
+// The one function the worker holds. Text in, flat text out; it never throws and never returns a guest value.
+
+// The binding cannot read a rope, and JSON text has no NUL and no lone surrogate in it.
+const flat = (text) => slice(parse(stringify(text)), 0);
+
+const end = (kind, json) => {
+  if (finished) return;
+  emit(kind, json); // may fail for want of memory: a program has ended only when its last line is in the outbox
+  finished = true;
+};
+
+const endWithError = (error, origin) => {
+  const host = isObject(error) ? weakGet(hostErrors, error) : undefined;
+  end("X", describeError(error, origin + (host === undefined ? "" : host)));
+};
+
+// The engine throws null when it has no memory left for an error object.
+const outOfMemory = freeze(create(null, {
+  name: { value: "InternalError" },
+  message: { value: "out of memory (or the program threw null)" },
+}));
+const NO_MEMORY_LINE = "X" + describeError(outOfMemory, "");
+
+// Says how the program ended even when there is no memory to say it with: the lines not yet read make way.
+const endFenced = (error, origin) => {
+  try {
+    endWithError(error === null ? outOfMemory : error, origin);
+  } catch {
+    if (finished) return;
+    outbox = NO_MEMORY_LINE;
+    finished = true;
+  }
+};
+const programThrew = (error) => endFenced(error, "");
+
+const resultJson = (text) => {
+  const tail = ',"unobserved":' + unobservedIds() + "}";
+  if (text === undefined) return '{"value":null,"undefined":true' + tail;
+  if (text.length > limits.max_result_bytes) return '{"bytes":' + utf8Length(text) + tail;
+  return '{"value":' + stringify(text) + tail;
+};
+
+const programReturned = (value) => {
+  let text;
+  try {
+    text = stringify(value);
+    if (text === undefined && value !== undefined) throw new TypeErr("a " + typeof value + " is not a JSON value");
+  } catch (error) {
+    return endFenced(error, error === null ? "" : ',"origin":"result"');
+  }
+  try {
+    end("V", resultJson(text));
+  } catch (error) {
+    endFenced(error, "");
+  }
+};
+
+// The program is the body of an async function. Its own text must be all of what was evaluated: a program that closes
+// the function early would otherwise run statements outside it.
+const compile = (source) => {
+  const text = WRAPPER_OPEN + source + WRAPPER_CLOSE;
+  const program = indirectEval(text);
+  if (typeof program !== "function" || functionText(program) !== slice(text, 1, -1))
+    throw new SyntaxErr("unexpected '}': the program closes a block that it did not open");
+  return program;
+};
+
+const run = (text) => {
+  const config = parse(text);
+  limits = freeze(config);
+  seedRandom(config.seed);
+  clock = config.now_ms;
+  let program;
+  try {
+    program = compile(config.js);
+  } catch (error) {
+    outbox = ""; // what ran before the text turned out not to be one function does not count
+    endFenced(error, ',"origin":"syntax"');
+    return "ok";
+  }
+  then(apply(program, undefined, []), programReturned, programThrew);
+  return "ok";
+};
+
+const drain = () => {
+  if (!finished) emit("T", '{"in_flight":' + inFlight + "}");
+  const lines = outbox;
+  outbox = "";
+  return flat(lines);
+};
+
+const kernel = (operation, text) => {
+  try {
+    if (operation === "finished") return finished ? "1" : "0";
+    if (operation === "drain") return drain();
+    if (operation === "deliver") return settle(parse(text));
+    if (operation === "run") return run(text);
+    return "kernel-error: unknown operation";
+  } catch (error) {
+    return "kernel-error: " + operation + ": " + (error === null ? "out of memory" : safeRead(error, "message", MAX_NAME));
+  }
+};
+return freeze(kernel);

@@ -1,0 +1,36 @@
+// Every intrinsic that the kernel uses, captured before guest code exists. The other parts name nothing else.
+// No part uses template literals (they call String.prototype.concat) or state that the guest can reach.
+const G = globalThis;
+const Obj = G.Object, Arr = G.Array, Str = G.String, Err = G.Error, TypeErr = G.TypeError, RangeErr = G.RangeError;
+const SyntaxErr = G.SyntaxError, EvalErr = G.EvalError, NativePromise = G.Promise, NativeDate = G.Date;
+const NativeMap = G.Map, NativeWeakMap = G.WeakMap, NativeProxy = G.Proxy, Sym = G.Symbol;
+const { apply, construct, defineProperty, deleteProperty, ownKeys } = G.Reflect;
+const { getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf } = G.Reflect;
+const { freeze, create } = Obj;
+const { stringify, parse } = G.JSON;
+const { floor, imul } = G.Math;
+const indirectEval = G.eval;
+const parseInteger = G.parseInt;
+
+// A rest array has own elements, so a patched Array.prototype cannot see or change the call.
+const uncurry = (method) => (self, ...args) => apply(method, self, args);
+const slice = uncurry(Str.prototype.slice);
+const indexOf = uncurry(Str.prototype.indexOf);
+const lastIndexOf = uncurry(Str.prototype.lastIndexOf);
+const charCodeAt = uncurry(Str.prototype.charCodeAt);
+const mapGet = uncurry(NativeMap.prototype.get);
+const mapSet = uncurry(NativeMap.prototype.set);
+const mapSize = uncurry(getOwnPropertyDescriptor(NativeMap.prototype, "size").get);
+const mapForEach = uncurry(NativeMap.prototype.forEach);
+const weakGet = uncurry(NativeWeakMap.prototype.get);
+const weakSet = uncurry(NativeWeakMap.prototype.set);
+const functionText = uncurry(G.Function.prototype.toString);
+const dateText = uncurry(NativeDate.prototype.toString);
+const promiseThen = NativePromise.prototype.then;
+const then = (promise, onValue, onError) => apply(promiseThen, promise, [onValue, onError]);
+const isObject = (value) => (typeof value === "object" && value !== null) || typeof value === "function";
+
+const constant = (object, key, value) =>
+  defineProperty(object, key, { value, writable: false, enumerable: false, configurable: false });
+const method = (object, key, value) =>
+  defineProperty(object, key, { value, writable: true, enumerable: false, configurable: true });

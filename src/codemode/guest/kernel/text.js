@@ -1,0 +1,81 @@
+// Bounded text about values the guest controls. Every read may run guest code, so every read is fenced.
+
+const MAX_NAME = 100, MAX_MESSAGE = 4000, MAX_STACK = 4000;
+// Lines past this are the kernel's own: it is evaluated behind that many line breaks.
+const KERNEL_LINE = 1048576;
+// The program's first line stands behind the wrapper's opening text.
+const WRAPPER_OPEN = "(async function(){", WRAPPER_CLOSE = "\n})";
+
+const clip = (text, length) => (text.length > length ? slice(text, 0, length) + "\u2026" : text);
+
+const safeText = (value, length) => {
+  try {
+    if (typeof value === "symbol") return "Symbol()";
+    return clip(typeof value === "string" ? value : Str(value), length);
+  } catch {
+    return "[unprintable]";
+  }
+};
+
+const safeRead = (object, key, length) => {
+  try {
+    const value = object[key];
+    return value === undefined ? "" : safeText(value, length);
+  } catch {
+    return "";
+  }
+};
+
+// One frame as the model knows its source, or "" for a frame of the kernel's.
+const guestFrame = (line) => {
+  const mark = indexOf(line, "<input>:");
+  if (mark < 0) return "";
+  const second = indexOf(line, ":", mark + 8);
+  if (second < 0) return "";
+  const row = parseInteger(slice(line, mark + 8, second), 10);
+  if (!(row < KERNEL_LINE)) return "";
+  let column = parseInteger(slice(line, second + 1), 10);
+  // The engine places what has no position of its own (`null.x`) at the wrapper's opening.
+  if (row === 1) column = column > WRAPPER_OPEN.length ? column - WRAPPER_OPEN.length : 1;
+  const head = slice(line, 0, mark);
+  const tail = lastIndexOf(head, "(") >= 0 ? ")" : "";
+  return head + "program.js:" + row + ":" + column + tail;
+};
+
+// Only the guest's own frames: kernel and native frames say nothing about the model's source.
+const guestStack = (stack) => {
+  let result = "", start = 0;
+  while (start < stack.length && result.length < MAX_STACK) {
+    let end = indexOf(stack, "\n", start);
+    if (end < 0) end = stack.length;
+    const frame = guestFrame(slice(stack, start, end));
+    if (frame !== "") result = result === "" ? frame : result + "\n" + frame;
+    start = end + 1;
+  }
+  return result;
+};
+
+// A JSON text of an error, whatever was thrown.
+const describeError = (error, extra) => {
+  let name = "Error", message = "", stack = "", code = "";
+  if (isObject(error)) {
+    name = safeRead(error, "name", MAX_NAME) || "Error";
+    message = safeRead(error, "message", MAX_MESSAGE);
+    stack = safeRead(error, "stack", MAX_STACK * 4);
+    code = safeRead(error, "code", MAX_NAME);
+    if (message === "" && name === "Error") message = safeText(error, MAX_MESSAGE);
+  } else {
+    message = safeText(error, MAX_MESSAGE);
+  }
+  return '{"name":' + stringify(name) + ',"message":' + stringify(message) + ',"code":' + stringify(code) +
+    ',"stack":' + stringify(indexOf(stack, "<input>:") < 0 ? stack : guestStack(stack)) + extra + "}";
+};
+
+const utf8Length = (text) => {
+  let bytes = text.length;
+  for (let i = 0; i < text.length; i++) {
+    const unit = charCodeAt(text, i);
+    if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
+  }
+  return bytes;
+};

@@ -1,0 +1,266 @@
+# ruff: noqa: INP001 -- a folder of files that are run or loaded by path, not a package
+"""The worker process: locks itself, then runs one program and dies. Imports nothing of the package.
+
+Runs under `-I -S` from the standard library and the engine's C module alone. It never reads what the kernel says and
+never converts a guest value: strings go into one kernel function and flat strings come out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import struct
+import sys
+import time
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoader
+from types import ModuleType
+
+TYPE_CHECKING = False  # as in `typing`, whose import every fork would pay for
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Analyser = Callable[[str, int], dict[str, Any]]
+
+CHANNEL_FD = 3
+READ_BYTES = 1 << 16
+JOBS_PER_CHECK = 64
+MESSAGE_CHARACTERS = 300
+# Kernel stack frames get line numbers that no guest source reaches.
+KERNEL_LINES_BEFORE = 1 << 20
+
+_HEADER = struct.Struct(">I")
+# Without the white-space handling of `json.loads`, which touches more memory, and a fork pays by the page.
+_parse_json = json.JSONDecoder().raw_decode
+_NO_MEMORY = b'F{"message": "MemoryError"}'
+
+
+class EngineFailed(Exception):  # noqa: N818 -- named as the frame it becomes
+    """The engine or the kernel broke; the text is engine-made and clipped."""
+
+
+def load_source(name: str, path: str) -> ModuleType:
+    """Run the Python file at `path` as module `name`, without a search path."""
+    module = ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module
+    SourceFileLoader(name, path).exec_module(module)
+    return module
+
+
+def load_engine(path: str) -> ModuleType:
+    """The engine's C module at `path`; another module of that name elsewhere cannot win."""
+    loader = ExtensionFileLoader("_quickjs", path)
+    module = loader.create_module(ModuleSpec("_quickjs", loader, origin=path))
+    loader.exec_module(module)
+    return module
+
+
+class Worker:
+    """A pristine context with the kernel in it, the parser, and what the hello says of them."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        _fix_time_zone()
+        text = _kernel_text(config["kernel"])
+        engine = load_engine(config["engine_path"])
+        self.context = engine.Context()
+        self.context.set_memory_limit(config["memory_limit_bytes"])
+        self.context.set_max_stack_size(config["max_stack_size_bytes"])
+        self.kernel = self.context.eval("\n" * KERNEL_LINES_BEFORE + text)
+        self.analyse = _load_analyser(config["analyser"])
+        self.identity = {"engine": config["engine_version"], "kernel": _sha256(text)}
+
+    def hello(self, isolation: dict[str, str]) -> bytes:
+        """The frame that tells the host what this worker is and how it is locked."""
+        return _json_frame(b"H", {**self.identity, "isolation": isolation})
+
+    def serve(self) -> None:
+        """Answer frames until the program has ended or the host has gone. Does not return."""
+        received = bytearray()
+        while True:
+            chunk = os.read(CHANNEL_FD, READ_BYTES)
+            if not chunk:
+                os._exit(0)
+            received += chunk
+            replies: list[bytes] = []
+            ended = self._answer_frames(received, replies)
+            _write(b"".join(replies))
+            if ended:
+                os._exit(0)
+
+    def _answer_frames(self, received: bytearray, replies: list[bytes]) -> bool:
+        """Take every whole frame out of `received`; True once the worker has nothing more to do."""
+        try:
+            while (frame := _take_frame(received)) is not None:
+                if self._answer(frame[0], frame[1:].decode("utf-8"), replies):
+                    return True
+        except MemoryError:
+            replies += (_HEADER.pack(len(_NO_MEMORY)), _NO_MEMORY)
+            return True
+        except Exception as error:  # noqa: BLE001 -- whatever the engine raises ends this worker, and says so
+            replies.append(_failure(error))
+            return True
+        return False
+
+    def _answer(self, kind: int, text: str, replies: list[bytes]) -> bool:
+        if kind == 0x44:  # D
+            return self._take_turn("deliver", text, replies)
+        if kind == 0x41:  # A
+            request = _parse_json(text)[0]
+            replies.append(_json_frame(b"a", self._analyse(request["source"], request["deadline_ms"])))
+            return False
+        if kind == 0x52:  # R
+            limits = _parse_json(text)[0]
+            self.context.set_memory_limit(limits["memory_limit_bytes"])
+            self.context.set_max_stack_size(limits["max_stack_size_bytes"])
+            return self._take_turn("run", text, replies)
+        raise EngineFailed("unknown frame kind")
+
+    def _analyse(self, source: str, deadline_ms: int) -> object:
+        if self.analyse is None:
+            raise EngineFailed("this worker has no parser")
+        return self.analyse(source, deadline_ms)
+
+    def _take_turn(self, operation: str, text: str, replies: list[bytes]) -> bool:
+        outcome = self._call_kernel(operation, text)
+        if outcome != "ok":
+            raise EngineFailed(outcome)
+        jobs = 0
+        while self.context.execute_pending_job():
+            jobs += 1
+            # Jobs that go on for ever after the end must not hold back the result.
+            if jobs % JOBS_PER_CHECK == 0 and self._call_kernel("finished", "") == "1":
+                break
+        for line in self._call_kernel("drain", "").split("\n"):
+            encoded = line.encode("utf-8")
+            if encoded:
+                replies += (_HEADER.pack(len(encoded)), encoded)
+        return self._call_kernel("finished", "") == "1"
+
+    def _call_kernel(self, operation: str, text: str) -> str:
+        outcome = self.kernel(operation, text)
+        if type(outcome) is not str:
+            raise EngineFailed("the kernel returned no text")
+        return outcome
+
+
+def _fix_time_zone() -> None:
+    # The engine asks the C library for local time, which would open a file after the lock.
+    os.environ["TZ"] = "UTC0"
+    time.tzset()
+
+
+def _kernel_text(recipe: dict[str, Any]) -> str:
+    parts: list[str] = []
+    for path in recipe["paths"]:
+        with open(path, encoding="utf-8", newline="") as part:  # noqa: PTH123 -- pathlib is memory in every fork
+            parts.append(part.read())
+    return recipe["before"] + "".join(parts) + recipe["after"]
+
+
+def _sha256(text: str) -> str:
+    # hashlib would load OpenSSL, and every fork pays for what the zygote has loaded.
+    module = importlib.import_module("_sha2" if sys.version_info >= (3, 12) else "_sha256")
+    return module.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _load_analyser(location: dict[str, Any] | None) -> Analyser | None:
+    if location is None:
+        return None
+    return load_source("analyse", location["path"]).load(location["site_paths"])
+
+
+def _take_frame(received: bytearray) -> bytes | None:
+    """Kind and payload of the first whole frame, taken out of `received`."""
+    if len(received) < 4:
+        return None
+    end = 4 + _HEADER.unpack_from(received)[0]
+    if end < 5:
+        raise EngineFailed("empty frame")
+    if len(received) < end:
+        return None
+    frame = bytes(received[4:end])
+    del received[:end]
+    return frame
+
+
+def _json_frame(kind: bytes, value: object) -> bytes:
+    payload = json.dumps(value).encode("ascii")
+    return _HEADER.pack(1 + len(payload)) + kind + payload
+
+
+def _failure(error: Exception) -> bytes:
+    name = "" if isinstance(error, EngineFailed) else type(error).__name__ + ": "
+    return _json_frame(b"F", {"message": (name + str(error))[:MESSAGE_CHARACTERS]})
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(CHANNEL_FD, view) :]
+        except OSError:
+            os._exit(0)
+
+
+class Lock:
+    """The shared half applied, the final half assembled. `layers` is what the hello will report."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        skip = frozenset(config["skip_layers"])
+        seccomp = load_source("seccomp_filter", config["seccomp_filter_path"])
+        self._lockdown = load_source("lockdown_linux", config["lockdown_path"])
+        try:
+            program = seccomp.assemble(os.uname().machine, musl=not _is_glibc())
+        except OSError as error:
+            program = error
+        self._required = config["isolation_required"]
+        self._final = self._lockdown.FinalLock(program, skip)
+        shared = self._lockdown.lock_shared(skip)
+        self.layers = {**self._final.layers(), **shared}
+
+    def refusal(self, layers: dict[str, str]) -> str | None:
+        """Why this process may not run programs, when a required layer is not in force in `layers`."""
+        missing: list[str] = self._lockdown.missing_required(layers) if self._required else []
+        return "isolation layers not in force: " + ", ".join(missing) if missing else None
+
+    def close(self, channel: int, parent_pid: int) -> dict[str, str]:
+        """Apply the final half; the layers that differ from `layers`."""
+        return self._final.apply(channel, parent_pid)
+
+
+def _is_glibc() -> bool:
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (OSError, ValueError):
+        return False
+
+
+def enter(worker: Worker, lock: Lock, hello: bytes | None, channel: int, parent_pid: int) -> None:
+    """Lock this process onto `channel` and say hello; `hello` is the frame for when no layer is refused, if known."""
+    refusals = lock.close(channel, parent_pid)
+    if refusals or hello is None:
+        layers = {**lock.layers, **refusals}
+        refusal = lock.refusal(layers)
+        if refusal is not None:
+            _write(_failure(EngineFailed(refusal)))
+            os._exit(0)
+        hello = worker.hello(layers)
+    _write(hello)
+
+
+def main() -> None:
+    """One worker started by exec: argument 1 is the configuration, as ASCII JSON."""
+    config = json.loads(sys.argv[1])
+    worker = Worker(config)
+    if sys.platform != "linux":
+        os.dup2(config["channel_fd"], CHANNEL_FD)
+        _write(worker.hello({}))
+    else:
+        enter(worker, Lock(config), None, config["channel_fd"], config["parent_pid"])
+    worker.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+# ruff: noqa: INP001 -- a folder of files that are run or loaded by path, not a package
+"""The zygote process: builds one pristine worker, locks itself, and forks a worker for every socket it is sent.
+
+Single-threaded, runs under `-I -S`. It never reads from a worker's channel and never sees guest text.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import struct
+import sys
+from importlib.machinery import SourceFileLoader
+from socket import CMSG_SPACE, MSG_DONTWAIT, SCM_RIGHTS, SOL_SOCKET, socket
+from types import ModuleType
+
+TYPE_CHECKING = False  # as in `typing`, whose import every fork would pay for
+if TYPE_CHECKING:
+    from typing import Any
+
+    Rights = tuple[tuple[int, int, bytes], ...]
+
+# To the host: kind, sequence number, value. The host's side of it is in workers/zygote.py.
+_PACKET = struct.Struct("=cIi")
+_REQUEST = struct.Struct("=I")
+_RETRY_MS = 10
+
+
+class Zygote:
+    """Serves one control socket. Ends when the host has gone or has closed it."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._control = socket(fileno=config["control_fd"])
+        self._host_pidfd = config["host_pidfd"]
+        self._parts = config
+        self._sequence_of: dict[int, int] = {}
+        self._pid = os.getpid()
+
+    def prepare(self) -> None:
+        """Do everything once that every worker would otherwise do for itself."""
+        config = self._parts
+        code = ModuleType("worker")
+        SourceFileLoader("worker", config["worker_path"]).exec_module(code)
+        self._worker = code.Worker(config)
+        self._test_hook = _load_test_hook(code, config["test_hook_path"])
+        self._enter = code.enter
+        self._wakeup = _watch_children()
+        self._lock = code.Lock(config)
+        refusal = self._lock.refusal(self._lock.layers)
+        if refusal is not None:
+            raise OSError(refusal)
+        self._hello = self._worker.hello(self._lock.layers)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def serve(self) -> None:
+        """Fork on request, for ever."""
+        poller = select.poll()
+        for descriptor in (self._control.fileno(), self._host_pidfd, self._wakeup):
+            poller.register(descriptor, select.POLLIN)
+        while True:
+            ready = dict(poller.poll())
+            if self._host_pidfd in ready:
+                os._exit(0)
+            if self._wakeup in ready:
+                self._reap()
+            if self._control.fileno() in ready:
+                self._take_request()
+
+    def report_failure(self, error: Exception) -> None:
+        """Tell the host why there is no zygote."""
+        text = f"{type(error).__name__}: {error}"[:500].encode("utf-8", "backslashreplace")
+        self._control.send(_PACKET.pack(b"X", 0, 0) + text)
+
+    def _take_request(self) -> None:
+        message, ancillary, _flags, _address = self._control.recvmsg(_REQUEST.size, CMSG_SPACE(4))
+        if not message:
+            os._exit(0)
+        if not ancillary:
+            return
+        (sequence,) = _REQUEST.unpack(message)
+        (channel,) = struct.unpack("=i", ancillary[0][2][:4])
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(channel)
+            self._tell(b"N", sequence, error.errno or 0)
+            return
+        if pid == 0:
+            self._become_worker(channel)
+        os.close(channel)
+        self._hand_over(sequence, pid)
+
+    def _become_worker(self, channel: int) -> None:
+        try:
+            self._enter(self._worker, self._lock, self._hello, channel, self._pid)
+            if self._test_hook is None:
+                self._worker.serve()
+            else:
+                self._test_hook.main(3)
+        finally:
+            os._exit(70)
+
+    def _hand_over(self, sequence: int, pid: int) -> None:
+        # The child is reaped only in this thread and only later, so its pid cannot mean another process yet.
+        pidfd = os.pidfd_open(pid)
+        self._sequence_of[pid] = sequence
+        rights = ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),)
+        self._tell(b"W", sequence, 0, rights)
+        os.close(pidfd)
+
+    def _reap(self) -> None:
+        os.read(self._wakeup, 512)
+        while self._sequence_of:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            sequence = self._sequence_of.pop(pid)
+            if status != 0:
+                self._tell(b"E", sequence, status)
+
+    def _tell(self, kind: bytes, sequence: int, value: int, rights: Rights = ()) -> None:
+        packet = _PACKET.pack(kind, sequence, value)
+        while True:
+            try:
+                self._control.sendmsg([packet], rights, MSG_DONTWAIT)
+            except BrokenPipeError:
+                os._exit(0)
+            except OSError:
+                # The queue or the user's descriptors in flight are full; the host takes them when it next spawns.
+                waiting = select.poll()
+                waiting.register(self._host_pidfd, select.POLLIN)
+                if waiting.poll(_RETRY_MS):
+                    os._exit(0)
+            else:
+                return
+
+
+def _load_test_hook(code: ModuleType, path: str | None) -> ModuleType | None:
+    return None if path is None else code.load_source("test_hook", path)
+
+
+def _watch_children() -> int:
+    """A descriptor that turns readable when a child has ended."""
+    readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    # A handler that is not "ignore": ignored children vanish by themselves, and their pids could be reused
+    # before the pidfd is opened.
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    return readable
+
+
+def main() -> None:
+    """Argument 1 is the configuration, as ASCII JSON."""
+    zygote = Zygote(json.loads(sys.argv[1]))
+    try:
+        zygote.prepare()
+    except Exception as error:
+        zygote.report_failure(error)
+        raise
+    zygote.serve()
+
+
+if __name__ == "__main__":
+    main()

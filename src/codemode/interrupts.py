@@ -1,0 +1,188 @@
+"""A paused invocation as the host sees it: what waits, and the opaque continuation. Resumes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from .errors import CodeModeProtocolError
+from .protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
+from .values import canonical_json, decode_json
+
+APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
+_TYPE = "code-mode-interrupt"
+_REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
+                 "input": "input", "payload": "payload"}  # fmt: skip
+_INTERRUPT_KEYS = {"type", "outerToolCallId", "continuation", "requests", *_REQUEST_KEYS}
+
+
+class InterruptRequested(BaseException):
+    """Carries a pause out of a tool. No `Exception`, so that a tool's own error handling does not swallow it."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        super().__init__(payload["kind"])
+        self.payload = dict(payload)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingRequest:
+    """One call that waits for an answer. ``input`` is the validated input, exactly what runs; ``payload`` says why."""
+
+    interrupt_id: str
+    tool_name: str
+    tool_call_id: str
+    input: Any
+    payload: Mapping[str, Any]
+
+    @property
+    def is_approval(self) -> bool:
+        """True when a person is to decide whether this call may run."""
+        return self.payload.get("kind") == APPROVAL_KIND
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON in the AI SDK's key names."""
+        return {key: getattr(self, name) for key, name in _REQUEST_KEYS.items()}
+
+    @classmethod
+    def from_dict(cls, value: object) -> PendingRequest:
+        """Read it back. Raises `CodeModeProtocolError` for another shape."""
+        if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != set(_REQUEST_KEYS):
+            raise CodeModeProtocolError("a pending request of the interrupt is malformed")
+        body = cast("dict[str, Any]", value)
+        texts = ("interruptId", "toolName", "toolCallId")
+        if not all(isinstance(body[key], str) for key in texts) or not isinstance(body["payload"], dict):
+            raise CodeModeProtocolError("a pending request of the interrupt is malformed")
+        return cls(**{name: body[key] for key, name in _REQUEST_KEYS.items()})
+
+    @classmethod
+    def of(cls, entry: LedgerEntry) -> PendingRequest:
+        """Return the request of a ledger entry that waits."""
+        waiting = entry.outcome
+        if not isinstance(waiting, Waiting):
+            raise TypeError("the entry does not wait")
+        return cls(
+            interrupt_id=waiting.interrupt_id,
+            tool_name=entry.name,
+            tool_call_id=entry.tool_call_id or "",
+            input=None if waiting.input_json is None else decode_json(waiting.input_json),
+            payload=decode_json(waiting.payload_json),
+        )
+
+
+_NO_REQUEST = PendingRequest(interrupt_id="", tool_name="", tool_call_id="", input=None, payload={})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interrupt:
+    """A paused invocation. ``requests`` are all calls that wait; the fields of the first are also the interrupt's own.
+
+    ``continuation`` is signed by this host and opaque; keep the whole interrupt and give it to `continue_interrupt`.
+    """
+
+    requests: tuple[PendingRequest, ...]
+    outer_tool_call_id: str
+    continuation: Mapping[str, Any]
+
+    @property
+    def interrupt_id(self) -> str:
+        """The id of the first pending request, or an empty text when nothing waits (a recovery may be so)."""
+        return self._first.interrupt_id
+
+    @property
+    def tool_name(self) -> str:
+        """The tool of the first pending request."""
+        return self._first.tool_name
+
+    @property
+    def tool_call_id(self) -> str:
+        """The call id of the first pending request."""
+        return self._first.tool_call_id
+
+    @property
+    def input(self) -> Any:
+        """The validated input of the first pending request."""
+        return self._first.input
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """Why the first pending request waits."""
+        return self._first.payload
+
+    @property
+    def _first(self) -> PendingRequest:
+        return self.requests[0] if self.requests else _NO_REQUEST
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON in the AI SDK's shape, with ``requests`` for the bundle."""
+        return {
+            "type": _TYPE,
+            **self._first.to_dict(),
+            "outerToolCallId": self.outer_tool_call_id,
+            "continuation": dict(self.continuation),
+            "requests": [request.to_dict() for request in self.requests],
+        }
+
+    @classmethod
+    def from_dict(cls, value: object) -> Interrupt:
+        """Read it back; whoever resumes it checks the signature. Raises `CodeModeProtocolError` for another shape."""
+        if not isinstance(value, Mapping) or set(cast("Mapping[str, Any]", value)) != _INTERRUPT_KEYS:
+            raise CodeModeProtocolError("this is not an interrupt of code mode")
+        body = cast("Mapping[str, Any]", value)
+        requests, continuation = body["requests"], body["continuation"]
+        if not isinstance(requests, list) or not isinstance(continuation, dict):
+            raise CodeModeProtocolError("the interrupt is malformed")
+        if body["type"] != _TYPE or not isinstance(body["outerToolCallId"], str):
+            raise CodeModeProtocolError("the interrupt is malformed")
+        pending = tuple(PendingRequest.from_dict(item) for item in cast("list[Any]", requests))
+        interrupt = cls(
+            requests=pending,
+            outer_tool_call_id=body["outerToolCallId"],
+            continuation=cast("dict[str, Any]", continuation),
+        )
+        own = {key: body[key] for key in _REQUEST_KEYS}
+        if not same_json(own, (pending[0] if pending else _NO_REQUEST).to_dict()):
+            raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
+        return interrupt
+
+    @classmethod
+    def of(cls, value: Interrupt | Mapping[str, Any]) -> Interrupt:
+        """Take an interrupt as it is or as the plain JSON of `to_dict`."""
+        return value if isinstance(value, Interrupt) else cls.from_dict(value)
+
+
+def request_interrupt(payload: Mapping[str, Any]) -> NoReturn:
+    """Pause the program until somebody outside answers; call it inside a tool. Does not return.
+
+    ``payload`` is a JSON object with a non-empty text ``kind``, for whoever answers. When the program goes on the tool
+    runs again from its start and finds the answer in ``context.interrupt``. Raises `TypeError` for another payload.
+    """
+    kind = payload.get("kind") if isinstance(payload, Mapping) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(kind, str) or not kind:
+        raise TypeError("an interrupt's payload must be an object with a non-empty string 'kind'")
+    if kind in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
+        raise TypeError(f"the interrupt kind {kind!r} is reserved")
+    raise InterruptRequested(payload)
+
+
+def interrupt_within(error: BaseException) -> InterruptRequested | None:
+    """Return the pause in what a tool raised; task groups wrap it into exception groups."""
+    if isinstance(error, InterruptRequested):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return next((found for inner in group.exceptions if (found := interrupt_within(inner))), None)
+    return None
+
+
+def pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
+    """Return what waits, in issue order."""
+    return tuple(PendingRequest.of(entry) for entry in entries)
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Compare plain JSON strictly: 1, 1.0 and true are three values."""
+    try:
+        return canonical_json(left) == canonical_json(right)
+    except (TypeError, ValueError, RecursionError):
+        return False

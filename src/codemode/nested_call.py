@@ -1,0 +1,311 @@
+"""One nested call: look up, validate, approve, execute, serialise. Knows no worker and no order of calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import json
+import os
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from . import approval
+from .catalog import Catalog
+from .errors import (
+    HOST_TOOL_ERROR,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeToolError,
+    guest_view,
+)
+from .interrupts import APPROVAL_KIND, InterruptRequested, interrupt_within
+from .options import CodeModeOptions
+from .protocol.events import CallSettled
+from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
+from .resolutions import Answer, Approval, HostAnswer, KnownOutcome, input_to_run
+from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
+from .values import canonical_json, check_size, decode_json, encode_json, utf8_length
+
+_TOOL_THREADS = 64
+_executor: ThreadPoolExecutor | None = None
+
+
+class CallProgress(Protocol):
+    """Hears how far one call has come."""
+
+    def asked(self) -> None:
+        """A person is being asked."""
+        ...
+
+    def answered(self) -> None:
+        """The person has answered."""
+        ...
+
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> None:
+        """The tool itself runs from here on."""
+        ...
+
+
+class _Thrown(Exception):  # noqa: N818 - carries an error, is none itself
+    """What host code raised during a call, already as the error that the caller gets."""
+
+    def __init__(self, error: CodeModeError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class NestedCalls:
+    """Performs the calls of one invocation.
+
+    ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id;
+    ``salt`` is the random part of new interrupt ids.
+    """
+
+    catalog: Catalog[Tool]
+    options: CodeModeOptions
+    outer_tool_call_id: str
+    messages: Sequence[Any]
+    context: Any
+    aborted: asyncio.Event
+    now_ms: Callable[[], int]
+    salt: str
+    answers: Mapping[int, Answer]
+
+    async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
+        """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
+        answer = self.answers.get(entry.id)
+        try:
+            if isinstance(answer, KnownOutcome):
+                return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
+            if entry.kind == "catalog":
+                return self._fulfilled(entry, self._ask_catalog(entry))
+            return await _ToolCall(self, entry, answer, progress).perform()
+        except CodeModeProtocolError:
+            raise
+        except CodeModeError as error:
+            return self._rejected(entry, error)
+        except _Thrown as thrown:
+            return self._rejected(entry, thrown.error)
+        except Exception as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
+            return self._rejected(entry, _hidden(entry, error))
+
+    def _ask_catalog(self, entry: LedgerEntry) -> str:
+        try:
+            argument = json.loads(entry.input_json or "null")
+        except (ValueError, RecursionError):
+            argument = None
+        if not isinstance(argument, str):
+            raise CodeModeToolError(f"tools.{entry.name} takes one string")
+        ask = self.catalog.search if entry.name == "$search" else self.catalog.describe
+        answer: Any = ask(argument)
+        return encode_json(answer, what=f"the answer of tools.{entry.name}")
+
+    def _fulfilled(self, entry: LedgerEntry, text: str | None) -> CallSettled:
+        return CallSettled(entry.id, Fulfilled(text), self.now_ms())
+
+    def _rejected(self, entry: LedgerEntry, error: CodeModeError) -> CallSettled:
+        return CallSettled(entry.id, Rejected(*guest_view(error)), self.now_ms(), error)
+
+
+class _ToolCall:
+    """One call of one tool on its way from lookup to outcome."""
+
+    def __init__(self, calls: NestedCalls, entry: LedgerEntry, answer: Answer | None, progress: CallProgress) -> None:
+        self._calls = calls
+        self._entry = entry
+        self._answer = answer
+        self._progress = progress
+        self._policy = calls.options.execution_policy
+        self._tool = self._find()
+        self._is_approved = entry.is_approved
+        self._executed_json = entry.executed_input_json
+
+    async def perform(self) -> CallSettled:
+        """Return how the call ended; raises what the guest is to be told."""
+        entry, tool = self._entry, self._tool
+        validated = self._validate()
+        context = self._context()
+        request = await self._approval_request(validated, context)
+        if request is not None:
+            if self._calls.options.approval.mode == "interrupt":
+                return self._pause({"kind": APPROVAL_KIND}, validated)
+            await self._approve(request)
+        self._progress.started(self._executed_json, is_approved=self._is_approved)
+        try:
+            output = await self._guarded(self._execute(validated, context))
+        except InterruptRequested as pause:
+            # The tool may have changed what it was given; shown is what it was given.
+            return self._pause(pause.payload, self._validate())
+        text = None
+        if output is not None or tool.output_json_schema is not None:
+            checked = tool.validate_output(output)
+            what = f"the output of tool {tool.name!r}"
+            text = encode_json(checked, max_bytes=self._policy.max_tool_output_bytes, what=what)
+        return CallSettled(entry.id, Fulfilled(text), self._calls.now_ms())
+
+    def _find(self) -> Tool:
+        entry = self._entry
+        tool = self._calls.catalog.get(entry.name)
+        if tool is None:
+            raise self._calls.catalog.unknown_tool(entry.name)
+        if tool.execute is None:
+            raise CodeModeToolError(
+                f"tool {entry.name!r} is declared but cannot be executed",
+                details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id},
+            )
+        return tool
+
+    def _validate(self) -> ValidatedInput:
+        entry, tool = self._entry, self._tool
+        what = f"the input of tool {tool.name!r}"
+        if entry.input_bytes is not None:
+            check_size(entry.input_bytes, self._policy.max_tool_input_bytes, what)
+            raise CodeModeProtocolError("the worker withheld an input that is small enough")
+        check_size(utf8_length(entry.input_json or ""), self._policy.max_tool_input_bytes, what)
+        edited_json = self._answer.input_json if isinstance(self._answer, Approval) else None
+        try:
+            validated = input_to_run(tool, entry, edited_json)
+        except ValueError as error:
+            raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
+        if isinstance(self._answer, Approval) and self._answer.decision.approved:
+            self._is_approved = True
+            self._executed_json = canonical_json(validated.json_value)
+        return validated
+
+    def _context(self) -> ToolCallContext:
+        calls, entry = self._calls, self._entry
+        answered = None
+        if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
+            waiting = entry.outcome
+            payload = decode_json(waiting.payload_json)
+            answered = AnsweredInterrupt(id=waiting.interrupt_id, payload=payload, resolution=self._answer.resolution)
+        return ToolCallContext(
+            tool_call_id=entry.tool_call_id or "",
+            outer_tool_call_id=calls.outer_tool_call_id,
+            messages=calls.messages,
+            context=calls.context,
+            aborted=calls.aborted,
+            interrupt=answered,
+        )
+
+    async def _approval_request(
+        self, validated: ValidatedInput, context: ToolCallContext
+    ) -> approval.ApprovalRequest | None:
+        """Return what a person is to decide, or None when nobody needs to be asked (again)."""
+        tool, entry = self._tool, self._entry
+        request = approval.ApprovalRequest(tool.name, None, entry.tool_call_id or "")
+        if isinstance(self._answer, Approval):
+            if not self._answer.decision.approved:
+                raise approval.denial(request, self._answer.decision, self._calls.options.approval)
+            return None
+        if tool.needs_approval is False or self._is_approved or self._answer is not None:
+            return None
+        if not await self._guarded(approval.needs_approval(tool, validated.value, context)):
+            return None
+        return approval.ApprovalRequest(tool.name, validated.json_value, entry.tool_call_id or "")
+
+    async def _approve(self, request: approval.ApprovalRequest) -> None:
+        policy = self._calls.options.approval
+        self._progress.asked()
+        try:
+            answer = await self._guarded(approval.ask(policy.on_approval_required, request))
+        finally:
+            self._progress.answered()
+        decision = approval.read_decision(answer, request)
+        if not decision.approved:
+            raise approval.denial(request, decision, policy)
+        self._is_approved = True
+        self._executed_json = canonical_json(request.input)
+
+    def _pause(self, payload: Mapping[str, Any], validated: ValidatedInput) -> CallSettled:
+        entry, calls = self._entry, self._calls
+        what = f"the interrupt payload of tool {entry.name!r}"
+        payload_json = encode_json(payload, max_bytes=self._policy.max_tool_output_bytes, what=what)
+        attempt = entry.outcome.attempt + 1 if isinstance(entry.outcome, Waiting) else 1
+        interrupt_id = f"{entry.tool_call_id}:interrupt-{calls.salt}-{attempt}"
+        shown = canonical_json(validated.json_value)
+        return CallSettled(entry.id, Waiting(interrupt_id, payload_json, shown, attempt), calls.now_ms())
+
+    async def _execute(self, validated: ValidatedInput, context: ToolCallContext) -> Any:
+        tool = self._tool
+        if tool.execute_kind == "sync":
+            variables = contextvars.copy_context()
+            result = await asyncio.get_running_loop().run_in_executor(
+                _threads(), lambda: variables.run(_call_in_thread, tool, validated.value, context)
+            )
+        else:
+            result = tool.call(validated.value, context)
+        if inspect.isawaitable(result):
+            result = await result
+        return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
+
+    async def _guarded(self, work: Awaitable[Any]) -> Any:
+        """Await host code. What it raises is hidden from the guest and kept for the host, whatever its class."""
+        try:
+            return await work
+        except CodeModeError as error:
+            raise _Thrown(error) from error
+        except (Exception, SystemExit) as error:
+            pause = interrupt_within(error)
+            if pause is not None:
+                raise pause from None
+            raise _Thrown(_hidden(self._entry, error)) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled this call: something inside the tool was cancelled.
+            raise _Thrown(_hidden(self._entry, error)) from error
+        except BaseExceptionGroup as group:
+            pause = interrupt_within(group)
+            if pause is None:
+                raise
+            raise pause from None
+
+
+def _hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+    hidden = CodeModeToolError(
+        f"tool {entry.name!r} failed",
+        code=HOST_TOOL_ERROR,
+        details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id},
+    )
+    hidden.__cause__ = error
+    return hidden
+
+
+def _call_in_thread(tool: Tool, value: Any, context: ToolCallContext) -> Any:
+    try:
+        return tool.call(value, context)
+    except StopIteration as error:
+        # A future cannot carry it: the call would never end.
+        raise RuntimeError("a tool raised StopIteration") from error
+
+
+async def _last_item(items: AsyncIterable[Any]) -> Any:
+    last: Any = None
+    async for last in items:  # noqa: B007 - the last item is what is wanted
+        pass
+    return last
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Return the threads that sync tools run in. The loop's own default has six on a two-core machine."""
+    global _executor  # noqa: PLW0603 - one pool for the process
+    if _executor is None:
+        _executor = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="codemode-tool")
+    return _executor
+
+
+def forget_threads() -> None:
+    """In a forked child: the threads did not come along."""
+    global _executor  # noqa: PLW0603 - as above
+    _executor = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_threads)

@@ -1,0 +1,206 @@
+"""A paused invocation as plain JSON: program, settings and ledger. Pure; signing and sealing happen around it.
+
+The text comes back signed by this host, yet every field is checked: a key may leak, and a bug must not become a replay
+of something that never happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from ..errors import CodeModeProtocolError
+from .events import Settings
+from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
+from .messages import REQUEST_KINDS
+
+REPLAY_VERSION = 1
+"""Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits."""
+
+# What a replay must find unchanged; everything else comes from the options of the resume.
+_KEPT_SETTINGS = (
+    "outer_tool_call_id",
+    "salt",
+    "seed",
+    "started_ms",
+    "max_tool_input_bytes",
+    "max_bridge_requests",
+    "max_in_flight_bridge_requests",
+    "max_catalog_requests",
+    "max_console_bytes",
+    "profile",
+)
+_TEXT_SETTINGS = ("outer_tool_call_id", "salt", "seed", "profile")
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """Everything that a resume needs beside tools and options. ``kept`` are the settings that a replay depends on."""
+
+    js: str
+    engine: str
+    kept: Mapping[str, Any]
+    ledger: Ledger
+
+    @classmethod
+    def of(cls, js: str, engine: str, settings: Settings, ledger: Ledger) -> Continuation:
+        """Return the continuation of an invocation."""
+        return cls(js, engine, {name: getattr(settings, name) for name in _KEPT_SETTINGS}, ledger)
+
+    def settings(self, fresh: Settings) -> Settings:
+        """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
+        return replace(fresh, **self.kept)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "replayVersion": REPLAY_VERSION,
+            "engine": self.engine,
+            "js": self.js,
+            "settings": dict(self.kept),
+            "ledger": [_entry_to_dict(entry) for entry in self.ledger.entries],
+            "deliveries": list(self.ledger.deliveries),
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Continuation:
+        """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
+        body = _object(value, {"replayVersion", "engine", "js", "settings", "ledger", "deliveries"})
+        if body["replayVersion"] != REPLAY_VERSION:
+            raise CodeModeProtocolError(
+                f"the continuation has replay version {body['replayVersion']!r}, this host has {REPLAY_VERSION}:"
+                " it was made by another version of codemode and cannot be resumed"
+            )
+        kept = _object(body["settings"], set(_KEPT_SETTINGS))
+        for name in _KEPT_SETTINGS:
+            (_text if name in _TEXT_SETTINGS else _positive)(kept[name])
+        entries = [_entry_from_dict(item, position) for position, item in enumerate(_list(body["ledger"]), 1)]
+        ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])])
+        _check_ledger(ledger, kept["outer_tool_call_id"])
+        return cls(_text(body["js"]), _text(body["engine"]), kept, ledger)
+
+
+def _entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "kind": entry.kind,
+        "name": entry.name,
+        "inputJson": entry.input_json,
+        "inputBytes": entry.input_bytes,
+        "toolCallId": entry.tool_call_id,
+        "executedInputJson": entry.executed_input_json,
+        "dateNowMs": entry.now_ms,
+        "approved": entry.is_approved or None,
+        **_outcome_to_dict(entry.outcome),
+    }
+    return {key: value for key, value in plain.items() if value is not None}
+
+
+def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
+    match outcome:
+        case Fulfilled(value_json):
+            return {"status": "fulfilled", "valueJson": value_json}
+        case Rejected(name, message, code):
+            return {"status": "rejected", "error": {"name": name, "message": message, "code": code}}
+        case Waiting(interrupt_id, payload_json, input_json, attempt):
+            waiting = {"interruptId": interrupt_id, "interruptPayloadJson": payload_json, "attempt": attempt}
+            return {"status": "interrupted", **waiting, "shownInputJson": input_json}
+        case None:
+            return {"status": "unknown"}
+
+
+_ENTRY_KEYS = {
+    "kind", "name", "inputJson", "inputBytes", "toolCallId", "executedInputJson", "dateNowMs", "approved", "status",
+    "valueJson", "error", "interruptId", "interruptPayloadJson", "attempt", "shownInputJson",
+}  # fmt: skip
+
+
+def _entry_from_dict(value: object, position: int) -> LedgerEntry:
+    if not isinstance(value, dict) or not set(cast("dict[str, Any]", value)) <= _ENTRY_KEYS:
+        raise CodeModeProtocolError(f"the continuation's ledger entry {position} is malformed")
+    body = cast("dict[str, Any]", value)
+    kind = body.get("kind")
+    if kind not in REQUEST_KINDS:
+        raise CodeModeProtocolError(f"the continuation's ledger entry {position} is of an unknown kind")
+    return LedgerEntry(
+        id=position,
+        kind=kind,
+        name=_text(body.get("name")),
+        input_json=_optional_text(body.get("inputJson")),
+        input_bytes=_optional_positive(body.get("inputBytes")),
+        tool_call_id=_optional_text(body.get("toolCallId")),
+        outcome=_outcome_from_dict(body),
+        executed_input_json=_optional_text(body.get("executedInputJson")),
+        now_ms=_optional_positive(body.get("dateNowMs")),
+        is_approved=body.get("approved") is True,
+    )
+
+
+def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
+    match body.get("status"):
+        case "fulfilled":
+            return Fulfilled(_optional_text(body.get("valueJson")))
+        case "rejected":
+            error = _object(body.get("error"), {"name", "message", "code"})
+            return Rejected(_text(error["name"]), _text(error["message"]), _text(error["code"]))
+        case "interrupted":
+            return Waiting(
+                _text(body.get("interruptId")),
+                _text(body.get("interruptPayloadJson")),
+                _optional_text(body.get("shownInputJson")),
+                _positive(body.get("attempt")),
+            )
+        case "unknown":
+            return None
+        case _:
+            raise CodeModeProtocolError("the continuation's ledger holds an unknown status")
+
+
+def _check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
+    """Only what is settled can have been delivered, once; calls are numbered in issue order."""
+    settled = [entry.id for entry in ledger.entries if isinstance(entry.outcome, Fulfilled | Rejected)]
+    if sorted(ledger.deliveries) != settled:
+        raise CodeModeProtocolError("the continuation's deliveries do not match its ledger")
+    tools = [entry for entry in ledger.entries if entry.kind == "tool"]
+    if any(entry.tool_call_id != f"{outer_tool_call_id}:tool-{n}" for n, entry in enumerate(tools, 1)):
+        raise CodeModeProtocolError("the continuation's calls are numbered wrongly")
+    ids = [entry.outcome.interrupt_id for entry in ledger.entries if isinstance(entry.outcome, Waiting)]
+    if len(set(ids)) != len(ids):
+        raise CodeModeProtocolError("the continuation's request ids are not unique")
+    if any(entry.kind != "tool" for entry in ledger.waiting):
+        raise CodeModeProtocolError("only a tool call can be interrupted")
+
+
+def _object(value: object, keys: set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != keys:
+        raise CodeModeProtocolError("the continuation is malformed")
+    return cast("dict[str, Any]", value)
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise CodeModeProtocolError("the continuation is malformed")
+    return cast("list[Any]", value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise CodeModeProtocolError("the continuation holds a value that is not text")
+    return value
+
+
+def _positive(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise CodeModeProtocolError("the continuation holds a value that is not a positive number")
+    return value
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _optional_positive(value: object) -> int | None:
+    return None if value is None else _positive(value)
+
+
+assert set(_KEPT_SETTINGS) <= {item.name for item in fields(Settings)}  # noqa: S101 - a misspelt name fails on import

@@ -1,0 +1,84 @@
+"""The errors an invocation can end with, and their wording. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..errors import (
+    CodeModeDetachedBridgeRequestError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSyntaxError,
+)
+from .ledger import LedgerEntry
+from .messages import CallRequested, ProgramThrew
+
+_POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
+
+
+def guest_error(event: ProgramThrew) -> CodeModeError:
+    """Return the error that the program threw. The kernel sets `origin`; no guest value chooses a class."""
+    details: dict[str, Any] = {"name": event.name, "stack": event.stack}
+    position = _POSITION.search(event.stack)
+    if position:
+        details["line"], details["column"] = int(position[1]), int(position[2])
+    if event.origin == "syntax":
+        line, column = details.get("line", 1), details.get("column", 1)
+        return syntax_error([{"message": event.message, "line": line, "column": column}])
+    if event.origin == "result":
+        return CodeModeSerializationError(f"the program's result is not JSON: {event.message}", details=details)
+    if event.error_code:
+        details["code"] = event.error_code
+    return CodeModeError(event.message, details=details)
+
+
+def diverged(position: int, how: str) -> CodeModeProtocolError:
+    return CodeModeProtocolError(f"replay diverged at request {position}: {how}", details={"position": position})
+
+
+def request_text(request: LedgerEntry | CallRequested) -> str:
+    text = request.input_json or ""
+    return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
+
+
+def call_summary(entry: LedgerEntry, status: str) -> dict[str, Any]:
+    return {
+        "id": entry.tool_call_id or str(entry.id),
+        "kind": entry.kind,
+        "name": entry.name,
+        "status": status,
+    }
+
+
+def detached_error(calls: list[dict[str, Any]]) -> CodeModeError:
+    names = ", ".join(f"{call['name']} ({call['status']})" for call in calls[:5])
+    more = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
+    return CodeModeDetachedBridgeRequestError(
+        f"the program ended without awaiting every call: {names}{more}. Await each call, for instance with Promise.all",
+        details={**calls[0], "calls": calls},
+    )
+
+
+def result_too_large(size: int, maximum: int) -> CodeModeError:
+    return CodeModeSerializationError(
+        f"the program's result has {size} bytes; max_result_bytes is {maximum}. Return less",
+        details={"bytes": size, "max_bytes": maximum},
+    )
+
+
+def deadlock() -> CodeModeError:
+    return CodeModeError(
+        "the program waits for something that cannot happen: no call is in flight and nothing is left to run"
+        " (a promise that nobody resolves, or memory ran out inside a promise callback)",
+        code="CODE_MODE_DEADLOCK",
+    )
+
+
+def syntax_error(problems: list[dict[str, Any]]) -> CodeModeSyntaxError:
+    """Return the error for a program that was refused before it ran; its message lists every problem."""
+    first = problems[0] if problems else {"message": "the program cannot run", "line": 1, "column": 1}
+    text = "; ".join(f"line {p['line']}, column {p['column']}: {p['message']}" for p in problems)
+    details = {"name": "SyntaxError", "problems": problems, "line": first["line"], "column": first["column"]}
+    return CodeModeSyntaxError(text or str(first["message"]), details=details)

@@ -1,0 +1,386 @@
+"""One run of one program as a state machine without I/O. Pure: events go in, effects come out.
+
+The worker owes one turn for the start of the program and one for every delivered outcome. Deliveries may be sent
+ahead; the worker takes them one at a time, in order, so everything below depends only on the order of requests and
+deliveries:
+
+    event                what it does
+    -------------------  ---------------------------------------------------------------------------------------
+    ProgramAnalysed      CheckProgram; the host answers ProgramAccepted or ProgramRefused
+    ProgramAccepted      Send(RunProgram)
+    CallRequested        noted; the call is not made before the turn ends, and never if the program ends in it
+    TurnEnded            Invoke every request of the turn; with nothing in flight and nobody asked: a deadlock
+    CallSettled          the outcome goes into the ledger and is delivered; or the request waits for somebody
+    ProgramReturned      a call not delivered, then a call never observed, is an error; else the result
+    ProgramThrew         the guest's error, or the host's own error when it is the one that answered a request
+    anything else        ends the invocation with its error
+
+An invocation pauses (`Interrupted`) when the guest is idle, nothing runs on the host and some request waits.
+
+With a recorded ledger the guest first has to issue the same requests again. Each is compared, and recorded outcomes
+are delivered in the recorded order; only then do requests that were waiting or unknown, and new ones, go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+from ..errors import (
+    CodeModeAbortedError,
+    CodeModeBridgeLimitError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+    error_from_view,
+)
+from ..values import utf8_length
+from . import endings, events, messages
+from .events import CheckProgram, Completed, Failed, Finish, Interrupted, Invoke, Replayed, Send, Settings
+from .ledger import Ledger, LedgerEntry, Rejected, Waiting
+
+_CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
+_CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
+
+
+class Invocation:
+    """The state of one invocation. `start` and `receive` return the effects that somebody else performs."""
+
+    def __init__(self, settings: Settings, *, recorded: Ledger | None = None, resolved: Collection[int] = ()) -> None:
+        self.settings = settings
+        self.ledger = Ledger()
+        self.js: str | None = None
+        self.ending: events.Ending | None = None
+        self.host_errors: dict[int, CodeModeError] = {}
+        self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
+        self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
+        self._recorded = recorded if recorded is not None else Ledger()
+        self._effects: list[events.Effect] = []
+        self._turn_requests: list[LedgerEntry] = []
+        self._turns_ended = 0
+        self._in_flight = 0  # as the guest sees it now: issued, and not delivered in a turn that has begun
+        self._bridge_requests = 0
+        self._catalog_requests = 0
+        self._tool_calls = 0
+        self._console_bytes = 0
+        self._running: set[int] = set()  # requests that the host works on
+        self._asked: set[int] = set()  # those of them that a person decides about
+        self._clock_paused = False
+
+    def start(self, source: str, *, analysis_ms: int | None) -> list[events.Effect]:
+        """Begin. ``analysis_ms`` is the time the worker has to analyse ``source``; None: it is plain JavaScript."""
+        if analysis_ms is None:
+            return self.receive(events.ProgramAccepted(source))
+        return [Send(messages.AnalyseProgram(source, analysis_ms))]
+
+    def receive(self, event: messages.WorkerMessage | events.HostEvent) -> list[events.Effect]:
+        """Return the effects of one event. After the end there are none."""
+        if self.ending is not None:
+            self._after_end(event)
+            return []
+        self._effects = []
+        try:
+            self._TABLE[type(event)](self, event)
+        except CodeModeProtocolError as error:
+            self._fail(error)
+        return self._effects
+
+    # -- the program before it runs
+
+    def _analysed(self, event: messages.ProgramAnalysed) -> None:
+        if self.js is not None:
+            raise CodeModeProtocolError("the worker analysed a program that already runs")
+        if event.js is None:
+            self._refused(events.ProgramRefused(event.problems))
+        else:
+            self._effects.append(CheckProgram(event.js, event.facts))
+
+    def _accepted(self, event: events.ProgramAccepted) -> None:
+        if self.js is not None:
+            raise CodeModeProtocolError("a program was accepted while another one runs")
+        self.js = event.js
+        self._effects.append(Send(messages.RunProgram(event.js, self.settings.for_worker())))
+
+    def _refused(self, event: events.ProgramRefused) -> None:
+        problems = [dict(problem) for problem in event.problems]
+        self._fail(endings.syntax_error(problems))
+
+    # -- turns
+
+    def _requested(self, event: messages.CallRequested) -> None:
+        self._require_turn()
+        ledger = self.ledger
+        if event.id != len(ledger.entries) + 1:
+            raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
+        self._count_request(event)
+        tool_call_id = None
+        if event.kind == "tool":
+            self._tool_calls += 1
+            tool_call_id = f"{self.settings.outer_tool_call_id}:tool-{self._tool_calls}"
+        entry = LedgerEntry(event.id, event.kind, event.name, event.input_json, event.input_bytes, tool_call_id)
+        if event.id in self._recorded:
+            entry = self._recorded_entry(event)
+        elif self._replaying:
+            raise endings.diverged(event.id, f"{endings.request_text(event)} was not made in the recorded run")
+        ledger.entries.append(entry)
+        self._turn_requests.append(entry)
+
+    def _count_request(self, event: messages.CallRequested) -> None:
+        # The kernel refuses calls beyond the limits, so only a worker that is no longer ours can exceed them.
+        settings = self.settings
+        if event.kind == "catalog":
+            self._catalog_requests += 1
+        else:
+            self._bridge_requests += 1
+            self._in_flight += 1
+        if (
+            self._catalog_requests > settings.max_catalog_requests
+            or self._bridge_requests > settings.max_bridge_requests
+            or self._in_flight > settings.max_in_flight_bridge_requests
+        ):
+            raise CodeModeProtocolError("the worker sent more requests than the limits allow")
+
+    def _recorded_entry(self, event: messages.CallRequested) -> LedgerEntry:
+        recorded = self._recorded[event.id]
+        if not recorded.same_request(event):
+            raise endings.diverged(
+                event.id, f"recorded {endings.request_text(recorded)}, now {endings.request_text(event)}"
+            )
+        return recorded
+
+    def _turn_ended(self, event: messages.TurnEnded) -> None:
+        self._require_turn()
+        if event.in_flight != self._in_flight:
+            raise CodeModeProtocolError("the worker miscounts the calls in flight")
+        self._turns_ended += 1
+        if not self._idle:
+            self._begin_turn()
+        requests, self._turn_requests = self._turn_requests, []
+        for entry in requests:
+            self._release(entry)
+        self._pump_replay()
+        self._invoke_held()
+        self._rest()
+
+    def _release(self, entry: LedgerEntry) -> None:
+        outcome = entry.outcome
+        if isinstance(outcome, Rejected):
+            self.host_errors.setdefault(entry.id, error_from_view(outcome.name, outcome.message, outcome.code))
+        if outcome is None or (isinstance(outcome, Waiting) and entry.id in self._resolved):
+            self._held.append(entry)
+        elif not isinstance(outcome, Waiting):
+            self._effects.append(Replayed(entry))
+
+    def _invoke_held(self) -> None:
+        # Outcomes of calls made now must come after every recorded one.
+        if not self._replaying:
+            for entry in self._held:
+                self._running.add(entry.id)
+                self._effects.append(Invoke(entry))
+            self._held.clear()
+
+    def _pump_replay(self) -> None:
+        """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
+        while self._replaying:
+            request_id = self._recorded.deliveries[len(self.ledger.deliveries)]
+            if request_id not in self.ledger:
+                return
+            self._deliver(self.ledger[request_id])
+
+    @property
+    def _replaying(self) -> bool:
+        return len(self.ledger.deliveries) < len(self._recorded.deliveries)
+
+    @property
+    def _idle(self) -> bool:
+        """True when the worker owes no turn."""
+        return self.js is not None and self._turns_ended == len(self.ledger.deliveries) + 1
+
+    def _require_turn(self) -> None:
+        if self.js is None or self._idle:
+            raise CodeModeProtocolError("the worker spoke out of turn")
+
+    def _begin_turn(self) -> None:
+        """The worker now takes the next delivery: from the guest's point of view that call is no longer in flight."""
+        if self.ledger[self.ledger.deliveries[self._turns_ended - 1]].kind != "catalog":
+            self._in_flight -= 1
+
+    def _deliver(self, entry: LedgerEntry) -> None:
+        was_idle = self._idle
+        self.ledger.deliveries.append(entry.id)
+        self._effects.append(Send(entry.delivery()))
+        if was_idle:
+            self._begin_turn()
+
+    def _settled(self, event: events.CallSettled) -> None:
+        if event.id not in self._running:
+            return
+        self._running.discard(event.id)
+        self._asked.discard(event.id)
+        entry = self.ledger.settle(event.id, event.outcome, event.now_ms)
+        if event.error is not None:
+            self.host_errors[event.id] = event.error
+        if not isinstance(event.outcome, Waiting):
+            self._deliver(entry)
+        self._rest()
+
+    def _execution_started(self, event: events.ExecutionStarted) -> None:
+        if event.id in self._running:
+            self.ledger.start(event.id, event.executed_input_json, is_approved=event.is_approved)
+
+    def _after_end(self, event: messages.WorkerMessage | events.HostEvent) -> None:
+        # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.
+        if isinstance(event, events.CallSettled) and event.id in self._running:
+            self._running.discard(event.id)
+            self.ledger.settle(event.id, event.outcome, event.now_ms)
+            if not isinstance(event.outcome, Waiting):
+                self.ledger.deliveries.append(event.id)
+
+    def _person_asked(self, event: events.PersonAsked) -> None:
+        if event.id in self._running:
+            self._asked.add(event.id)
+        self._rest()
+
+    def _person_answered(self, event: events.PersonAnswered) -> None:
+        self._asked.discard(event.id)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
+        if self._idle:
+            self._require_replayed()
+        if self._idle and not self._running:
+            if self.ledger.waiting:
+                self._finish(Interrupted())
+            else:
+                self._fail(endings.deadlock())
+            return
+        pause = self._idle and self._running == self._asked
+        if pause != self._clock_paused:
+            self._clock_paused = pause
+            self._effects.append(events.PauseClock() if pause else events.ResumeClock())
+
+    def _console(self, event: messages.ConsoleWritten) -> None:
+        self._require_turn()
+        self._console_bytes += utf8_length(event.text) + 1
+        if self._console_bytes > self.settings.max_console_bytes + _CONSOLE_SLACK_BYTES:
+            raise CodeModeProtocolError("the worker sent more console output than the limit allows")
+        self._effects.append(events.WriteConsole(event.level, event.text))
+
+    # -- endings
+
+    def _returned(self, event: messages.ProgramReturned) -> None:
+        self._require_turn()
+        self._require_replayed()
+        calls = self._detached_calls(event.unobserved)
+        if calls:
+            return self._fail(endings.detached_error(calls))
+        size = event.value_bytes
+        if event.value_json is not None:
+            size = utf8_length(event.value_json)
+        if size is not None and size > self.settings.max_result_bytes:
+            return self._fail(endings.result_too_large(size, self.settings.max_result_bytes))
+        if event.value_bytes is not None:
+            raise CodeModeProtocolError("the worker withheld a result that is small enough")
+        return self._finish(Completed(event.value_json))
+
+    def _detached_calls(self, unobserved_ids: tuple[int, ...]) -> list[dict[str, Any]]:
+        """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at."""
+        ledger = self.ledger
+        delivered = set(ledger.deliveries[: self._turns_ended])
+        unsent = {entry.id for entry in self._turn_requests}
+        unobserved = set(unobserved_ids)
+        if not all(request_id in ledger for request_id in unobserved):
+            raise CodeModeProtocolError("the worker names a request that was not made")
+        pending = [
+            endings.call_summary(entry, "waiting" if isinstance(entry.outcome, Waiting) else "pending")
+            for entry in ledger.entries
+            if entry.id not in delivered and not (entry.id in unsent and entry.id in unobserved)
+        ]
+        return pending or [endings.call_summary(ledger[request_id], "unobserved") for request_id in sorted(unobserved)]
+
+    def _threw(self, event: messages.ProgramThrew) -> None:
+        self._require_turn()
+        if event.origin != "syntax":
+            self._require_replayed()
+        if event.request is not None:
+            return self._fail(self._host_error(event))
+        if event.limit is not None:
+            return self._fail(self._limit_error(event.limit))
+        return self._fail(endings.guest_error(event))
+
+    def _host_error(self, event: messages.ProgramThrew) -> CodeModeError:
+        request_id = event.request or 0
+        error = self.host_errors.get(request_id)
+        if error is None or request_id not in self.ledger.deliveries[: self._turns_ended]:
+            raise CodeModeProtocolError("the worker names an error that it was not given")
+        # The position is the guest's; the error object is the host's own.
+        position = endings.guest_error(event).details
+        for key in ("line", "column", "stack"):
+            if key in position:
+                error.details.setdefault(key, position[key])
+        return error
+
+    def _limit_error(self, limit: str) -> CodeModeError:
+        if limit not in _CALL_LIMITS:
+            raise CodeModeProtocolError("the worker names a limit that does not exist")
+        maximum = getattr(self.settings, limit)
+        return CodeModeBridgeLimitError(
+            f"the program made more calls than {limit} allows ({maximum})",
+            details={"limit": limit, "max": maximum},
+        )
+
+    def _require_replayed(self) -> None:
+        """A program that ends or comes to rest before all of its record was seen is another program."""
+        if len(self.ledger.entries) < len(self._recorded.entries) or self._replaying:
+            position = min(len(self.ledger.entries) + 1, len(self._recorded.entries))
+            raise endings.diverged(position, "the program did not get as far as in the recorded run")
+
+    def _engine_failed(self, event: messages.EngineFailed) -> None:
+        self._fail(CodeModeError(event.message, details={"name": "InternalError"}))
+
+    def _deadline_passed(self, _event: events.DeadlinePassed) -> None:
+        timeout_ms = self.settings.timeout_ms
+        self._fail(
+            CodeModeTimeoutError(f"the program did not end within {timeout_ms} ms", details={"timeout_ms": timeout_ms})
+        )
+
+    def _abort_requested(self, _event: events.AbortRequested) -> None:
+        self._fail(CodeModeAbortedError("the invocation was aborted"))
+
+    def _worker_ended(self, event: events.WorkerEnded) -> None:
+        self._fail(CodeModeWorkerError(f"the worker ended without a result: {event.reason}"))
+
+    def _host_failed(self, event: events.HostFailed) -> None:
+        self._fail(event.error)
+
+    def _fail(self, error: CodeModeError) -> None:
+        self._finish(Failed(error))
+
+    def _finish(self, ending: events.Ending) -> None:
+        # A replay that is cut short must not forget what it had not come to yet: those calls are done.
+        self.ledger.entries += self._recorded.entries[len(self.ledger.entries) :]
+        self.ledger.deliveries += self._recorded.deliveries[len(self.ledger.deliveries) :]
+        self.ending = ending
+        self._effects.append(Finish(ending))
+
+    _TABLE: ClassVar[dict[type, Callable[[Invocation, Any], None]]] = {
+        messages.ProgramAnalysed: _analysed,
+        messages.CallRequested: _requested,
+        messages.ConsoleWritten: _console,
+        messages.TurnEnded: _turn_ended,
+        messages.ProgramReturned: _returned,
+        messages.ProgramThrew: _threw,
+        messages.EngineFailed: _engine_failed,
+        events.ProgramAccepted: _accepted,
+        events.ProgramRefused: _refused,
+        events.CallSettled: _settled,
+        events.ExecutionStarted: _execution_started,
+        events.PersonAsked: _person_asked,
+        events.PersonAnswered: _person_answered,
+        events.DeadlinePassed: _deadline_passed,
+        events.AbortRequested: _abort_requested,
+        events.WorkerEnded: _worker_ended,
+        events.HostFailed: _host_failed,
+    }

@@ -1,0 +1,146 @@
+"""The record of an invocation's bridge requests and how each ended. Pure: knows nothing of workers, clocks or keys.
+
+Two orders matter and both are kept. Requests stand in the order in which the guest issued them, which the guest's own
+code decides. ``deliveries`` is the order in which outcomes were handed in, which the outside world decided once: a
+replay hands them in again in exactly that order, so races, interleaved branches, the clock and the limits come out
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
+
+
+@dataclass(frozen=True, slots=True)
+class Fulfilled:
+    """The request was answered with a JSON text; None is undefined."""
+
+    value_json: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The request was answered with an error: exactly what the guest may see of it."""
+
+    name: str
+    message: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The request waits for somebody outside.
+
+    ``payload_json`` says for what, with a ``kind``; ``input_json`` is the validated input that was shown. ``attempt``
+    counts from 1 the times that this request has waited.
+    """
+
+    interrupt_id: str
+    payload_json: str
+    input_json: str | None
+    attempt: int
+
+
+Outcome: TypeAlias = Fulfilled | Rejected | Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One bridge request. ``id`` counts from 1 in issue order; ``input_json`` is the text the guest issued.
+
+    ``outcome`` None means that the outcome is not known (yet); ``is_started`` that the tool itself may have begun.
+    ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
+    edited input that a person allowed; None: what the guest issued. ``now_ms`` is the host time that was handed in with
+    the outcome.
+    """
+
+    id: int
+    kind: RequestKind
+    name: str
+    input_json: str | None
+    input_bytes: int | None = None
+    tool_call_id: str | None = None
+    outcome: Outcome | None = None
+    executed_input_json: str | None = None
+    now_ms: int | None = None
+    is_approved: bool = False
+    is_started: bool = False
+
+    def same_request(self, request: CallRequested) -> bool:
+        """True when a replaying guest issued exactly this request."""
+        return (self.kind, self.name, self.input_json, self.input_bytes) == (
+            request.kind,
+            request.name,
+            request.input_json,
+            request.input_bytes,
+        )
+
+    def delivery(self) -> DeliverValue | DeliverError:
+        """Return the message that hands the outcome in."""
+        outcome, now_ms = self.outcome, self.now_ms or 0
+        if isinstance(outcome, Fulfilled):
+            return DeliverValue(self.id, now_ms, outcome.value_json)
+        if isinstance(outcome, Rejected):
+            return DeliverError(self.id, now_ms, outcome.name, outcome.message, outcome.code)
+        raise ValueError(f"request {self.id} has no outcome to deliver")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All requests of an invocation in issue order, and the order in which their outcomes were delivered."""
+
+    entries: list[LedgerEntry] = field(default_factory=list[LedgerEntry])
+    deliveries: list[int] = field(default_factory=list[int])
+
+    def __getitem__(self, request_id: int) -> LedgerEntry:
+        return self.entries[request_id - 1]
+
+    def __contains__(self, request_id: int) -> bool:
+        return 1 <= request_id <= len(self.entries)
+
+    def start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> None:
+        """Record that the tool itself is about to run: from here on its outcome is unknown until it is settled."""
+        self.entries[request_id - 1] = replace(
+            self[request_id],
+            outcome=None,
+            is_started=True,
+            is_approved=is_approved,
+            executed_input_json=executed_input_json,
+        )
+
+    def settle(self, request_id: int, outcome: Outcome, now_ms: int) -> LedgerEntry:
+        """Record how a request ended and return its new entry."""
+        entry = replace(self[request_id], outcome=outcome, now_ms=now_ms)
+        self.entries[request_id - 1] = entry
+        return entry
+
+    @property
+    def waiting(self) -> list[LedgerEntry]:
+        """The requests that wait for somebody, in issue order."""
+        return [entry for entry in self.entries if isinstance(entry.outcome, Waiting)]
+
+
+UNKNOWN_OUTCOME_KIND = "code-mode/unknown-outcome"
+
+
+def recovery_ledger(ledger: Ledger, salt: str, runs_again: Callable[[LedgerEntry], bool]) -> Ledger:
+    """Return the ledger from which a run that was cut off can go on.
+
+    Calls whose outcome is unknown wait for somebody to say it, unless ``runs_again``: those are simply made again.
+    """
+    entries = [
+        entry if entry.outcome is not None or runs_again(entry) else _waiting_for_outcome(entry, salt)
+        for entry in ledger.entries
+    ]
+    return Ledger(entries, list(ledger.deliveries))
+
+
+def _waiting_for_outcome(entry: LedgerEntry, salt: str) -> LedgerEntry:
+    interrupt_id = f"{entry.tool_call_id or entry.id}:unknown-{salt}"
+    payload_json = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
+    shown = entry.executed_input_json if entry.executed_input_json is not None else entry.input_json
+    return replace(entry, outcome=Waiting(interrupt_id, payload_json, shown, 1))

@@ -1,0 +1,284 @@
+"""What host and worker say to each other. Pure: frozen values, their wire form, and a strict reader.
+
+Messages to the worker are imperative, messages from it past tense. Everything that comes from a worker is hostile: a
+shape that is not exactly the expected one is a `CodeModeProtocolError`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeAlias, cast
+
+from ..errors import CodeModeProtocolError
+from ..values import decode_json
+from .framing import encode_frame
+
+RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
+REQUEST_KINDS = ("tool", "fetch", "catalog")
+CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
+_MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
+_MAX_PROBLEMS = 1000
+_MAX_REQUESTS = 1_000_000
+_MAX_DEPTH = 64  # nesting of a message, facts about the program included
+
+# --- to the worker ---
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyseProgram:
+    """Parse the program, strip its types and report facts about it, within ``deadline_ms``."""
+
+    source: str
+    deadline_ms: int
+
+    def frame(self) -> bytes:
+        """Return the wire form."""
+        return _frame(b"A", {"source": self.source, "deadline_ms": self.deadline_ms})
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgram:
+    """Start the program. ``settings`` holds profile, seed, clock and the limits that the worker enforces."""
+
+    js: str
+    settings: Mapping[str, Any]
+
+    def frame(self) -> bytes:
+        """Return the wire form."""
+        return _frame(b"R", {"js": self.js, **self.settings})
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverValue:
+    """Answer a request with a JSON text; None is JavaScript's undefined."""
+
+    id: int
+    now_ms: int
+    value_json: str | None
+
+    def frame(self) -> bytes:
+        """Return the wire form. The value's text goes in as it is: one encoding per value."""
+        value = "" if self.value_json is None else ',"value":' + self.value_json
+        return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{value}}}'.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverError:
+    """Answer a request with an error: what of it the guest may see."""
+
+    id: int
+    now_ms: int
+    name: str
+    message: str
+    error_code: str
+
+    def frame(self) -> bytes:
+        """Return the wire form."""
+        error = {"name": self.name, "message": self.message, "code": self.error_code}
+        return _frame(b"D", {"id": self.id, "now": self.now_ms, "error": error})
+
+
+HostMessage: TypeAlias = AnalyseProgram | RunProgram | DeliverValue | DeliverError
+
+
+def _frame(kind: bytes, payload: Mapping[str, Any]) -> bytes:
+    return encode_frame(kind, json.dumps(payload, separators=(",", ":")).encode("ascii"))
+
+
+# --- from the worker ---
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramAnalysed:
+    """The stripped program and facts about it (None: unknown), or the problems that forbid running it."""
+
+    js: str | None
+    facts: Mapping[str, Any] | None
+    problems: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequested:
+    """The guest asks for something. ``input_json`` None: called without an argument, or too large (``input_bytes``)."""
+
+    id: int
+    kind: RequestKind
+    name: str
+    input_json: str | None
+    input_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleWritten:
+    """One line of console output."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The guest has nothing left to do until it gets an answer."""
+
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramReturned:
+    """The program ended. ``value_json`` None with ``value_bytes`` set: the result is too large."""
+
+    value_json: str | None
+    is_undefined: bool
+    value_bytes: int | None
+    unobserved: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramThrew:
+    """The program ended with an error. ``request`` is set when it is the very error that answered that request."""
+
+    name: str
+    message: str
+    error_code: str
+    stack: str
+    origin: str
+    request: int | None
+    limit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFailed:
+    """The engine could not go on."""
+
+    message: str
+
+
+WorkerMessage: TypeAlias = (
+    ProgramAnalysed | CallRequested | ConsoleWritten | TurnEnded | ProgramReturned | ProgramThrew | EngineFailed
+)
+
+
+def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
+    """Return the message in a frame from the worker. Raises `CodeModeProtocolError` for anything else."""
+    reader = _READERS.get(kind)
+    if reader is None:
+        _violation(f"an unknown frame {kind!r}")
+    try:
+        body = decode_json(payload.decode("utf-8"), max_depth=_MAX_DEPTH)
+    except ValueError as error:
+        raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
+    if not isinstance(body, dict):
+        _violation(f"a frame {kind!r} that is not an object")
+    return reader(cast("dict[str, Any]", body))
+
+
+def _violation(what: str) -> NoReturn:
+    raise CodeModeProtocolError(f"the worker sent {what}")
+
+
+def _text(body: dict[str, Any], key: str, max_length: int = _MAX_TEXT) -> str:
+    value = body.get(key)
+    if not isinstance(value, str) or len(value) > max_length:
+        _violation(f"a bad {key!r}")
+    return value
+
+
+def _optional_text(body: dict[str, Any], key: str, max_length: int = _MAX_TEXT) -> str | None:
+    return None if body.get(key) is None else _text(body, key, max_length)
+
+
+def _items(body: dict[str, Any], key: str, max_length: int) -> list[Any]:
+    value = body.get(key)
+    if not isinstance(value, list) or len(cast("list[Any]", value)) > max_length:
+        _violation(f"a bad {key!r}")
+    return cast("list[Any]", value)
+
+
+def _count(value: object, key: str) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        _violation(f"a bad {key!r}")
+    return value
+
+
+def _optional_count(body: dict[str, Any], key: str) -> int | None:
+    return None if body.get(key) is None else _count(body[key], key)
+
+
+def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
+    facts = body.get("facts")
+    if facts is not None and not isinstance(facts, dict):
+        _violation("bad facts")
+    problems = _items(body, "problems", _MAX_PROBLEMS) if "problems" in body else []
+    js = _optional_text(body, "js", 2**30)
+    if js is None and not problems:
+        _violation("neither a program nor a problem")
+    return ProgramAnalysed(
+        js, cast("Mapping[str, Any] | None", facts), tuple(_read_problem(problem) for problem in problems)
+    )
+
+
+def _read_problem(item: object) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        _violation("a bad problem")
+    problem = cast("dict[str, Any]", item)
+    line, column = _count(problem.get("line"), "line"), _count(problem.get("column"), "column")
+    return {"message": _text(problem, "message"), "line": line, "column": column}
+
+
+def _read_call(body: dict[str, Any]) -> CallRequested:
+    kind = body.get("kind")
+    if kind not in REQUEST_KINDS:
+        _violation("a bad request kind")
+    input_json, input_bytes = _optional_text(body, "input", 2**30), _optional_count(body, "bytes")
+    if input_json is not None and input_bytes is not None:
+        _violation("an input and the size of one it withheld")
+    return CallRequested(_count(body.get("id"), "id"), kind, _text(body, "name", 512), input_json, input_bytes)
+
+
+def _read_console(body: dict[str, Any]) -> ConsoleWritten:
+    level = body.get("level")
+    if level not in CONSOLE_LEVELS:
+        _violation("a bad console level")
+    return ConsoleWritten(level, _text(body, "text"))
+
+
+def _read_turn(body: dict[str, Any]) -> TurnEnded:
+    return TurnEnded(_count(body.get("in_flight"), "in_flight"))
+
+
+def _read_returned(body: dict[str, Any]) -> ProgramReturned:
+    unobserved = _items(body, "unobserved", _MAX_REQUESTS)
+    value, size = _optional_text(body, "value", 2**30), _optional_count(body, "bytes")
+    is_undefined = body.get("undefined") is True
+    if (value is not None) + (size is not None) + is_undefined != 1:
+        _violation("a result that is not exactly one value")
+    return ProgramReturned(value, is_undefined, size, tuple(_count(item, "unobserved") for item in unobserved))
+
+
+def _read_threw(body: dict[str, Any]) -> ProgramThrew:
+    return ProgramThrew(
+        name=_text(body, "name"),
+        message=_text(body, "message"),
+        error_code=_text(body, "code"),
+        stack=_text(body, "stack"),
+        origin=_optional_text(body, "origin") or "program",
+        request=_optional_count(body, "request"),
+        limit=_optional_text(body, "limit"),
+    )
+
+
+def _read_failed(body: dict[str, Any]) -> EngineFailed:
+    return EngineFailed(_text(body, "message"))
+
+
+_READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
+    b"a": _read_analysed,
+    b"C": _read_call,
+    b"L": _read_console,
+    b"T": _read_turn,
+    b"V": _read_returned,
+    b"X": _read_threw,
+    b"F": _read_failed,
+}

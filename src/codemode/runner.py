@@ -1,0 +1,192 @@
+"""Performs the effects of one invocation: messages, clock, calls. Holds no rules: the invocation decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .errors import CodeModeProtocolError
+from .lifecycle import Events
+from .nested_call import NestedCalls
+from .options import MAX_SOURCE_BYTES
+from .protocol import events
+from .protocol.invocation import Invocation
+from .protocol.ledger import LedgerEntry, Rejected, Waiting
+from .protocol.messages import WorkerMessage
+from .workers.channel import WorkerChannel
+from .workers.pool import Lease
+
+# What a worker says of a program: its text and its facts, each escaped to at most six bytes a byte.
+_MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
+_FRAME_SLACK_BYTES = 1 << 20
+# How long the caller waits for cancelled calls to see the cancellation.
+_CANCEL_GRACE_SECONDS = 1.0
+
+
+class ProgramCheck(Protocol):
+    """Compares an analysed program with the tools."""
+
+    def __call__(self, js: str, facts: Mapping[str, Any] | None, /) -> tuple[Mapping[str, Any], ...]:
+        """Return what is certainly wrong with it, each ``{"message", "line", "column"}``."""
+        ...
+
+
+class Runner:
+    """Drives one invocation on one worker to its end. ``ended`` gives the ending; `close` must follow it."""
+
+    def __init__(
+        self, machine: Invocation, lease: Lease, calls: NestedCalls, listeners: Events, check: ProgramCheck
+    ) -> None:
+        self._machine = machine
+        self._lease = lease
+        self._calls = calls
+        self._listeners = listeners
+        self._check = check
+        self._effects: deque[events.Effect] = deque()
+        self._performing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
+        self._clock = _Clock(machine.settings.timeout_ms / 1000, lambda: self.feed(events.DeadlinePassed()))
+        self._channel = WorkerChannel(
+            lease.worker,
+            _max_frame_bytes(machine.settings),
+            on_message=self.feed,
+            on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
+            on_violation=lambda error: self.feed(events.HostFailed(error)),
+        )
+        self._clock.start()
+
+    def feed(self, event: WorkerMessage | events.HostEvent) -> None:
+        """Tell the invocation what happened and do what it answers."""
+        self.perform(self._machine.receive(event))
+
+    def perform(self, effects: Iterable[events.Effect]) -> None:
+        """Perform effects in order. Performing one may cause more; they wait their turn."""
+        self._effects.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._effects:
+                self._perform(self._effects.popleft())
+        finally:
+            self._performing = False
+
+    async def close(self) -> None:
+        """End everything that still runs. The slot is given back once all of it has ended."""
+        if self._loop.is_closed():
+            # The host closed it in the middle of the run: nothing can be cancelled or awaited any more.
+            self._lease.leave()
+            return
+        self.feed(events.AbortRequested())
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CANCEL_GRACE_SECONDS)
+        if not self._tasks:
+            self._lease.leave()
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Send(message):
+                self._channel.send(message.frame())
+            case events.Invoke(entry):
+                task = self._loop.create_task(self._call(entry))
+                self._tasks.add(task)
+                task.add_done_callback(self._call_done)
+            case events.CheckProgram(js, facts):
+                problems = self._check(js, facts)
+                self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
+            case events.WriteConsole(level, text):
+                self._listeners.console_written(level, text)
+            case events.PauseClock():
+                self._clock.stop()
+            case events.ResumeClock():
+                self._clock.start()
+            case events.Replayed(entry):
+                self._replayed(entry)
+            case events.Finish(ending):
+                self._finish(ending)
+
+    def _finish(self, ending: events.Ending) -> None:
+        self._channel.close()
+        self._clock.stop()
+        # Killing beats draining: a worker that is no longer ours can still write frames.
+        self._lease.kill()
+        self._calls.aborted.set()
+        if not self.ended.done():
+            self.ended.set_result(ending)
+
+    async def _call(self, entry: LedgerEntry) -> None:
+        started = self._listeners.call_started(entry) if entry.kind == "tool" else None
+        try:
+            settled = await self._calls.perform(entry, _Progress(self.feed, entry.id))
+        except CodeModeProtocolError as error:
+            self.feed(events.HostFailed(error))
+            return
+        if started is not None:
+            self._listeners.call_ended(started, settled.outcome, settled.error)
+        self.feed(settled)
+
+    def _call_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self.ended.done():
+            if not self._tasks:
+                self._lease.leave()
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            self.ended.set_exception(error)
+
+    def _replayed(self, entry: LedgerEntry) -> None:
+        outcome = entry.outcome
+        if entry.kind != "tool" or outcome is None or isinstance(outcome, Waiting):
+            return
+        error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
+        self._listeners.call_ended(self._listeners.call_started(entry, replayed=True), outcome, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Tells the invocation how far one call has come."""
+
+    feed: Callable[[events.HostEvent], None]
+    id: int
+
+    def asked(self) -> None:
+        self.feed(events.PersonAsked(self.id))
+
+    def answered(self) -> None:
+        self.feed(events.PersonAnswered(self.id))
+
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> None:
+        self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
+
+
+class _Clock:
+    """A deadline that can stand still."""
+
+    def __init__(self, seconds: float, on_passed: Any) -> None:
+        self._remaining = seconds
+        self._on_passed = on_passed
+        self._loop = asyncio.get_running_loop()
+        self._started = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._started = self._loop.time()
+        self._timer = self._loop.call_later(self._remaining, self._on_passed)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._remaining -= self._loop.time() - self._started
+
+
+def _max_frame_bytes(settings: events.Settings) -> int:
+    # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
+    value_bytes = 3 * max(settings.max_result_bytes, settings.max_tool_input_bytes)
+    return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES

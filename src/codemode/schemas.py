@@ -1,0 +1,139 @@
+"""What every compiled schema offers, and how a mismatch is worded. Knows plain JSON only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+JsonSchema = dict[str, Any] | bool
+Problem = dict[str, str]
+
+MAX_PROBLEMS = 8
+_MAX_MESSAGE_CHARACTERS = 200
+
+
+class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
+    """A value does not fit a schema. ``problems`` are ``{"path", "message"}``, at most eight."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+
+@dataclass(frozen=True, eq=False)
+class ValidatedInput:
+    """An input that fits its schema. ``value`` is what ``execute`` receives."""
+
+    value: Any
+    _to_json: Callable[[], Any]
+
+    @cached_property
+    def json_value(self) -> Any:
+        """A copy of the value as plain JSON: what a person is shown, and what gives ``value`` when validated again.
+
+        Made when first asked for: ask before ``execute`` can change the value.
+        """
+        return self._to_json()
+
+
+def plain_input(value: Any) -> ValidatedInput:
+    """Take plain JSON as it is."""
+    return ValidatedInput(value, lambda: plain_copy(value))
+
+
+def plain_copy(value: Any) -> Any:
+    """Copy plain JSON; unlike `copy.deepcopy` it does not run out of stack within the depth cap."""
+    return json.loads(json.dumps(value))
+
+
+class CompiledSchema(Protocol):
+    """A schema that is ready for use."""
+
+    @property
+    def json_schema(self) -> JsonSchema:
+        """The JSON Schema that a model is shown."""
+        ...
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check plain JSON from a guest. Raises `SchemaMismatch`."""
+        ...
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Check what a tool returned, and give what `encode_json` takes; ``what`` names it in errors."""
+        ...
+
+
+def takes_object(schema: JsonSchema) -> bool:
+    """Tell whether an absent input may stand for ``{}``."""
+    if isinstance(schema, bool):
+        return False
+    target = resolve_reference(schema, schema)
+    if not isinstance(target, dict):
+        return False
+    rules = cast("dict[str, Any]", target)
+    return rules.get("type") == "object" or "properties" in rules
+
+
+def resolve_reference(schema: Any, root: Any) -> Any:
+    """Follow a ``$ref`` that points into ``root``; None where it points elsewhere or in circles."""
+    for _ in range(16):
+        if not isinstance(schema, dict) or "$ref" not in schema:
+            return cast("Any", schema)
+        schema = _look_up(root, cast("dict[str, Any]", schema)["$ref"])
+    return None
+
+
+def _look_up(root: Any, reference: Any) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    target = root
+    for token in reference[1:].split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        if not isinstance(target, dict) or key not in target:
+            return None
+        target = cast("dict[str, Any]", target)[key]
+    return target
+
+
+# --- wording ---
+
+
+def path_text(parts: Iterable[str | int]) -> str:
+    """Write a path as JavaScript would: ``items[0].name``; empty for the value itself."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.isidentifier():
+            text += f".{part}" if text else part
+        else:
+            text += f"[{json.dumps(part)}]"
+    return clip(text)
+
+
+def json_type(value: Any) -> str:
+    """Name the JSON type of a plain value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    return "object" if isinstance(value, dict) else type(value).__name__
+
+
+def clip(text: str) -> str:
+    """Shorten to 200 characters."""
+    return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "..."
+
+
+def unique(problems: Iterable[Problem]) -> list[Problem]:
+    """Drop repetitions, keep the order."""
+    return list({(problem["path"], problem["message"]): problem for problem in problems}.values())

@@ -1,0 +1,107 @@
+"""Values and comments as JavaScript text that cannot be misread or broken out of."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+MAX_LITERAL_DEPTH = 8
+MAX_LITERAL_ITEMS = 50
+MAX_INTEGER_BITS = 1024
+ELISION = "…"
+
+_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
+# Read as the start of a construct signature, or refused by the TypeScript grammar that checks these texts.
+_CONTEXTUAL = frozenset({"new", "abstract"})
+# Line separators, invisible and bidirectional characters (text that reads otherwise than it runs), lone surrogates.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
+_UNSAFE_BUT_NEWLINE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202f\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
+
+def is_identifier(name: str) -> bool:
+    """Whether ``tools.<name>`` can be written."""
+    return _IDENTIFIER.match(name) is not None
+
+
+def member_name(name: str) -> str:
+    """``name`` as the key of a type member."""
+    return name if is_identifier(name) and name not in _CONTEXTUAL else string_literal(name)
+
+
+def member_access(target: str, name: str) -> str:
+    """``target.name`` or ``target["na-me"]``."""
+    return f"{target}.{name}" if is_identifier(name) else f"{target}[{string_literal(name)}]"
+
+
+def string_literal(text: str) -> str:
+    """A double-quoted literal."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+
+
+def number_literal(value: float) -> str | None:
+    """A number, or ``None`` when JavaScript has no literal for it."""
+    if isinstance(value, int):
+        return str(int(value)) if value.bit_length() <= MAX_INTEGER_BITS else None
+    return repr(float(value)) if math.isfinite(value) else None
+
+
+def literal(value: Any, depth: int = 0) -> str:
+    """A JavaScript expression for a JSON value; what is too deep, too long or no JSON is elided."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return string_literal(value)
+    if isinstance(value, int | float):
+        return number_literal(value) or ELISION
+    if depth >= MAX_LITERAL_DEPTH:
+        return ELISION
+    if isinstance(value, Mapping):
+        return _object_literal(cast("Mapping[Any, Any]", value), depth + 1)
+    if isinstance(value, list | tuple):
+        return _array_literal(cast("Sequence[Any]", value), depth + 1)
+    return ELISION
+
+
+def _object_literal(value: Mapping[Any, Any], depth: int) -> str:
+    entries = list(value.items())
+    parts = [f"{_key(str(key))}: {literal(item, depth)}" for key, item in entries[:MAX_LITERAL_ITEMS]]
+    if len(entries) > MAX_LITERAL_ITEMS:
+        parts.append(ELISION)
+    return f"{{ {', '.join(parts)} }}" if parts else "{}"
+
+
+def _key(name: str) -> str:
+    # Written plainly, this one key would set the prototype.
+    if name == "__proto__":
+        return '["__proto__"]'
+    return name if is_identifier(name) else string_literal(name)
+
+
+def _array_literal(value: Sequence[Any], depth: int) -> str:
+    parts = [literal(item, depth) for item in value[:MAX_LITERAL_ITEMS]]
+    if len(value) > MAX_LITERAL_ITEMS:
+        parts.append(ELISION)
+    return f"[{', '.join(parts)}]"
+
+
+def clip(text: str, max_characters: int) -> str:
+    """At most ``max_characters``, the last of them an ellipsis when something was cut."""
+    return text if len(text) <= max_characters else text[: max_characters - 1].rstrip() + ELISION
+
+
+def comment_lines(text: str, max_characters: int) -> list[str]:
+    """The lines of a comment, safe inside ``/* */``: no line can end it, or be mistaken for code."""
+    # Terminators are broken last: what the cleaning removes could have stood between their halves.
+    visible = _UNSAFE_BUT_NEWLINE.sub(" ", re.sub(r"\r\n?|[\u2028\u2029]", "\n", clip(text, max_characters)))
+    lines = [line.rstrip().replace("*/", "*\\/") for line in visible.strip().split("\n")]
+    return [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
+
+
+def comment_line(text: str, max_characters: int) -> str:
+    """`comment_lines` on one line, runs of white space made one space."""
+    return " ".join(" ".join(comment_lines(text, max_characters)).split())

@@ -1,0 +1,78 @@
+"""Local ``$ref`` resolution within one JSON Schema document. Fetches nothing: what lies elsewhere is not found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+from .narrowing import list_or_empty, mapping_or_empty, string_or_empty
+from .shapes import Pointer
+
+MAX_REFERENCE_CHARACTERS = 1000
+MAX_ANCHOR_SEARCH = 20_000
+MAX_ANCHOR_DEPTH = 32
+
+_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z")
+_MISSING: Any = object()
+
+
+class LocalReferences:
+    """Turns the references of one document into pointers, and pointers into schemas."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._identifier = string_or_empty(mapping_or_empty(root).get("$id")).rstrip("#")
+        self._anchors: dict[str, Pointer] | None = None
+
+    def resolve(self, reference: str) -> Pointer | None:
+        """The place ``reference`` names, or ``None`` when it is remote, malformed or leads nowhere."""
+        if len(reference) > MAX_REFERENCE_CHARACTERS:
+            return None
+        target, _, fragment = reference.partition("#")
+        if target and target != self._identifier:
+            return None
+        if fragment and not fragment.startswith("/"):
+            return self._anchor(fragment)
+        pointer = tuple(_decoded(part) for part in fragment.split("/")[1:])
+        return None if self.lookup(pointer) is _MISSING else pointer
+
+    def lookup(self, pointer: Pointer) -> Any:
+        """The value at ``pointer``."""
+        value = self._root
+        for part in pointer:
+            value = _step(value, part)
+        return value
+
+    def _anchor(self, name: str) -> Pointer | None:
+        if self._anchors is None:
+            self._anchors = dict(_anchors(self._root))
+        return self._anchors.get(name)
+
+
+def _decoded(part: str) -> str:
+    return unquote(part).replace("~1", "/").replace("~0", "~")
+
+
+def _step(value: Any, part: str) -> Any:
+    items = list_or_empty(value)
+    if items and _INDEX.match(part):
+        return items[int(part)] if int(part) < len(items) else _MISSING
+    return mapping_or_empty(value).get(part, _MISSING)
+
+
+def _anchors(root: Any) -> Iterator[tuple[str, Pointer]]:
+    pending: list[tuple[Pointer, Any]] = [((), root)]
+    visited = 0
+    while pending and visited < MAX_ANCHOR_SEARCH:
+        pointer, value = pending.pop()
+        visited += 1
+        known = mapping_or_empty(value)
+        for keyword in ("$anchor", "$dynamicAnchor", "$id"):
+            name = string_or_empty(known.get(keyword))
+            if name and (keyword != "$id" or name.startswith("#")):
+                yield name.removeprefix("#"), pointer
+        if len(pointer) < MAX_ANCHOR_DEPTH:
+            pending.extend(((*pointer, key), item) for key, item in known.items() if isinstance(key, str))
+            pending.extend(((*pointer, str(i)), item) for i, item in enumerate(list_or_empty(value)))

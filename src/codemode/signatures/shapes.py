@@ -1,0 +1,124 @@
+"""The shapes that TypeScript can tell apart, as values. Knows neither JSON Schema nor how a shape is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Pointer: TypeAlias = tuple[str, ...]
+"""A decoded JSON pointer into one schema document; ``()`` is the document itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """A built-in type; ``comment`` tells what it leaves unsaid."""
+
+    name: str
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """One value, already written as TypeScript."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    item: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """The first ``required`` items must be there; ``rest`` is the type of what may follow them all."""
+
+    items: tuple[Shape, ...]
+    required: int
+    rest: Shape | None
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """What a JSDoc comment says."""
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.description or self.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    name: str
+    shape: Shape
+    required: bool
+    doc: Doc = field(default_factory=Doc)
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """``index`` is the type of keys that are not listed; ``None`` when there are none worth telling."""
+
+    properties: tuple[Property, ...]
+    index: Shape | None = None
+    index_comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    members: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Intersection:
+    members: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A definition of the same document. ``guarded`` when an object or array stands between the two."""
+
+    pointer: Pointer
+    guarded: bool
+
+
+Shape: TypeAlias = Keyword | Literal | Array | Tuple | Object | Union | Intersection | Reference
+
+UNKNOWN = Keyword("unknown")
+NEVER = Keyword("never")
+NULL = Keyword("null")
+
+
+def unknown(comment: str) -> Keyword:
+    """What TypeScript cannot say, and why."""
+    return Keyword("unknown", comment)
+
+
+def union(members: list[Shape]) -> Shape:
+    """Flattened, without repetitions; a bare ``unknown`` swallows the others."""
+    flat: dict[Shape, None] = {}
+    for member in members:
+        flat.update(dict.fromkeys(member.members if isinstance(member, Union) else (member,)))
+    if UNKNOWN in flat:
+        return UNKNOWN
+    flat.pop(NEVER, None)
+    return _one_or(Union, tuple(flat), NEVER)
+
+
+def intersection(members: list[Shape]) -> Shape:
+    """Flattened, without repetitions and without members that say nothing."""
+    flat: dict[Shape, None] = {}
+    for member in members:
+        flat.update(dict.fromkeys(member.members if isinstance(member, Intersection) else (member,)))
+    flat.pop(UNKNOWN, None)
+    if NEVER in flat:
+        return NEVER
+    return _one_or(Intersection, tuple(flat), UNKNOWN)
+
+
+def _one_or(many: type[Union | Intersection], members: tuple[Shape, ...], none: Shape) -> Shape:
+    if not members:
+        return none
+    return members[0] if len(members) == 1 else many(members)

@@ -1,0 +1,283 @@
+"""Prints shapes as TypeScript, sharing what several places use. Knows nothing of JSON Schema or of prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .constraints import MAX_DESCRIPTION_CHARACTERS
+from .documents import Definition, Document, endless_references
+from .literals import comment_lines, member_name
+from .shapes import (
+    Array,
+    Doc,
+    Intersection,
+    Keyword,
+    Literal,
+    Object,
+    Pointer,
+    Property,
+    Reference,
+    Shape,
+    Tuple,
+    Union,
+)
+
+MAX_LINE_CHARACTERS = 120
+MAX_INLINE_DEPTH = 12
+MAX_INDEX_MEMBERS = 6
+MAX_SMALL_MEMBERS = 3
+
+_WORD = re.compile(r"[A-Za-z0-9]+")
+# Names that the printed text itself relies on.
+_RESERVED = frozenset({"Promise", "Record", "Array"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A document that declarations are printed from, and the name to give its root if it needs one."""
+
+    document: Document
+    root_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    part: Part
+    owner: Pointer
+    depth: int = 0
+
+    def deeper(self, owner: Pointer | None = None) -> _Scope:
+        return _Scope(self.part, self.owner if owner is None else owner, self.depth + 1)
+
+
+def jsdoc(doc: Doc) -> str:
+    """``/** ... */`` and a newline, or nothing."""
+    lines = comment_lines(doc.description, MAX_DESCRIPTION_CHARACTERS) if doc.description else []
+    tags = " ".join(doc.tags)
+    if tags and len(lines) == 1 and len(lines[0]) + len(tags) < MAX_LINE_CHARACTERS:
+        lines = [f"{lines[0]} {tags}"]
+    elif tags:
+        lines.append(tags)
+    if not any(lines):
+        return ""
+    if len(lines) == 1:
+        return f"/** {lines[0]} */\n"
+    return "/**\n" + "".join(f" * {line}".rstrip() + "\n" for line in lines) + " */\n"
+
+
+def indented(text: str) -> str:
+    """``text`` two spaces further in."""
+    return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
+
+
+class TypePrinter:
+    """Prints the types of many documents; what several places refer to becomes one alias."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._parts = list(parts)
+        self._identities: dict[tuple[int, Pointer], str] = {}
+        self._texts: dict[tuple[int, Pointer], str] = {}
+        self._endless = {id(part): endless_references(part.document) for part in self._parts}
+        self._uses = self._count_uses()
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set(_RESERVED)
+        self._pending: deque[tuple[str, _Scope]] = deque()
+
+    def root(self, part: Part) -> str:
+        """The type of the whole document."""
+        definition = part.document.definitions[()]
+        scope = _Scope(part, ())
+        if _refers_to_root(part.document):
+            return self._named(scope, ())
+        return self._print(definition.shape, scope)
+
+    def aliases(self) -> list[str]:
+        """The declarations that the types printed so far rely on."""
+        declared: list[str] = []
+        while self._pending:
+            name, scope = self._pending.popleft()
+            definition = scope.part.document.definitions[scope.owner]
+            declared.append(f"{jsdoc(definition.doc)}type {name} = {self._print(definition.shape, scope)};")
+        return declared
+
+    def _count_uses(self) -> Counter[str]:
+        uses: Counter[str] = Counter()
+        counted: set[str] = set()
+        for part in self._parts:
+            for pointer, definition in part.document.definitions.items():
+                if not definition.references:
+                    continue
+                identity = self._identity(part, pointer)
+                if pointer and identity in counted:
+                    continue
+                counted.add(identity)
+                uses.update(self._identity(part, found.pointer) for found in definition.references)
+        return uses
+
+    def _identity(self, part: Part, pointer: Pointer) -> str:
+        """The same for the same definition in two documents, however far its references reach."""
+        key = (id(part), pointer)
+        if key not in self._identities:
+            reached = _reachable(part.document, pointer)
+            self._identities[key] = _digest((pointer, sorted((found, self._text(part, found)) for found in reached)))
+        return self._identities[key]
+
+    def _text(self, part: Part, pointer: Pointer) -> str:
+        key = (id(part), pointer)
+        if key not in self._texts:
+            self._texts[key] = _digest(part.document.definitions[pointer])
+        return self._texts[key]
+
+    def _print(self, shape: Shape, scope: _Scope) -> str:
+        match shape:
+            case Keyword(name, comment):
+                return f"/* {comment} */ {name}" if comment else name
+            case Literal(text):
+                return text
+            case Array(item):
+                return f"{self._operand(item, scope)}[]"
+            case Tuple():
+                return self._tuple(shape, scope)
+            case Object():
+                return self._object(shape, scope)
+            case Union(members):
+                return " | ".join(_unique(self._print(member, scope.deeper()) for member in members))
+            case Intersection(members):
+                return " & ".join(_unique(self._operand(member, scope) for member in members))
+            case Reference():
+                return self._reference(shape, scope)
+
+    def _operand(self, shape: Shape, scope: _Scope) -> str:
+        text = self._print(shape, scope.deeper())
+        is_compound = isinstance(self._resolved(shape, scope), Union | Intersection)
+        return f"({text})" if is_compound and not _WORD.fullmatch(text) else text
+
+    def _resolved(self, shape: Shape, scope: _Scope) -> Shape:
+        definitions = scope.part.document.definitions
+        for _ in range(len(definitions)):
+            if not isinstance(shape, Reference):
+                break
+            shape = definitions[shape.pointer].shape
+        return shape
+
+    def _tuple(self, shape: Tuple, scope: _Scope) -> str:
+        inner = scope.deeper()
+        items = [self._print(item, inner) for item in shape.items[: shape.required]]
+        items += [f"{self._operand(item, scope)}?" for item in shape.items[shape.required :]]
+        if shape.rest is not None:
+            items.append(f"...{self._operand(shape.rest, scope)}[]")
+        return f"[{', '.join(items)}]"
+
+    def _object(self, shape: Object, scope: _Scope) -> str:
+        inner = scope.deeper()
+        members = [self._property(found, inner) for found in shape.properties]
+        if shape.index is not None:
+            if not members and not shape.index_comment and isinstance(shape.index, Keyword):
+                return f"Record<string, {self._print(shape.index, inner)}>"
+            comment = f"/* {shape.index_comment} */ " if shape.index_comment else ""
+            members.append(f"{comment}[key: string]: {self._index(shape, shape.index, inner)}")
+        if not members:
+            return "{}"
+        line = f"{{ {'; '.join(members)} }}"
+        if len(line) <= MAX_LINE_CHARACTERS and "\n" not in line:
+            return line
+        return "{\n" + "".join(f"{indented(member)};\n" for member in members) + "}"
+
+    def _property(self, found: Property, scope: _Scope) -> str:
+        mark = "" if found.required else "?"
+        doc = found.doc or self._inlined_doc(found.shape, scope)
+        return f"{jsdoc(doc)}{member_name(found.name)}{mark}: {self._print(found.shape, scope)}"
+
+    def _inlined_doc(self, shape: Shape, scope: _Scope) -> Doc:
+        if isinstance(shape, Reference) and self._is_inlined(shape, scope):
+            return scope.part.document.definitions[shape.pointer].doc
+        return Doc()
+
+    def _index(self, shape: Object, index: Shape, scope: _Scope) -> str:
+        """TypeScript wants every listed property to fit the index signature, JSON Schema does not."""
+        own = self._print(index, scope)
+        if not shape.properties or index == Keyword("unknown"):
+            return own
+        texts = [own, *(self._print(found.shape, scope) for found in shape.properties)]
+        if not all(found.required for found in shape.properties):
+            texts.append("undefined")
+        members = _unique(texts)
+        widened = " | ".join(members)
+        if len(members) > MAX_INDEX_MEMBERS or len(widened) > MAX_LINE_CHARACTERS or "\n" in widened:
+            return "/* narrower than TypeScript can express */ unknown"
+        return widened
+
+    def _reference(self, shape: Reference, scope: _Scope) -> str:
+        if not shape.guarded and (scope.owner, shape.pointer) in self._endless[id(scope.part)]:
+            return "/* refers to itself */ unknown"
+        if self._is_inlined(shape, scope):
+            definition = scope.part.document.definitions[shape.pointer]
+            return self._print(definition.shape, scope.deeper(shape.pointer))
+        return self._named(scope, shape.pointer)
+
+    def _is_inlined(self, shape: Reference, scope: _Scope) -> bool:
+        definition = scope.part.document.definitions[shape.pointer]
+        if _is_small(definition.shape):
+            return True
+        uses = self._uses[self._identity(scope.part, shape.pointer)]
+        return bool(shape.pointer) and uses < 2 and scope.depth < MAX_INLINE_DEPTH
+
+    def _named(self, scope: _Scope, pointer: Pointer) -> str:
+        identity = self._identity(scope.part, pointer)
+        if identity not in self._names:
+            definition = scope.part.document.definitions[pointer]
+            self._names[identity] = self._free_name(_alias_name(pointer, definition, scope.part.root_name))
+            self._pending.append((self._names[identity], _Scope(scope.part, pointer)))
+        return self._names[identity]
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self._taken:
+            name, number = f"{wanted}{number}", number + 1
+        self._taken.add(name)
+        return name
+
+
+def _unique(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _is_small(shape: Shape) -> bool:
+    if isinstance(shape, Union):
+        return len(shape.members) <= MAX_SMALL_MEMBERS and all(map(_is_small, shape.members))
+    return isinstance(shape, Keyword | Literal)
+
+
+def _refers_to_root(document: Document) -> bool:
+    return any(not found.pointer for each in document.definitions.values() for found in each.references)
+
+
+def _reachable(document: Document, pointer: Pointer) -> set[Pointer]:
+    reached = {pointer}
+    pending = [pointer]
+    while pending:
+        for found in document.definitions[pending.pop()].references:
+            if found.pointer not in reached:
+                reached.add(found.pointer)
+                pending.append(found.pointer)
+    return reached
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def pascal_case(text: str) -> str:
+    """``read_file`` and ``read-file`` as ``ReadFile``; empty when there is no ASCII letter or digit."""
+    return "".join(word[0].upper() + word[1:] for word in _WORD.findall(text[:100]))
+
+
+def _alias_name(pointer: Pointer, definition: Definition, root_name: str) -> str:
+    wanted = pascal_case(pointer[-1]) if pointer else pascal_case(definition.title) or root_name
+    if not wanted:
+        return "Shared"
+    return wanted if wanted[0].isalpha() else f"Type{wanted}"

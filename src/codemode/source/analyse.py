@@ -1,0 +1,79 @@
+"""Turns program text into what can run and what the host may check. Loaded by path in locked workers.
+
+Knows no tool and no policy; the host compares the facts with its tools.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Analyser = Callable[[str, int], dict[str, Any]]
+
+MAX_PROBLEMS = 64
+PARTS = ("parse", "strip_types", "edits", "facts")
+
+
+def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
+    """An analyser ``(text, deadline_ms) -> dict``. ``site_paths`` hold the parser's packages; ``clock`` gives seconds.
+
+    Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` (not parsed in time or not well-formed:
+    nothing may be concluded) and ``{"problems": [{"message", "line", "column"}]}``. No text makes it raise.
+    The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``.
+    Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
+    """
+    house = __package__ or _house()
+    parse, strip_types, edits, facts = (import_module(f"{house}.{name}") for name in PARTS)
+    parser = parse.load_parser(site_paths)
+    symbols = parse.symbols_by_kind(parser)
+    now = clock or import_module("time").monotonic
+
+    def analyse(text: str, deadline_ms: int) -> dict[str, Any]:
+        data = text.encode()
+        tree = parse.parse(parser, data, deadline_ms, now)
+        if tree is None:
+            return {"js": text, "facts": None}
+        stripper, collector = strip_types.TypeStripper(data, edits.Gap), facts.FactCollector(data)
+        parse.walk(tree, parse.handlers_by_symbol(symbols, [collector.handlers(), stripper.handlers()]))
+        if tree.root_node.has_error:
+            return {"js": edits.blanked_text(data, stripper.gaps), "facts": None}
+        if stripper.problems:
+            problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
+            return {"problems": _placed(data, problems)}
+        found = collector.facts()
+        found["calls"], found["modules"] = _placed(data, found["calls"]), _placed(data, found["modules"])
+        return {"js": edits.blanked_text(data, stripper.gaps), "facts": found}
+
+    return analyse
+
+
+def _house() -> str:
+    """Makes this file's folder importable when it was loaded by path, outside any package."""
+    name = "codemode_source"
+    package = type(sys)(name)
+    package.__path__ = [__file__.rpartition("/")[0] or "."]
+    sys.modules[name] = package
+    return name
+
+
+def _placed(data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was found, in order, with line and column in place of the byte offset ``"at"``."""
+    placed: list[dict[str, Any]] = []
+    position, line, column = 0, 1, 1
+    for item in sorted(found, key=lambda item: item["at"]):
+        at = item.pop("at")
+        passed = data[position:at]
+        line += passed.count(b"\n")
+        last_line = passed[passed.rfind(b"\n") + 1 :]
+        text = last_line.decode()
+        # Encoding to UTF-16 would import a codec, which a locked worker cannot.
+        units = len(text) + sum(character > "\uffff" for character in text)
+        column = 1 + units if len(last_line) < len(passed) else column + units
+        position = at
+        placed.append({**item, "line": line, "column": column})
+    return placed

@@ -1,0 +1,65 @@
+"""Programs that a worker has already analysed. Pure: a bounded map from source text to stripped text and facts."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedProgram:
+    """Plain JavaScript and what is known about it; facts None: nothing is known."""
+
+    js: str
+    facts: Mapping[str, Any] | None
+
+
+class ProgramCache:
+    """Least recently used programs by SHA-256 of their source. Safe to use from several threads.
+
+    Sizes count characters of source and stripped text; larger programs are not kept (requirement A35).
+    """
+
+    def __init__(
+        self, *, max_entries: int = 256, max_characters: int = 4 << 20, max_entry_characters: int = 64 << 10
+    ) -> None:
+        self._max_entries = max_entries
+        self._max_characters = max_characters
+        self._max_entry_characters = max_entry_characters
+        self._entries: OrderedDict[bytes, AnalysedProgram] = OrderedDict()
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def get(self, source: str) -> AnalysedProgram | None:
+        """Return what is known about this source."""
+        key = _key(source)
+        with self._lock:
+            program = self._entries.get(key)
+            if program is not None:
+                self._entries.move_to_end(key)
+            return program
+
+    def put(self, source: str, program: AnalysedProgram) -> None:
+        """Keep a program, forgetting the least recently used ones beyond the bounds."""
+        if len(source) > self._max_entry_characters:
+            return
+        key = _key(source)
+        with self._lock:
+            self._discard(key)
+            self._entries[key] = program
+            self._characters += len(program.js)
+            while len(self._entries) > self._max_entries or self._characters > self._max_characters:
+                self._discard(next(iter(self._entries)))
+
+    def _discard(self, key: bytes) -> None:
+        program = self._entries.pop(key, None)
+        if program is not None:
+            self._characters -= len(program.js)
+
+
+def _key(source: str) -> bytes:
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()

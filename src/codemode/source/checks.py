@@ -1,0 +1,269 @@
+"""Compares the facts a worker reported about a program with the tools there are. Runs in the host; facts are hostile.
+
+Only what must fail whenever it is reached is a problem; the rest is left to run time. Malformed facts are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
+from itertools import chain, islice
+from typing import Any, cast
+
+Problem = dict[str, Any]
+
+MAX_PROBLEMS = 32
+MAX_CHECKED_CALLS = 512
+MAX_NAME_LENGTH = 256
+MAX_DEPTH = 8
+MAX_POSITION = 2**31
+MAX_SHOWN_NAMES = 10
+# Comparing a name with a thousand others takes milliseconds of the host's event loop.
+MAX_SUGGESTIONS = 8
+MAX_MESSAGE_LENGTH = 400
+
+# What a name on `tools` may also be: asked of the catalog at run time, or inherited by every object.
+INHERITED_NAMES = frozenset(
+    (
+        "constructor",
+        "hasOwnProperty",
+        "isPrototypeOf",
+        "propertyIsEnumerable",
+        "then",
+        "toJSON",
+        "toLocaleString",
+        "toString",
+        "valueOf",
+    )
+)
+MODULE_USES = {
+    "import": "`import` is not available: a program has no modules; what it can call is on `tools`",
+    "export": "`export` is not available: a program has no modules; end it with `return value`",
+    "import()": "`import()` is not available: a program has no modules; what it can call is on `tools`",
+    "require()": "`require` is not available: a program has no modules; what it can call is on `tools`",
+}
+# A tuple, for what is looked up in it may be unhashable.
+LITERAL_TYPES = ("object", "array", "string", "number", "boolean", "null")
+
+
+def check_program(facts: Any, catalog_names: Collection[str], get_input_schema: Callable[[str], Any]) -> list[Problem]:
+    """The certain mistakes of a program, each ``{"message", "line", "column"}``, in order of place.
+
+    ``facts`` is what the worker reported, unverified; ``get_input_schema`` gives a known tool's JSON Schema or None.
+    """
+    found = chain(_module_problems(facts), _call_problems(facts, catalog_names, get_input_schema))
+    return sorted(islice(found, MAX_PROBLEMS), key=lambda problem: (problem["line"], problem["column"]))
+
+
+def _module_problems(facts: Any) -> Iterator[Problem]:
+    for use in _items(facts, "modules"):
+        message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None
+        if message is not None and _is_placed(use):
+            yield _problem(use, message)
+
+
+def _call_problems(facts: Any, names: Collection[str], get_input_schema: Callable[[str], Any]) -> Iterator[Problem]:
+    unknown: dict[str, str] = {}
+    for call in _items(facts, "calls"):
+        name = call.get("name")
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not _is_placed(call):
+            continue
+        if name not in names:
+            if not _may_be_no_tool(name, names):
+                unknown[name] = unknown.get(name) or _unknown_tool(
+                    name, names, may_suggest=len(unknown) < MAX_SUGGESTIONS
+                )
+                yield _problem(call, unknown[name])
+            continue
+        schema = get_input_schema(name)
+        for message in _mistakes(call.get("input"), schema, schema, "input", 0):
+            yield _problem(call, f"{_shown(name)}: {message}")
+
+
+def _items(facts: Any, key: str) -> list[dict[str, Any]]:
+    items: Any = cast("dict[str, Any]", facts).get(key) if isinstance(facts, dict) else None
+    if not isinstance(items, list):
+        return []
+    found = cast("list[Any]", items)[:MAX_CHECKED_CALLS]
+    return [cast("dict[str, Any]", item) for item in found if isinstance(item, dict)]
+
+
+def _is_placed(item: dict[str, Any]) -> bool:
+    places = (item.get("line"), item.get("column"))
+    return all(type(place) is int and 0 < place < MAX_POSITION for place in places)
+
+
+def _problem(item: dict[str, Any], message: str) -> Problem:
+    return {"message": message[:MAX_MESSAGE_LENGTH], "line": item["line"], "column": item["column"]}
+
+
+def _may_be_no_tool(name: str, names: Collection[str]) -> bool:
+    """`tools.known.call(...)`, `tools.$search(...)` and what every object inherits."""
+    first = name.partition(".")[0]
+    prefixes = [name[:index] for index, character in enumerate(name) if character == "."]
+    return first.startswith("$") or first in INHERITED_NAMES or any(prefix in names for prefix in prefixes)
+
+
+def _unknown_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
+    near = get_close_matches(name, list(names), n=3, cutoff=0.6) if may_suggest else []
+    if near:
+        return f"{_shown(name)} does not exist; did you mean {' or '.join(map(_shown, near))}?"
+    if len(names) <= MAX_SHOWN_NAMES:
+        known = ", ".join(map(_shown, sorted(names)))
+        return f"{_shown(name)} does not exist; there is {known or 'no tool'}"
+    return f"{_shown(name)} does not exist"
+
+
+def _shown(name: str) -> str:
+    return f"tools.{name}" if name.isidentifier() and name.isascii() else f'tools["{name}"]'
+
+
+def _mistakes(known: Any, schema: Any, root: Any, path: str, depth: int) -> Iterator[str]:
+    """What is certainly wrong with a literal of which ``known`` is known, against ``schema``."""
+    if not isinstance(known, dict) or depth > MAX_DEPTH:
+        return
+    literal = cast("dict[str, Any]", known)
+    schema = _resolved(schema, root)
+    if schema is None or literal.get("type") not in LITERAL_TYPES:
+        return
+    if _is_wrong_type(literal, schema, root, depth):
+        yield f"{path} is {_described(literal)}, expected {_expected(schema, root)}"
+    elif literal["type"] == "object":
+        yield from _object_mistakes(literal, schema, root, path, depth)
+
+
+def _object_mistakes(
+    literal: dict[str, Any], schema: Mapping[str, Any], root: Any, path: str, depth: int
+) -> Iterator[str]:
+    keys = literal.get("keys")
+    if not isinstance(keys, dict):
+        return
+    given = cast("dict[str, Any]", keys)
+    properties = _mapping(schema.get("properties"))
+    unknown = [key for key in given if key not in properties]
+    if literal.get("open") is False:
+        for key in _missing(given, unknown, schema):
+            yield f"{path}.{key} is required"
+    if _is_closed(schema):
+        for key in unknown:
+            if _folded(key) not in map(_folded, properties):
+                yield f"{path}.{key} does not exist{_known_keys(properties)}"
+    for key, value in given.items():
+        if key in properties:
+            yield from _mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
+
+
+def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any]) -> list[str]:
+    # A model that is also populated by name takes `from_date` where its schema says `fromDate`.
+    aliases = {_folded(key) for key in unknown}
+    required: Any = schema.get("required")
+    names = cast("list[Any]", required) if isinstance(required, list) else []
+    return [key for key in names if isinstance(key, str) and key not in given and _folded(key) not in aliases]
+
+
+def _is_closed(schema: Mapping[str, Any]) -> bool:
+    return schema.get("additionalProperties") is False and not schema.get("patternProperties")
+
+
+def _folded(key: str) -> str:
+    return key.replace("_", "").replace("-", "").lower()
+
+
+def _known_keys(properties: Mapping[str, Any]) -> str:
+    return f" (there is {', '.join(list(properties)[:MAX_SHOWN_NAMES])})" if properties else ""
+
+
+def _resolved(schema: Any, root: Any) -> Mapping[str, Any] | None:
+    """The schema behind local references; None when nothing certain is known of it."""
+    for _ in range(MAX_DEPTH):
+        if not isinstance(schema, Mapping):
+            return None
+        mapping = cast("Mapping[str, Any]", schema)
+        reference = mapping.get("$ref")
+        if reference is None:
+            return mapping
+        schema = _target(reference, root)
+    return None
+
+
+def _target(reference: Any, root: Any) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    found: Any = root
+    for part in reference[1:].split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Any, depth: int) -> bool:
+    """Whether neither ``schema`` nor a validator that converts for it could accept the literal."""
+    allowed = schema.get("type")
+    types: list[Any] = cast("list[Any]", allowed) if isinstance(allowed, list) else [allowed]
+    if allowed is not None and "nullable" not in schema and all(_excludes(kind, literal, schema) for kind in types):
+        return True
+    for keyword in ("anyOf", "oneOf"):
+        branches: Any = schema.get(keyword)
+        if isinstance(branches, list) and branches and depth < MAX_DEPTH:
+            resolved = [_resolved(branch, root) for branch in cast("list[Any]", branches)]
+            if all(branch is not None and _is_wrong_type(literal, branch, root, depth + 1) for branch in resolved):
+                return True
+    return False
+
+
+def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether a literal is certainly not of the JSON Schema type ``kind``.
+
+    Between scalars most conversions exist somewhere ("1", 1 and true for each other; a number for a string, where a
+    model asks for that), so of those only a text that is no number is certainly wrong for a number.
+    """
+    given = literal["type"]
+    if kind == "object":
+        return given != "object"
+    if kind == "array":
+        # A named tuple has an array's schema and takes an object too.
+        return given != "array" and not (given == "object" and "prefixItems" in schema)
+    if kind in ("integer", "number"):
+        return given in ("object", "array", "null") or _is_no_number(literal, kind)
+    if kind in ("string", "boolean"):
+        return given in ("object", "array", "null")
+    return kind == "null" and given != "null"
+
+
+def _is_no_number(literal: dict[str, Any], kind: str) -> bool:
+    value = literal.get("value")
+    if literal["type"] == "number":
+        return kind == "integer" and isinstance(value, float) and not value.is_integer()
+    if literal["type"] != "string" or not isinstance(value, str):
+        return False
+    return not any(character.isdigit() for character in value) and value.strip().lower() not in NUMBER_WORDS
+
+
+NUMBER_WORDS = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")) | {
+    "true",
+    "false",
+}
+
+
+def _described(literal: dict[str, Any]) -> str:
+    given = literal["type"]
+    article = "an" if given[0] in "aeiou" else "a"
+    return "null" if given == "null" else f"{article} {given}"
+
+
+def _expected(schema: Mapping[str, Any], root: Any) -> str:
+    allowed = schema.get("type")
+    if isinstance(allowed, str):
+        return allowed
+    if isinstance(allowed, list):
+        return " or ".join(str(kind) for kind in cast("list[Any]", allowed))
+    for keyword in ("anyOf", "oneOf"):
+        branches: Any = schema.get(keyword)
+        if isinstance(branches, list):
+            resolved = [_resolved(branch, root) for branch in cast("list[Any]", branches)]
+            return " or ".join(dict.fromkeys(_expected(branch or {}, root) for branch in resolved))
+    return "another type"

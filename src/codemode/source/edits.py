@@ -1,0 +1,100 @@
+"""The edits that blank parts of a program's text in place. Knows characters and positions, nothing of syntax trees.
+
+Loaded by path in locked workers: imports nothing.
+"""
+
+from __future__ import annotations
+
+NEWLINES = "\n\r\u2028\u2029"
+ASCII_BLANKS = bytes(byte if byte in b"\n\r" else 0x20 for byte in range(256))
+WHITE_SPACE = b" \t\n\r\v\f"
+NO_HAZARDS: frozenset[int] = frozenset()
+NOTHING = -1  # no token before or behind
+
+
+class Gap:
+    """A part of the text between two tokens: ``start`` to ``end`` in bytes, blanked unless it is a comment.
+
+    ``first`` and ``last`` are the characters that stand in place of the blank's own first and last. ``hazards`` are the
+    characters that must not follow without a `;` in between.
+    """
+
+    __slots__ = ("end", "first", "hazards", "is_comment", "last", "start")
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        *,
+        first: str = "",
+        last: str = "",
+        hazards: frozenset[int] = NO_HAZARDS,
+        is_comment: bool = False,
+    ) -> None:
+        self.start, self.end, self.first, self.last = start, end, first, last
+        self.hazards, self.is_comment = hazards, is_comment
+
+    def order(self) -> tuple[int, int, bool]:
+        return self.start, -self.end, not (self.first or self.last or self.hazards)
+
+
+def blanked_text(data: bytes, gaps: list[Gap]) -> str:
+    """``data`` (UTF-8) with every gap blanked; the rest keeps its lines, and columns in UTF-16 units."""
+    if all(gap.is_comment for gap in gaps):
+        return data.decode()
+    ordered = _outermost(gaps)
+    _part_statements(data, ordered)
+    pieces: list[str] = []
+    position = 0
+    for gap in ordered:
+        if not gap.is_comment:
+            pieces += (data[position : gap.start].decode(), _blank(data[gap.start : gap.end], gap))
+            position = gap.end
+    return "".join([*pieces, data[position:].decode()])
+
+
+def _outermost(gaps: list[Gap]) -> list[Gap]:
+    """The gaps in order, without those that lie inside another."""
+    kept: list[Gap] = []
+    for gap in sorted(gaps, key=Gap.order):
+        if not kept or gap.start >= kept[-1].end:
+            kept.append(gap)
+    return kept
+
+
+def _blank(piece: bytes, gap: Gap) -> str:
+    if piece.isascii():
+        blank = piece.translate(ASCII_BLANKS).decode()
+    else:
+        # A character beyond the basic plane is two UTF-16 units wide.
+        blank = "".join(c if c in NEWLINES else " " if c < "\U00010000" else "  " for c in piece.decode())
+    return gap.first + blank[len(gap.first) : len(blank) - len(gap.last)] + gap.last
+
+
+def _part_statements(data: bytes, gaps: list[Gap]) -> None:
+    """Puts a `;` first in each gap around which two statements would otherwise become one."""
+    before, position = NOTHING, 0
+    for gap, after in zip(gaps, _tokens_behind(data, gaps), strict=True):
+        between = data[position : gap.start].rstrip(WHITE_SPACE)
+        before = between[-1] if between else before
+        if after in gap.hazards and before not in (NOTHING, ord(";")) and not gap.first:
+            gap.first = ";"
+        shown = gap.last or gap.first
+        before = ord(shown) if shown else before
+        position = gap.end
+
+
+def _tokens_behind(data: bytes, gaps: list[Gap]) -> list[int]:
+    """For each gap the first byte behind it that is neither white space nor in another gap."""
+    found: list[int] = []
+    after, position = NOTHING, len(data)
+    for gap in reversed(gaps):
+        behind = data[gap.end : position].lstrip(WHITE_SPACE)
+        # `++` and `--` never join a line to the one before.
+        is_step = behind[:2] in (b"++", b"--")
+        after = (NOTHING if is_step else behind[0]) if behind else after
+        found.append(after)
+        shown = gap.first or gap.last
+        after = ord(shown) if shown else after
+        position = gap.start
+    return found[::-1]

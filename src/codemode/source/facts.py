@@ -1,0 +1,231 @@
+"""Collects what a program certainly does: calls of tools by literal name, their literal input, and uses of modules.
+
+Loaded by path in locked workers: imports nothing. Knows no tool; what is not certain is not a fact.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tree_sitter import Node
+
+MAX_CALLS = 512
+MAX_MODULE_USES = 64
+MAX_NAME_PARTS = 8
+MAX_NAME_BYTES = 256
+MAX_LITERALS = 4096
+MAX_LITERAL_DEPTH = 8
+MAX_KEYS = 64
+MAX_STRING_BYTES = 256
+MAX_WRAPPERS = 16
+# Beyond this a number is not an exact integer in JavaScript.
+MAX_SAFE_INTEGER = 2**53 - 1
+
+WRAPPERS = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
+MODULE_USES = {"import": "import()", "require": "require()"}
+# What may stand behind the name `tools` where it is only read from.
+MEMBER_ACCESS = (b".", b"[", b"?.", b"!.", b"![")
+
+
+class FactCollector:
+    """Collects one program's facts from its nodes; places are byte offsets under ``"at"``."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._calls: list[dict[str, Any]] = []
+        self._modules: list[dict[str, Any]] = []
+        self._requires: set[int] = set()
+        self._required: list[int] = []
+        self._is_shadowed = False
+        self._literals_left = MAX_LITERALS
+
+    def handlers(self) -> dict[str, Callable[[Node], bool]]:
+        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        return {
+            **dict.fromkeys(("identifier", "type_identifier"), self._identifier),
+            **dict.fromkeys(
+                ("shorthand_property_identifier", "shorthand_property_identifier_pattern"), self._identifier
+            ),
+            "with_statement": self._with,
+            "call_expression": self._call,
+            "import_statement": lambda node: self._module("import", node.start_byte),
+            "export_statement": lambda node: self._module("export", node.start_byte),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """``{"calls": [{"name", "input", "at"}], "modules": [{"kind", "at"}], "shadowed": bool}``.
+
+        ``shadowed`` tells that the name `tools` may mean something else somewhere; no call is a fact then. ``input`` is
+        None without an argument, else what is known of it: ``{"type": "object", "keys": {name: known}, "open": bool}``
+        (open: more keys are possible) or ``{"type": "array" | "string" | "number" | "boolean" | "null" | "unknown"}``,
+        a string or a number with its ``"value"`` when that is short and exact.
+        """
+        if self._requires == set(self._required):  # else the program has a `require` of its own
+            for at in self._required:
+                self._module("require()", at)
+        calls = [] if self._is_shadowed else self._calls
+        return {"calls": calls, "modules": self._modules, "shadowed": self._is_shadowed}
+
+    def _identifier(self, node: Node) -> bool:
+        start, end = node.start_byte, node.end_byte
+        if end - start == 5 and self.data[start:end] == b"tools":
+            if not self.data[end : end + 64].lstrip().startswith(MEMBER_ACCESS):
+                self._is_shadowed = True
+        elif end - start == 7 and self.data[start:end] == b"require":
+            self._requires.add(start)
+        return True
+
+    def _with(self, _node: Node) -> bool:
+        self._is_shadowed = True
+        return True
+
+    def _module(self, kind: str, at: int) -> bool:
+        if len(self._modules) < MAX_MODULE_USES:
+            self._modules.append({"kind": kind, "at": at})
+        return True
+
+    def _call(self, node: Node) -> bool:
+        callee = node.child_by_field_name("function")
+        if callee is None:
+            return True
+        if callee.type == "import":
+            self._module("import()", node.start_byte)
+        elif callee.type == "identifier" and callee.text == b"require":
+            self._required.append(callee.start_byte)
+        elif callee.type in ("member_expression", "subscript_expression", *WRAPPERS):
+            self._tool_call(node, callee)
+        return True
+
+    def _tool_call(self, node: Node, callee: Node) -> None:
+        if len(self._calls) >= MAX_CALLS or any(child.type in ("?.", "optional_chain") for child in node.children):
+            return
+        name = _tool_name(callee)
+        if name is not None:
+            arguments = node.child_by_field_name("arguments")
+            self._calls.append({"name": name, "input": self._first(arguments), "at": node.start_byte})
+
+    def _first(self, arguments: Node | None) -> dict[str, Any] | None:
+        if arguments is None or arguments.type != "arguments":  # a tagged template
+            return {"type": "unknown"}
+        first = _first_named(arguments)
+        return None if first is None else self._literal(first, 0)
+
+    def _literal(self, node: Node, depth: int) -> dict[str, Any]:
+        self._literals_left -= 1
+        node = _unwrapped(node)
+        if self._literals_left < 0 or depth > MAX_LITERAL_DEPTH:
+            return {"type": "unknown"}
+        if node.type == "object":
+            return self._object(node, depth)
+        if node.type in ("array", "null"):
+            return {"type": node.type}
+        if node.type in ("true", "false"):
+            return {"type": "boolean"}
+        if node.type in ("string", "template_string"):
+            return _string(node)
+        return _number(node)
+
+    def _object(self, node: Node, depth: int) -> dict[str, Any]:
+        keys: dict[str, Any] = {}
+        is_open = False
+        for child in node.children:
+            if not child.is_named or child.type == "comment":
+                continue
+            name, value = _entry(child)
+            if name == "toJSON":  # decides by itself what is sent
+                return {"type": "unknown"}
+            if name is None or name == "__proto__" or len(keys) >= MAX_KEYS:
+                is_open = True
+            else:
+                keys[name] = {"type": "unknown"} if value is None else self._literal(value, depth + 1)
+        return {"type": "object", "keys": keys, "open": is_open}
+
+
+def _first_named(node: Node) -> Node | None:
+    return next((child for child in node.children if child.is_named and child.type != "comment"), None)
+
+
+def _unwrapped(node: Node) -> Node:
+    for _ in range(MAX_WRAPPERS):
+        inner = _first_named(node) if node.type in WRAPPERS else None
+        if inner is None:
+            break
+        node = inner
+    return node
+
+
+def _tool_name(callee: Node) -> str | None:
+    """`a.b` of `tools.a.b` and `tools["a"].b`; None for what is no such chain, or a conditional one."""
+    parts: list[str] = []
+    node: Node | None = _unwrapped(callee)
+    for _ in range(MAX_NAME_PARTS):
+        if node is None or node.child_by_field_name("optional_chain") is not None:
+            return None
+        if node.type == "member_expression":
+            part = _plain_text(node.child_by_field_name("property"), "property_identifier")
+        elif node.type == "subscript_expression":
+            part = _quoted_text(node.child_by_field_name("index"))
+        else:
+            break
+        if part is None:
+            return None
+        parts.append(part)
+        inner = node.child_by_field_name("object")
+        node = None if inner is None else _unwrapped(inner)
+    if node is None or not parts or node.type != "identifier" or node.text != b"tools":
+        return None
+    return ".".join(reversed(parts))
+
+
+def _plain_text(node: Node | None, kind: str) -> str | None:
+    """The node's text, unless it is of another kind, long, or written with escapes."""
+    if node is None or node.type != kind or node.end_byte - node.start_byte > MAX_NAME_BYTES:
+        return None
+    text = (node.text or b"").decode()
+    return None if "\\" in text else text
+
+
+def _quoted_text(node: Node | None) -> str | None:
+    if node is None or node.type not in ("string", "template_string"):
+        return None
+    parts = [child for child in node.children if child.is_named]
+    return "" if not parts else _plain_text(parts[0], "string_fragment") if len(parts) == 1 else None
+
+
+def _entry(node: Node) -> tuple[str | None, Node | None]:
+    """Key and value of one entry of an object literal, each None when it is not literal."""
+    if node.type == "shorthand_property_identifier":
+        return _plain_text(node, node.type), None
+    key = node.child_by_field_name("name" if node.type == "method_definition" else "key")
+    if key is None:
+        return None, None
+    name = _quoted_text(key) if key.type == "string" else _plain_text(key, "property_identifier")
+    return name, node.child_by_field_name("value") if node.type == "pair" else None
+
+
+def _string(node: Node) -> dict[str, Any]:
+    if node.end_byte - node.start_byte > MAX_STRING_BYTES:
+        return {"type": "string"}
+    text = _quoted_text(node)
+    return {"type": "string"} if text is None else {"type": "string", "value": text}
+
+
+def _number(node: Node) -> dict[str, Any]:
+    sign = 1
+    if node.type == "unary_expression" and node.children[0].type == "-":
+        sign, node = -1, node.children[-1]
+    text = node.text if node.type == "number" and node.end_byte - node.start_byte <= MAX_NAME_BYTES else None
+    if text is None or text.endswith(b"n"):  # a BigInt is an error at run time
+        return {"type": "unknown"}
+    try:
+        value = sign * float(text)
+    except ValueError:  # hexadecimal and the like
+        return {"type": "number"}
+    if value - value != 0:  # infinite, and sent as null
+        return {"type": "unknown"}
+    if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
+        return {"type": "number", "value": int(value)}
+    return {"type": "number", "value": value}

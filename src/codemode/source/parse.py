@@ -1,0 +1,105 @@
+"""Parses program text with tree-sitter's TypeScript grammar under a deadline, and walks trees. Knows no rule of types.
+
+Loaded by path in locked workers: imports nothing but the machinery that finds the two extension modules.
+"""
+
+from __future__ import annotations
+
+from importlib.machinery import PathFinder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tree_sitter import Node, Parser, Tree
+
+    Handler = Callable[[Node], bool]
+
+CHUNK_BYTES = 16384
+ERROR_SYMBOL = 0xFFFF  # outside the range the grammar counts
+
+
+def load_parser(site_paths: list[str]) -> Parser:
+    """A parser of the TypeScript grammar, its extensions found under ``site_paths``. Raises ImportError."""
+    binding = _extension("tree_sitter", site_paths)
+    grammar = _extension("tree_sitter_typescript", site_paths)
+    return binding.Parser(binding.Language(grammar.language_typescript()))
+
+
+def _extension(package: str, site_paths: list[str]) -> Any:
+    # The packages' own __init__ files import tempfile, pathlib and more: every fork pays for them.
+    spec = PathFinder.find_spec("_binding", [f"{path}/{package}" for path in site_paths])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{package} has no extension module under {site_paths}")
+    module = spec.loader.create_module(spec)
+    if module is None:
+        raise ImportError(f"{package}/_binding is not an extension module")
+    spec.loader.exec_module(module)
+    return module
+
+
+def parse(parser: Parser, data: bytes, deadline_ms: int, clock: Callable[[], float]) -> Tree | None:
+    """The tree of ``data`` (UTF-8), or None when ``deadline_ms`` passed first. ``clock`` gives seconds."""
+    end = clock() + deadline_ms / 1000
+
+    def read(offset: int, _point: object) -> bytes:
+        # The parser polls between tokens only; an early end of input also stops it inside an endless one.
+        return b"" if clock() > end else data[offset : offset + CHUNK_BYTES]
+
+    def is_late(_offset: int, _has_error: object) -> bool:
+        return clock() > end
+
+    try:
+        tree: Tree | None = parser.parse(read, encoding="utf8", progress_callback=is_late)
+    except ValueError:  # how the binding reports a cancelled parse
+        tree = None
+    finally:
+        parser.reset()  # a cancelled parse would otherwise be resumed by the next one
+    return None if clock() > end else tree
+
+
+def symbols_by_kind(parser: Parser) -> dict[str, list[int]]:
+    """The grammar's symbol numbers of each kind of named node."""
+    language = parser.language
+    if language is None:
+        raise ValueError("the parser has no language")
+    symbols: dict[str, list[int]] = {"ERROR": [ERROR_SYMBOL]}
+    for number in range(language.node_kind_count):
+        kind = language.node_kind_for_id(number)
+        if kind is not None and language.node_kind_is_named(number):
+            symbols.setdefault(kind, []).append(number)
+    return symbols
+
+
+def handlers_by_symbol(symbols: dict[str, list[int]], tables: list[dict[str, Handler]]) -> dict[int, Handler]:
+    """The tables' handlers by symbol number; where two have a kind in common the later runs if the earlier agrees."""
+    merged: dict[str, Handler] = {}
+    for table in tables:
+        for kind, handler in table.items():
+            earlier = merged.get(kind)
+            merged[kind] = handler if earlier is None else _both(earlier, handler)
+    return {number: handler for kind, handler in merged.items() for number in symbols.get(kind, ())}
+
+
+def _both(first: Handler, second: Handler) -> Handler:
+    return lambda node: first(node) and second(node)
+
+
+def walk(tree: Tree, handlers: dict[int, Handler]) -> None:
+    """Calls each node's handler, in document order; one that returns False keeps the walk out of the node.
+
+    Iterative: hostile text makes trees 100,000 levels deep.
+    """
+    cursor = tree.walk()
+    down, across, up = cursor.goto_first_child, cursor.goto_next_sibling, cursor.goto_parent
+    find = handlers.get
+    while True:
+        node = cursor.node
+        assert node is not None  # noqa: S101 - a cursor always stands on a node
+        handler = find(node.kind_id)
+        if (handler is None or handler(node)) and down():
+            continue
+        while not across():
+            if not up():
+                return

@@ -1,0 +1,313 @@
+"""Finds what of a program is only types, and what of TypeScript cannot be blanked and is refused.
+
+Loaded by path in locked workers. Knows nothing of tools, and of parsing only the shape of the nodes.
+A node that the grammar could not parse is left as it is, with all that lies inside it: the engine reads the text next,
+and its own syntax error is then about the real mistake and not about a type beside it.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tree_sitter import Node
+
+    from .edits import Gap
+
+# What would continue the statement before it if only blanks were between them.
+STATEMENT_HAZARDS = frozenset(b"([`+-*/")
+# The same after `x as T`, where TypeScript sees the end of the statement and JavaScript a call, an index or a tag.
+CAST_HAZARDS = frozenset(b"([`")
+
+WHOLLY_TYPES = (
+    "type_annotation",
+    "type_parameters",
+    "type_predicate_annotation",
+    "asserts_annotation",
+    "implements_clause",
+)
+TYPE_STATEMENTS = (
+    "interface_declaration",
+    "type_alias_declaration",
+    "ambient_declaration",
+    "function_signature",
+)
+TYPE_MEMBERS = ("index_signature", "abstract_method_signature", "method_signature")
+# Types that stand beside an expression (`x as T`): blanked by whoever holds them, never entered.
+INNER_TYPES = (
+    "array_type",
+    "conditional_type",
+    "constructor_type",
+    "function_type",
+    "generic_type",
+    "index_type_query",
+    "infer_type",
+    "intersection_type",
+    "literal_type",
+    "lookup_type",
+    "nested_type_identifier",
+    "object_type",
+    "optional_type",
+    "parenthesized_type",
+    "readonly_type",
+    "rest_type",
+    "template_literal_type",
+    "this_type",
+    "tuple_type",
+    "type_query",
+    "union_type",
+)
+PARAMETER_MODIFIERS = ("accessibility_modifier", "override_modifier", "readonly")
+MEMBER_MODIFIERS = (*PARAMETER_MODIFIERS, "abstract", "declare")
+NAMESPACE_WRAPPERS = ("export_statement", "statement_block", "internal_module", "expression_statement")
+NAMESPACE_TYPES = ("comment", "identifier", "nested_identifier", *TYPE_STATEMENTS)
+NAME_TAIL = re.compile(rb"(?:\s*\.\s*[\w$\x80-\xff]+)+")
+UNION_TAIL = re.compile(rb"\s*(?:\|(?![|=])|&(?![&=]))")
+ANGLE_BRACKET = re.compile(rb"=>|<|>|\"[^\"\n]*\"|'[^'\n]*'")
+# What TypeScript does not let follow type arguments in an expression.
+COMPARISON_TAIL = re.compile(rb"=|\s*[<>+-]|[ \t]*\[")
+MAX_TYPE_DEPTH = 32
+MAX_GENERICS_BYTES = 1024
+# As the whole name of a field these read as a modifier of the next member once the field's type is blank.
+MODIFIER_LIKE_NAMES = (b"get", b"set", b"static")
+# Behind these a line break cannot end a statement.
+OPEN_ENDS = (b"=", b"(", b",", b":", b"[", b"?", b"=>")
+NEWLINES = (b"\n", b"\r", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+
+ENUM = "TypeScript enums are not supported: write a plain object, e.g. const Color = { Red: 0, Green: 1 }"
+NAMESPACE = "TypeScript namespaces with values are not supported: write a plain object or plain declarations"
+PARAMETER_PROPERTY = (
+    "TypeScript parameter properties are not supported: declare the field and assign it in the constructor,"
+    " this.name = name"
+)
+UNION_OF_NAMES = "a union with a qualified name is not supported here: put parentheses around it, `x as (A.B.C | D)`"
+BRACKET_LINE = "a line that starts with `[` needs a `;` before it, at the end of the cast"
+CAST = "TypeScript angle-bracket casts are not supported: write `value as Type`"
+IMPORT_EQUALS = "`import name = ...` is not supported: a program has no modules; what it can call is on `tools`"
+EXPORT_EQUALS = "`export =` is not supported: end the program with `return value`"
+
+
+class TypeStripper:
+    """Collects one program's ``gaps``, the parts to blank, and its ``problems``, each (byte offset, message)."""
+
+    def __init__(self, data: bytes, gap: type[Gap]) -> None:
+        self.data = data
+        self.gaps: list[Gap] = []
+        self.problems: list[tuple[int, str]] = []
+        self._gap = gap
+
+    def handlers(self) -> dict[str, Callable[[Node], bool]]:
+        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        return {
+            **dict.fromkeys(WHOLLY_TYPES, self._type),
+            **dict.fromkeys((*TYPE_STATEMENTS, *TYPE_MEMBERS), self._type_statement),
+            **dict.fromkeys((*INNER_TYPES, "ERROR"), lambda _node: False),
+            **dict.fromkeys(("comment", "html_comment"), self._comment),
+            **dict.fromkeys(("as_expression", "satisfies_expression"), self._cast),
+            **dict.fromkeys(("non_null_expression", "variable_declarator"), self._marks),
+            **dict.fromkeys(("required_parameter", "optional_parameter"), self._parameter),
+            "type_arguments": self._type_arguments,
+            "binary_expression": self._binary,
+            "formal_parameters": self._parameters,
+            "abstract_class_declaration": self._abstract_class,
+            "class_body": self._class_body,
+            "public_field_definition": self._field,
+            "method_definition": self._method,
+            "arrow_function": self._arrow,
+            **dict.fromkeys(("internal_module", "module"), self._namespace),
+            "enum_declaration": lambda node: self._refuse(node, ENUM),
+            "type_assertion": lambda node: self._refuse(node, CAST),
+            **dict.fromkeys(("import_require_clause", "import_alias"), lambda node: self._refuse(node, IMPORT_EQUALS)),
+            "export_statement": self._export,
+        }
+
+    def _refuse(self, node: Node, message: str) -> bool:
+        self.problems.append((node.start_byte, message))
+        return False
+
+    def _blank(self, node: Node, hazards: frozenset[int] = frozenset()) -> None:
+        self.gaps.append(self._gap(node.start_byte, node.end_byte, hazards=hazards))
+
+    def _type(self, node: Node) -> bool:
+        if not node.has_error:
+            self._blank(node)
+        return False
+
+    def _type_arguments(self, node: Node) -> bool:
+        """`f<T>` and `f<T>(x)`, but not the plain comparison and shift `f < n >> 1`."""
+        behind = self.data[node.end_byte : node.end_byte + 64]
+        if COMPARISON_TAIL.match(behind):
+            return False
+        return self._type(node)
+
+    def _type_statement(self, node: Node) -> bool:
+        if not node.has_error:
+            self._blank(node, STATEMENT_HAZARDS)
+        return False
+
+    def _comment(self, node: Node) -> bool:
+        self.gaps.append(self._gap(node.start_byte, node.end_byte, is_comment=True))
+        return False
+
+    def _cast(self, node: Node) -> bool:
+        children = node.children
+        keyword = next((child for child in children if child.type in ("as", "satisfies")), None)
+        if keyword is not None and not children[-1].has_error:
+            self._check_line_break(children[-1])
+            end = self._end_of_name(node.end_byte)
+            self.gaps.append(self._gap(keyword.start_byte, end, hazards=CAST_HAZARDS))
+        return True
+
+    def _check_line_break(self, kind: Node) -> None:
+        """TypeScript ends `x as T` before a line that starts with `[`; the grammar goes on into that line."""
+        for _ in range(MAX_TYPE_DEPTH):
+            children = kind.children
+            if kind.type in ("lookup_type", "array_type") and len(children) > 1:
+                if self._has_newline(children[0].end_byte, children[1].start_byte):
+                    self.problems.append((children[1].start_byte, BRACKET_LINE))
+                kind = children[0]
+            elif children:
+                kind = children[-1]
+            else:
+                return
+
+    def _end_of_name(self, end: int) -> int:
+        """Where a type's name ends whose last parts the grammar took for members: `(x as a.b).c` for `x as a.b.c`."""
+        tail = NAME_TAIL.match(self.data, end)
+        if tail is None:
+            return end
+        end = tail.end()
+        if self.data[end : end + 1] == b"<":
+            end = self._end_of_generics(end)
+        if UNION_TAIL.match(self.data, end):
+            self.problems.append((end, UNION_OF_NAMES))
+        return end
+
+    def _end_of_generics(self, start: int) -> int:
+        depth = 0
+        for bracket in ANGLE_BRACKET.finditer(self.data, start, start + MAX_GENERICS_BYTES):
+            depth += {b"<": 1, b">": -1}.get(bracket.group(), 0)
+            if depth == 0:
+                return bracket.end()
+        return start
+
+    def _binary(self, node: Node) -> bool:
+        """The grammar takes the tagged template `f<T>`x`` for two comparisons."""
+        left, operator, right = node.children[0], node.children[1], node.children[-1]
+        is_tag = right.type == "template_string" and right.start_byte == operator.end_byte
+        if operator.type == ">" and is_tag and left.type == "binary_expression" and left.children[1].type == "<":
+            self.gaps.append(self._gap(left.children[1].start_byte, operator.end_byte))
+        return True
+
+    def _marks(self, node: Node) -> bool:
+        """`x!`, `x!: T` and `x?: T`."""
+        for child in node.children:
+            if child.type in ("!", "?"):
+                self._blank(child)
+        return True
+
+    def _parameter(self, node: Node) -> bool:
+        modifier = next((child for child in node.children if child.type in PARAMETER_MODIFIERS), None)
+        return self._marks(node) if modifier is None else self._refuse(modifier, PARAMETER_PROPERTY)
+
+    def _parameters(self, node: Node) -> bool:
+        """A `this` parameter goes, with the comma behind it."""
+        children = [child for child in node.children if child.type != "comment"]
+        pattern = children[1].child_by_field_name("pattern") if len(children) > 2 else None
+        if pattern is not None and pattern.type == "this":
+            last = children[2] if children[2].type == "," else children[1]
+            self.gaps.append(self._gap(children[1].start_byte, last.end_byte))
+        return True
+
+    def _abstract_class(self, node: Node) -> bool:
+        for child in node.children:
+            if child.type == "abstract":
+                self._blank(child)
+        return True
+
+    def _class_body(self, node: Node) -> bool:
+        """The `;` behind a member that is only types goes with it."""
+        is_after_types = False
+        for child in node.children:
+            if child.type == ";" and is_after_types:
+                self._blank(child, STATEMENT_HAZARDS)
+            if child.type != "comment":
+                is_after_types = child.type in TYPE_MEMBERS or _is_only_declared(child)
+        return True
+
+    def _field(self, node: Node) -> bool:
+        if _is_only_declared(node):
+            return self._type_statement(node)
+        children = node.children
+        self._modifiers(children)
+        types = [child for child in children if child.type in ("?", "!", "type_annotation")]
+        name = node.child_by_field_name("name")
+        is_bare = name is not None and name.text in MODIFIER_LIKE_NAMES and children[-1] in types
+        for child in types:
+            first = ";" if is_bare and child == types[-1] else ""
+            self.gaps.append(self._gap(child.start_byte, child.end_byte, first=first))
+        return True
+
+    def _method(self, node: Node) -> bool:
+        self._modifiers(node.children)
+        return self._marks(node)
+
+    def _modifiers(self, children: list[Node]) -> None:
+        if any(child.is_error or child.is_missing for child in children):
+            return  # `abstract = 1`: a field of that name, which the grammar does not know
+        for child in children:
+            if child.type in MEMBER_MODIFIERS:
+                self._blank(child, STATEMENT_HAZARDS)
+
+    def _arrow(self, node: Node) -> bool:
+        """Moves a parenthesis over a line break that a blank would leave behind.
+
+        JavaScript allows none before `=>`, and one after `return` or `async` ends the statement.
+        """
+        parameters = node.child_by_field_name("parameters")
+        generics, returned = node.child_by_field_name("type_parameters"), node.child_by_field_name("return_type")
+        if parameters is None or any(part is not None and part.has_error for part in (generics, returned)):
+            return True
+        if generics is not None and self._may_end_statement(generics.start_byte, parameters.start_byte):
+            self.gaps.append(self._gap(generics.start_byte, parameters.start_byte + 1, first="("))
+        if returned is not None and self._has_newline(parameters.end_byte, returned.end_byte):
+            self.gaps.append(self._gap(parameters.end_byte - 1, returned.end_byte, last=")"))
+        return True
+
+    def _may_end_statement(self, start: int, end: int) -> bool:
+        before = self.data[max(0, start - 64) : start].rstrip()
+        return self._has_newline(start, end) and not before.endswith(OPEN_ENDS)
+
+    def _has_newline(self, start: int, end: int) -> bool:
+        return any(newline in self.data[start:end] for newline in NEWLINES)
+
+    def _namespace(self, node: Node) -> bool:
+        body = node.child_by_field_name("body")
+        if body is not None and not _holds_only_types(body):
+            return self._refuse(node, NAMESPACE)
+        return self._type_statement(node)
+
+    def _export(self, node: Node) -> bool:
+        if any(child.type == "=" for child in node.children):
+            return self._refuse(node, EXPORT_EQUALS)
+        return True
+
+
+def _is_only_declared(member: Node) -> bool:
+    if member.type != "public_field_definition" or member.has_error:
+        return False
+    return any(child.type in ("abstract", "declare") for child in member.children)
+
+
+def _holds_only_types(block: Node) -> bool:
+    waiting = [block]
+    while waiting:
+        for child in waiting.pop().named_children:
+            if child.type in NAMESPACE_WRAPPERS:
+                waiting.append(child)
+            elif child.type not in NAMESPACE_TYPES:
+                return False
+    return True

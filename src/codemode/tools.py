@@ -1,0 +1,364 @@
+"""Tools: what they are called, what they take and give, how a set of them is collected. Runs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final, Literal, cast, overload
+
+from .adapters import ADAPTERS
+from .dict_schemas import DictSchema
+from .errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from .parameters import (
+    NOTHING,
+    ExecuteKind,
+    FunctionDescription,
+    Parameters,
+    count_positional,
+    describe_function,
+    execute_kind,
+)
+from .schemas import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_input, takes_object
+from .type_schemas import ParametersSchema, TypeSchema
+
+MAX_NAME_CHARACTERS = 128
+
+
+class _Missing(Enum):
+    MISSING = "MISSING"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+MISSING: Final = _Missing.MISSING
+"""Stands for the input of a call without an argument."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnsweredInterrupt:
+    """The pause that a resumed tool asked for: its request id, its payload, and the answer."""
+
+    id: str
+    payload: Mapping[str, Any]
+    resolution: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCallContext:
+    """What a tool may know of the call it serves.
+
+    ``messages`` and ``context`` are what the outer call was given. ``aborted`` is set when the invocation ends before
+    the tool does. ``interrupt`` is None unless this call paused before and is now resumed.
+    """
+
+    tool_call_id: str
+    outer_tool_call_id: str
+    messages: Sequence[Any] = ()
+    context: Any = None
+    aborted: asyncio.Event = field(default_factory=asyncio.Event)
+    interrupt: AnsweredInterrupt | None = None
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Tool:
+    """A Python function that programs may call.
+
+    ``execute(input, context)`` gives a value, an awaitable or an async iterator whose last item counts; it may also
+    take the input alone or nothing; None declares a tool that cannot be executed. Sync functions run in a thread.
+    A schema is a JSON Schema dict or any type a pydantic ``TypeAdapter`` takes; ``execute`` then gets an instance.
+    ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async.
+    Raises `ValueError` for an impossible name, `TypeError` for what is not callable.
+    """
+
+    name: str
+    execute: Callable[..., Any] | None
+    description: str
+    input_schema: Any
+    output_schema: Any
+    needs_approval: bool | Callable[..., Any]
+    input_examples: tuple[Any, ...]
+    to_model_output: Callable[..., Any] | None
+    annotations: Mapping[str, Any]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        execute: Callable[..., Any] | None,
+        description: str = "",
+        input_schema: Any = None,
+        output_schema: Any = None,
+        needs_approval: bool | Callable[..., Any] = False,
+        input_examples: Iterable[Any] = (),
+        to_model_output: Callable[..., Any] | None = None,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_name(name)
+        _check_callable(name, "execute", execute)
+        _check_callable(name, "to_model_output", to_model_output)
+        if not isinstance(needs_approval, bool) and not callable(needs_approval):
+            raise TypeError(f"needs_approval of tool {name!r} must be a bool or callable, got {needs_approval!r}")
+        values = {
+            "name": name,
+            "execute": execute,
+            "description": description,
+            "input_schema": input_schema,
+            "output_schema": output_schema,
+            "needs_approval": needs_approval,
+            "input_examples": tuple(input_examples),
+            "to_model_output": to_model_output,
+            "annotations": dict(annotations or {}),
+        }
+        for field_name, value in values.items():
+            object.__setattr__(self, field_name, value)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> Tool:
+        """Make a tool of a plain function: its parameters become the input, its docstring the description.
+
+        A parameter annotated `ToolCallContext` receives the context. The return annotation becomes the output schema
+        where pydantic can describe it. Raises `ValueError` for a signature that cannot be given by name.
+        """
+        if not callable(function):
+            raise TypeError(f"a tool needs a function, got {type(function).__name__}")
+        said = describe_function(function, ToolCallContext)
+        if name is None and not said.name.isidentifier():
+            raise ValueError(f"{function!r} has no name; give it one, for example as the key of a mapping")
+        settings = {key: value for key, value in settings.items() if value is not None}
+        return cls(
+            name or said.name,
+            execute=function,
+            description=settings.pop("description", said.description),
+            input_schema=said.parameters,
+            output_schema=settings.pop("output_schema", _described_output(said)),
+            **settings,
+        )
+
+    def renamed(self, name: str) -> Tool:
+        """Give the same tool under another name."""
+        return self if name == self.name else replace(self, name=name)
+
+    def prepare(self) -> None:
+        """Compile both schemas now. Raises `ValueError` naming the tool when one is broken."""
+        _ = self._compiled_input, self._compiled_output
+
+    @property
+    def input_json_schema(self) -> JsonSchema | None:
+        """What the tool takes, as JSON Schema; None when it takes anything."""
+        return None if self._compiled_input is None else self._compiled_input.json_schema
+
+    @property
+    def output_json_schema(self) -> JsonSchema | None:
+        """What the tool gives, as JSON Schema; None when it does not say."""
+        return None if self._compiled_output is None else self._compiled_output.json_schema
+
+    @cached_property
+    def execute_kind(self) -> ExecuteKind | None:
+        """How `call` is to be called; "sync" ones belong in a thread and may still give an awaitable."""
+        return None if self.execute is None else execute_kind(self.execute)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether `call` never blocks."""
+        return self.execute_kind in ("async", "async_iterator")
+
+    def call(self, value: Any, context: ToolCallContext) -> Any:
+        """Call ``execute`` with a validated value. Gives what it gives: a value, an awaitable or an async iterator."""
+        if self.execute is None:
+            raise CodeModeToolError(f'Tool "{self.name}" cannot be executed.', details={"tool_name": self.name})
+        return self._call(value, context)
+
+    def asks_approval(self, value: Any, context: ToolCallContext) -> Any:
+        """Evaluate ``needs_approval`` for a validated value: a bool, or what the function gives (maybe awaitable)."""
+        return self.needs_approval if isinstance(self.needs_approval, bool) else self._asks(value, context)
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check, coerce and complete plain JSON from a guest, or `MISSING`.
+
+        Raises `CodeModeToolError` with ``tool_name`` and ``problems``, each ``{"path", "message"}``.
+        """
+        schema = self._compiled_input
+        if value is MISSING:
+            value = {} if schema is not None and takes_object(schema.json_schema) else None
+        if schema is None:
+            return plain_input(value)
+        try:
+            return schema.validate_input(value)
+        except SchemaMismatch as mismatch:
+            raise self._wrong("Invalid input for", mismatch) from None
+        except CodeModeError:
+            raise
+        except Exception as error:
+            raise self._failed() from error
+
+    def validate_output(self, value: Any) -> Any:
+        """Check what the tool returned, and give what `encode_json` takes.
+
+        Raises `CodeModeToolError` as `validate_input` does, `CodeModeSerializationError` when it cannot be JSON.
+        """
+        if self._compiled_output is None:
+            return value
+        try:
+            return self._compiled_output.validate_output(value, f'Output of tool "{self.name}"')
+        except SchemaMismatch as mismatch:
+            raise self._wrong("Invalid output of", mismatch) from None
+        except CodeModeError:
+            raise
+        except Exception as error:
+            raise self._failed() from error
+
+    @cached_property
+    def _compiled_input(self) -> CompiledSchema | None:
+        return self._compile(self.input_schema, "input")
+
+    @cached_property
+    def _compiled_output(self) -> CompiledSchema | None:
+        if not isinstance(self.output_schema, _InferredOutput):
+            return self._compile(self.output_schema, "output")
+        try:
+            return TypeSchema(self.output_schema.annotation, "output")
+        except ValueError:
+            # The author annotated for readers, not for us: a type that is not JSON is no mistake.
+            return None
+
+    def _compile(self, schema: Any, mode: Literal["input", "output"]) -> CompiledSchema | None:
+        try:
+            if schema is None:
+                return None
+            if isinstance(schema, Parameters):
+                return ParametersSchema(schema)
+            if isinstance(schema, Mapping | bool):
+                return DictSchema(cast("Mapping[str, Any] | bool", schema))
+            return TypeSchema(schema, mode)
+        except ValueError as error:
+            raise ValueError(f"{mode}_schema of tool {self.name!r}: {error}") from error
+
+    @cached_property
+    def _call(self) -> Callable[[Any, ToolCallContext], Any]:
+        function = cast("Callable[..., Any]", self.execute)
+        if not isinstance(self.input_schema, Parameters):
+            return _with_two_arguments(function)
+        context_name = self.input_schema.context_name
+        if context_name is None:
+            return lambda value, _context: function(**value)
+        return lambda value, context: function(**value, **{context_name: context})
+
+    @cached_property
+    def _asks(self) -> Callable[[Any, ToolCallContext], Any]:
+        return _with_two_arguments(cast("Callable[..., Any]", self.needs_approval))
+
+    def _failed(self) -> CodeModeToolError:
+        # A validator is the author's code: what it raises by accident is not for the guest.
+        return CodeModeToolError(f'Tool "{self.name}" failed.', code=HOST_TOOL_ERROR, details={"tool_name": self.name})
+
+    def _wrong(self, what: str, mismatch: SchemaMismatch) -> CodeModeToolError:
+        lines = [f"{one['path'] or 'value'}: {one['message']}" for one in mismatch.problems]
+        return CodeModeToolError(
+            f'{what} tool "{self.name}": {"; ".join(lines)}',
+            details={"tool_name": self.name, "problems": mismatch.problems},
+        )
+
+
+def _check_callable(tool_name: str, option: str, value: Any) -> None:
+    if value is not None and not callable(value):
+        raise TypeError(f"{option} of tool {tool_name!r} must be callable or None, got {value!r}")
+
+
+@dataclass(frozen=True)
+class _InferredOutput:
+    annotation: Any
+
+
+def _described_output(said: FunctionDescription) -> _InferredOutput | None:
+    return None if said.returns is NOTHING else _InferredOutput(said.returns)
+
+
+def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
+    count = count_positional(function)
+    if count >= 2:
+        return function
+    return (lambda value, _context: function(value)) if count else (lambda _value, _context: function())
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    output_schema: Any = None,
+    needs_approval: bool | Callable[..., Any] = False,
+    input_examples: Iterable[Any] = (),
+    to_model_output: Callable[..., Any] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
+    """Make a `Tool` of a plain function, bare or with settings; see `Tool.from_function`.
+
+    A ``needs_approval`` function receives the keyword arguments as a dict.
+    """
+    if function is not None:
+        return Tool.from_function(function, **settings)
+    return functools.partial(Tool.from_function, **settings)
+
+
+def check_name(name: Any) -> str:
+    """Give ``name`` back. Raises `ValueError` when a program could not call a tool of that name."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a tool's name must be a non-empty string, got {name!r}")
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise ValueError(f"tool name {name[:32]!r}... is longer than {MAX_NAME_CHARACTERS} characters")
+    if name == "then":
+        raise ValueError("a tool called 'then' cannot be reached: it would make `tools` awaitable")
+    if name.startswith("$"):
+        raise ValueError(f"tool name {name!r} starts with '$', which is kept for the catalog")
+    if not name.isprintable():
+        raise ValueError(f"tool name {name!r} contains a control character")
+    return name
+
+
+def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
+    """Make named tools of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are the names.
+
+    Raises `ValueError` for an impossible or repeated name, `TypeError` for an object that is no tool.
+    """
+    if isinstance(tools, Mapping):
+        named = cast("Mapping[str, Any]", tools)
+        return {check_name(name): _as_tool(value, name) for name, value in named.items()}
+    if isinstance(tools, str | bytes) or not isinstance(cast("Any", tools), Iterable):
+        raise TypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
+    collected: dict[str, Tool] = {}
+    for value in tools:
+        one = _as_tool(value, None)
+        if one.name in collected:
+            raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
+        collected[one.name] = one
+    return collected
+
+
+def _as_tool(value: Any, name: str | None) -> Tool:
+    if isinstance(value, Tool):
+        return value.renamed(name or value.name)
+    if inspect.isroutine(value) or isinstance(value, functools.partial):
+        return Tool.from_function(cast("Callable[..., Any]", value), name=name)
+    converted = ADAPTERS.convert(value)
+    if converted is not None:
+        return converted.renamed(name or converted.name)
+    if callable(value) and not inspect.isclass(value):
+        return Tool.from_function(value, name=name)
+    failures = f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
+    raise TypeError(
+        f"{type(value).__module__}.{type(value).__qualname__} is not a tool; "
+        f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{failures}"
+    )

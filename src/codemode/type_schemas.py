@@ -1,0 +1,146 @@
+"""Python types and function parameters as validators, through pydantic."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from .parameters import NOTHING, Parameter, Parameters
+from .schemas import (
+    MAX_PROBLEMS,
+    JsonSchema,
+    Problem,
+    SchemaMismatch,
+    ValidatedInput,
+    clip,
+    path_text,
+    plain_copy,
+    unique,
+)
+from .values import encode_json
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_MAX_LISTED_ERRORS = 1000
+
+
+class TypeSchema:
+    """Any type a pydantic ``TypeAdapter`` takes, or such an adapter."""
+
+    def __init__(self, python_type: Any, mode: Literal["input", "output"]) -> None:
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticUserError
+
+        try:
+            is_adapter = isinstance(python_type, TypeAdapter)
+            self._adapter = cast("Any", python_type if is_adapter else TypeAdapter(python_type))
+            self.json_schema: JsonSchema = self._adapter.json_schema(
+                mode="validation" if mode == "input" else "serialization", schema_generator=_schema_generator()
+            )
+        except (PydanticUserError, NameError, TypeError) as error:
+            raise ValueError(f"not a type that pydantic can describe: {error}") from error
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check, coerce, fill defaults; the value is an instance of the type."""
+        instance = self._validate_json(value)
+        return ValidatedInput(instance, lambda: self._show(instance, value))
+
+    def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
+        """Check and serialise, by alias."""
+        from pydantic import ValidationError
+
+        try:
+            instance = self._adapter.validate_python(value)
+        except ValidationError as error:
+            raise SchemaMismatch(_type_problems(error)) from None
+        return self._adapter.dump_python(instance, mode="json", by_alias=True, warnings=False)
+
+    def _validate_json(self, value: Any) -> Any:
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError:
+            pass
+        try:
+            # Strict types take a date or a tuple only when told that the input is JSON.
+            return self._adapter.validate_json(encode_json(value, what="The input"))
+        except ValidationError as error:
+            raise SchemaMismatch(_type_problems(error)) from None
+
+    def _show(self, instance: Any, given: Any) -> Any:
+        # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
+        try:
+            shown = self._adapter.dump_python(instance, mode="json", by_alias=True, round_trip=True, warnings=False)
+            is_faithful = self._validate_json(shown) == instance
+        except Exception:  # noqa: BLE001 - serialisers are the tool author's code
+            return plain_copy(given)
+        return shown if is_faithful else plain_copy(given)
+
+
+class ParametersSchema:
+    """The parameters of a plain function. The value is its keyword arguments; unknown ones are refused."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        from pydantic import ConfigDict, create_model
+
+        # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
+        self._names = {f"p{number}": one.name for number, one in enumerate(parameters.given)}
+        fields = {field: _field(one) for field, one in zip(self._names, parameters.given, strict=True)}
+        extra = "allow" if parameters.takes_any_keyword else "forbid"
+        try:
+            model = create_model("Input", __config__=ConfigDict(extra=extra), **cast("Any", fields))
+        except (RuntimeError, NameError, TypeError) as error:
+            raise ValueError(f"a parameter has a type that pydantic cannot describe: {error}") from error
+        self._type = TypeSchema(model, "input")
+        self.json_schema: JsonSchema = {
+            key: value for key, value in cast("dict[str, Any]", self._type.json_schema).items() if key != "title"
+        }
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check and coerce."""
+        validated = self._type.validate_input(value)
+        model = validated.value
+        keywords = {name: getattr(model, field) for field, name in self._names.items()}
+        return ValidatedInput({**keywords, **(model.model_extra or {})}, lambda: validated.json_value)
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Refuse: parameters describe no output."""
+        raise NotImplementedError(what)
+
+
+def _field(parameter: Parameter) -> tuple[Any, Any]:
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
+    annotation, settings = parameter.annotation, {"alias": parameter.name}
+    if parameter.description:
+        settings["description"] = parameter.description
+    if isinstance(parameter.default, FieldInfo):
+        annotation = Annotated[annotation, parameter.default]
+    elif parameter.default is not NOTHING:
+        settings["default"] = parameter.default
+    return annotation, Field(**cast("Any", settings))
+
+
+def _type_problems(error: ValidationError) -> list[Problem]:
+    if error.error_count() > _MAX_LISTED_ERRORS:
+        # A guest can cause half a million of them, and pydantic cannot list only the first.
+        return [{"path": "", "message": f"does not fit in {error.error_count()} places"}]
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return unique({"path": path_text(one["loc"]), "message": clip(one["msg"])} for one in found[:MAX_PROBLEMS])
+
+
+@cache
+def _schema_generator() -> Any:
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class WithoutNoise(GenerateJsonSchema):
+        # A default that is no JSON is left out; titles made from field names say nothing new.
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
+
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+            return False
+
+    return WithoutNoise

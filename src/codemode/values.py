@@ -1,0 +1,207 @@
+"""JSON values at the border: encoding with byte caps, decoding of hostile text. Knows no tools or workers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any, NoReturn, cast
+
+from .errors import CodeModeSerializationError
+
+MAX_DEPTH = 512
+"""How deeply arrays and objects may nest, both ways."""
+
+MAX_INT_DIGITS = 4300
+
+_DIGIT_RUN = re.compile(rf"\d{{{MAX_INT_DIGITS + 1}}}")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def utf8_length(text: str) -> int:
+    """Count the UTF-8 bytes of ``text``; a lone surrogate counts six, as ``JSON.stringify`` escapes it."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
+
+
+def well_formed(text: str) -> str:
+    """Replace lone surrogates, which no encoding takes, by U+FFFD."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+# --- decoding ---
+
+
+def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
+    """Parse hostile JSON text.
+
+    Of duplicate keys the last wins, as in JavaScript. Lone surrogates written as escapes become U+FFFD.
+    Raises `ValueError` for what is not JSON (``NaN``, ``Infinity``), a number that overflows a double
+    (``1e999``), an integer of more than 4300 digits, or nesting beyond ``max_depth``.
+    """
+    if nests_deeper_than(text, max_depth):
+        raise ValueError(f"JSON nests deeper than {max_depth} levels")
+    _refuse_huge_integers(text)
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError:
+        # The caller may already be deep in its own stack.
+        raise ValueError("JSON nests too deeply for the current stack") from None
+    if "\\ud" in text or "\\uD" in text:
+        return _replace_lone_surrogates(value)
+    return value
+
+
+def nests_deeper_than(text: str, max_depth: int) -> bool:
+    """Tell whether JSON text nests deeper than ``max_depth``, in linear time and without recursion."""
+    if text.count("[") + text.count("{") <= max_depth:
+        return False
+    brackets = _brackets_outside_strings(text)
+    # Taking out innermost pairs lowers the depth by one at most, and leaves little of wide, flat data.
+    rest = brackets.replace(b"{}", b"").replace(b"[]", b"").replace(b"{}", b"")
+    if rest.count(b"[") + rest.count(b"{") + 3 <= max_depth:
+        return False
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > max_depth
+
+
+def _brackets_outside_strings(text: str) -> bytes:
+    # A prefix that is valid JSON is treated exactly; behind the first error the parser never gets.
+    if "\\" in text:
+        text = text.replace("\\\\", "").replace('\\"', "")
+    marks = text.encode("utf-8", "surrogatepass").translate(None, _NO_MARKS)
+    # Two adjacent quotes leave every other mark on the side of a string where it was.
+    return b"".join(marks.replace(b'""', b"").split(b'"')[::2])
+
+
+def _refuse_huge_integers(text: str) -> None:
+    # Python's own guard against quadratic int() may have been lifted for the whole process.
+    if not 0 < sys.get_int_max_str_digits() <= MAX_INT_DIGITS and _DIGIT_RUN.search(text):
+        raise ValueError(f"JSON holds a number of more than {MAX_INT_DIGITS} digits")
+
+
+def _replace_lone_surrogates(value: Any) -> Any:
+    return json.loads(_LONE_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("JSON holds a number too large for a double")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite_float, parse_constant=_refuse_constant)
+
+# --- encoding ---
+
+_STRICT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_LOOSE = json.JSONEncoder(separators=(",", ":"))
+_UNESCAPED = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
+def canonical_json(value: Any) -> str:
+    """Write a plain JSON value in the one form that is signed and compared: sorted keys, ASCII, no spaces.
+
+    Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
+    """
+    return _CANONICAL.encode(value)
+
+
+def encode_json(value: Any, *, max_bytes: int | None = None, what: str) -> str:
+    """Write a host value as compact ASCII JSON.
+
+    Besides plain JSON it takes what pydantic can turn into JSON: models, dataclasses, dates, UUIDs, decimals,
+    enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
+    ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
+    Raises `CodeModeSerializationError` whose message begins with ``what``.
+    """
+    try:
+        text = _STRICT.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        text = _encode_unusual(value, what)
+    if nests_deeper_than(text, MAX_DEPTH):
+        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
+    if max_bytes is not None and len(text) > max_bytes:
+        check_size(json_length(text), max_bytes, what)
+    return text
+
+
+def json_length(text: str) -> int:
+    """Count the UTF-8 bytes that ``JSON.stringify`` would need for the value of this ASCII JSON text."""
+    return utf8_length(_UNESCAPED.encode(json.loads(text))) if "\\u" in text else len(text)
+
+
+def check_size(byte_count: int, max_bytes: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` when ``byte_count`` is more than ``max_bytes``."""
+    if byte_count > max_bytes:
+        raise CodeModeSerializationError(
+            f"{what} is {byte_count} bytes of JSON; the limit is {max_bytes} bytes.",
+            details={"bytes": byte_count, "max_bytes": max_bytes},
+        )
+
+
+def _encode_unusual(value: Any, what: str) -> str:
+    try:
+        text = _encode_loosely(value)
+        return _STRICT.encode(json.loads(text, parse_constant=lambda _: None))
+    except Exception as error:
+        # Serialisers are the tool author's code and may raise anything.
+        raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, error)}.") from error
+
+
+def _encode_loosely(value: Any) -> str:
+    try:
+        return _LOOSE.encode(value)
+    except TypeError:
+        from pydantic_core import to_jsonable_python
+
+        return _LOOSE.encode(to_jsonable_python(value))
+
+
+def _explain(value: Any, error: Exception) -> str:
+    for path, reason in _problems(value):
+        return f"{reason} at {path}" if path else reason
+    return str(error) or type(error).__name__
+
+
+def _problems(value: Any) -> Iterator[tuple[str, str]]:
+    pending: list[tuple[str, Any, tuple[int, ...]]] = [("", value, ())]
+    while pending:
+        path, item, ancestors = pending.pop()
+        children = _children(item)
+        if children is None:
+            if not _is_encodable(item):
+                yield path, f"a value of type {type(item).__module__}.{type(item).__qualname__}"
+        elif id(item) in ancestors:
+            yield path, "a circular reference"
+        elif len(ancestors) >= MAX_DEPTH:
+            yield "", f"nesting deeper than {MAX_DEPTH} levels"
+        else:
+            inside = (*ancestors, id(item))
+            pending.extend((path + step, child, inside) for step, child in reversed(children))
+
+
+def _children(item: Any) -> list[tuple[str, Any]] | None:
+    if isinstance(item, Mapping):
+        mapping = cast("Mapping[Any, Any]", item)
+        return [(f".{key}" if str(key).isidentifier() else f"[{key!r}]", mapping[key]) for key in mapping]
+    if isinstance(item, list | tuple | set | frozenset):
+        return [(f"[{index}]", child) for index, child in enumerate(cast("list[Any]", item))]
+    return None
+
+
+def _is_encodable(item: Any) -> bool:
+    try:
+        _encode_loosely(item)
+    except Exception:  # noqa: BLE001 - serialisers are the tool author's code
+        return False
+    return True

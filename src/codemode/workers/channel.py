@@ -1,0 +1,91 @@
+"""Frames to and from one worker on the running event loop. Knows nothing of what they mean."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..errors import CodeModeProtocolError
+from ..protocol.framing import FrameDecoder
+from ..protocol.messages import WorkerMessage, read_message
+from .process import WorkerProcess
+
+_READ_BYTES = 1 << 18
+
+
+class WorkerChannel:
+    """Calls ``on_message`` for each message of the worker, ``on_end`` when its end of the channel is gone.
+
+    ``on_violation`` gets the `CodeModeProtocolError` of a frame that breaks the rules; nothing is read after it.
+    """
+
+    def __init__(
+        self,
+        worker: WorkerProcess,
+        max_frame_bytes: int,
+        *,
+        on_message: Callable[[WorkerMessage], None],
+        on_end: Callable[[str], None],
+        on_violation: Callable[[CodeModeProtocolError], None],
+    ) -> None:
+        self._socket = worker.channel
+        self._decoder = FrameDecoder(max_frame_bytes)
+        self._on_message = on_message
+        self._on_end = on_end
+        self._on_violation = on_violation
+        self._unsent = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._readable)
+        self._open = True
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame now, or as soon as the worker takes it."""
+        sent = 0 if self._unsent else self._try_send(frame)
+        if sent is None or sent == len(frame):
+            return
+        if not self._unsent:
+            self._loop.add_writer(self._socket, self._writable)
+        self._unsent += frame[sent:]
+
+    def close(self) -> None:
+        """Stop reading and writing; the socket itself belongs to the worker's handle."""
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._on_end(str(error))
+            return
+        if not data:
+            self._on_end("it closed its channel")
+            return
+        try:
+            for kind, payload in self._decoder.feed(data):
+                if not self._open:
+                    return
+                self._on_message(read_message(kind, payload))
+        except CodeModeProtocolError as error:
+            self._on_violation(error)
+
+    def _writable(self) -> None:
+        sent = self._try_send(self._unsent)
+        if sent:
+            del self._unsent[:sent]
+        if not self._unsent and self._open:
+            self._loop.remove_writer(self._socket)
+
+    def _try_send(self, data: bytes | bytearray) -> int | None:
+        """Return how much was sent, None when the worker is gone."""
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self._on_end(str(error))
+            return None

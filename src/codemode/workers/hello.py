@@ -1,0 +1,47 @@
+"""A worker's first frame: is it the engine, the kernel and the isolation that the host expects? Starts nothing."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ..errors import CodeModeProtocolError, CodeModeWorkerError
+from ..values import decode_json
+from .image import WorkerImage
+from .isolation import IsolationReport, require_isolation
+
+
+class HelloCheck:
+    """Checks hellos against one worker image. Workers of one zygote all say the same, which is then known."""
+
+    def __init__(self, image: WorkerImage, *, isolation_required: bool) -> None:
+        self._expected = {"engine": image.engine_version, "kernel": image.kernel.sha256()}
+        self._isolation_required = isolation_required
+        self._accepted: bytes | None = None
+        self.report: IsolationReport | None = None
+
+    def check(self, kind: bytes, payload: bytes) -> None:
+        """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
+        if kind == b"H" and payload == self._accepted:
+            return
+        hello = _read(payload)
+        if kind == b"F":
+            raise CodeModeWorkerError(f"the worker refused to start: {str(hello.get('message'))[:300]}")
+        if kind != b"H":
+            raise CodeModeProtocolError("the worker spoke before it said hello")
+        for name, expected in self._expected.items():
+            if hello.get(name) != expected:
+                raise CodeModeWorkerError(f"the worker has another {name} than the host: restart the host process")
+        report = IsolationReport.from_hello(hello.get("isolation"))
+        if self._isolation_required:
+            require_isolation(report)
+        self.report, self._accepted = report, payload
+
+
+def _read(payload: bytes) -> dict[str, Any]:
+    try:
+        hello = decode_json(payload.decode("utf-8"), max_depth=8)
+    except ValueError as error:
+        raise CodeModeProtocolError("the worker's first frame is not JSON") from error
+    if not isinstance(hello, dict):
+        raise CodeModeProtocolError("the worker's first frame is not an object")
+    return cast("dict[str, Any]", hello)

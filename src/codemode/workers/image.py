@@ -1,0 +1,119 @@
+"""What a worker process is made of: engine, kernel, parser. Finds the files; starts nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..errors import CodeModeWorkerError
+
+ENGINE_DISTRIBUTION = "quickjs-ng"
+PARSER_PACKAGES = ("tree_sitter", "tree_sitter_typescript")
+DEFAULT_MEMORY_LIMIT_BYTES = 64 << 20
+DEFAULT_MAX_STACK_SIZE_BYTES = 512 << 10
+
+_PACKAGE = Path(__file__).parent.parent
+ANALYSER_PATH = str(_PACKAGE / "source" / "analyse.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The files whose texts, joined between ``before`` and ``after``, evaluate to the kernel function."""
+
+    paths: tuple[str, ...]
+    before: str = ""
+    after: str = ""
+
+    def text(self) -> str:
+        """The kernel text as a worker evaluates it."""
+        return self.before + "".join(Path(path).read_bytes().decode() for path in self.paths) + self.after
+
+    def sha256(self) -> str:
+        """What a worker's hello must name as its kernel."""
+        return hashlib.sha256(self.text().encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerImage:
+    """Paths and versions. ``analyser_path`` None: a worker without a parser."""
+
+    engine_path: str
+    engine_version: str
+    kernel: Kernel
+    analyser_path: str | None
+    site_paths: tuple[str, ...]
+
+    @classmethod
+    def installed(cls, kernel: Kernel) -> WorkerImage:
+        """From the installed distributions. Raises `CodeModeWorkerError` when one is missing."""
+        engine_path, engine_version = engine_location()
+        return cls(engine_path, engine_version, kernel, ANALYSER_PATH, parser_site_paths())
+
+    def configuration(self, **more: object) -> str:
+        """The ASCII JSON that a worker process gets as its argument."""
+        analyser = {"path": self.analyser_path, "site_paths": self.site_paths}
+        values: Mapping[str, Any] = {
+            "engine_path": self.engine_path,
+            "engine_version": self.engine_version,
+            "kernel": {
+                "paths": self.kernel.paths,
+                "before": self.kernel.before,
+                "after": self.kernel.after,
+            },
+            "analyser": analyser if self.analyser_path is not None else None,
+            "worker_path": str(_PACKAGE / "guest" / "worker.py"),
+            "lockdown_path": str(_PACKAGE / "workers" / "lockdown_linux.py"),
+            "seccomp_filter_path": str(_PACKAGE / "workers" / "seccomp_filter.py"),
+            "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
+            "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
+            **more,
+        }
+        return json.dumps(values)
+
+
+@cache
+def engine_version() -> str:
+    """Version of the engine's distribution. Raises `CodeModeWorkerError` when it is missing."""
+    return engine_location()[1]
+
+
+def engine_location() -> tuple[str, str]:
+    """Path of the engine's C module and version of its distribution.
+
+    Taken from the distribution's own record: the archived ``quickjs`` package installs a module of the same name.
+    Raises `CodeModeWorkerError` when the distribution or the file is missing.
+    """
+    try:
+        engine = distribution(ENGINE_DISTRIBUTION)
+    except PackageNotFoundError:
+        raise CodeModeWorkerError(
+            f"the JavaScript engine is not installed: pip install {ENGINE_DISTRIBUTION}"
+        ) from None
+    for file in engine.files or ():
+        if file.name.startswith("_quickjs.") and file.suffix in (".so", ".pyd"):
+            path = Path(str(file.locate())).resolve()
+            if path.is_file():
+                return str(path), engine.version
+    raise CodeModeWorkerError(
+        f"the installed {ENGINE_DISTRIBUTION} {engine.version} has no engine module: reinstall it"
+    )
+
+
+def parser_site_paths() -> tuple[str, ...]:
+    """The directories that the parser's packages are imported from."""
+    return tuple(dict.fromkeys(_parent_directory(package) for package in PARSER_PACKAGES))
+
+
+def _parent_directory(package: str) -> str:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        name = package.replace("_", "-")
+        raise CodeModeWorkerError(f"the TypeScript parser is not installed: pip install {name}")
+    return str(Path(next(iter(spec.submodule_search_locations))).parent)

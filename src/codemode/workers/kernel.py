@@ -1,0 +1,16 @@
+"""Which JavaScript files make up the kernel, in their order. Reads nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .image import Kernel
+
+_FOLDER = Path(__file__).parent.parent / "guest" / "kernel"
+_PARTS = ("intrinsics", "powers", "determinism", "text", "bridge", "surface", "harden", "entry")
+
+KERNEL = Kernel(
+    paths=tuple(str(_FOLDER / f"{part}.js") for part in _PARTS),
+    before='(function () {\n"use strict";\n',
+    after="})()\n",
+)

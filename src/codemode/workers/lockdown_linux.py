@@ -1,0 +1,272 @@
+"""Linux self-confinement, from Python through ctypes. Knows nothing of frames, the engine or the host.
+
+Loaded by path in worker processes: standard library only, nothing that is not needed after the lock.
+
+Two halves, in this order:
+
+`lock_shared` is irreversible and inherited by fork; the zygote applies it once. Environment, namespaces, user id
+and capabilities, dumpability, no-new-privs, Landlock, resource limits. The order is forced: namespaces need the
+capabilities that the user-id drop takes away, a changed user id resets dumpability, Landlock without
+capabilities needs no-new-privs.
+
+`FinalLock` is what a worker applies after the last fork: one descriptor, parent-death signal (cleared by fork),
+the two limits under which the zygote could not do its own work, and last the system call filter. The filter is
+assembled beforehand, so that the child makes eight system calls and allocates next to nothing.
+
+Every layer ends as a line in a report, "in force" or "refused by the environment" with the reason. A refusal is
+never an exception: the caller decides whether the rest is enough.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import struct
+import sys
+
+IN_FORCE = "in force"
+REFUSED = "refused by the environment"
+REQUIRED_LAYERS = ("seccomp", "one-descriptor", "no-new-privs", "rlimits")
+
+_NOBODY = 65534
+_ADDRESS_SPACE_BYTES = 1 << 30
+_CPU_SECONDS = 3600
+# Every descriptor in flight between zygote and host counts against this limit, for all zygotes of one user.
+_ZYGOTE_DESCRIPTORS = 1024
+
+_SHARED_LIMITS = {
+    "AS": _ADDRESS_SPACE_BYTES,
+    "CPU": _CPU_SECONDS,
+    "FSIZE": 0,
+    "CORE": 0,
+    "MEMLOCK": 0,
+    "MSGQUEUE": 0,
+    "NOFILE": _ZYGOTE_DESCRIPTORS,
+}
+# Zero of these in the zygote would stop it from forking and from taking a worker's socket.
+_FINAL_LIMITS = ("NPROC", "NOFILE")
+
+_SIGKILL = 9
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+_SECCOMP_MODE_FILTER = 2
+_CLONE_NEWUSER = 0x10000000
+_NAMESPACES = {"net": 0x40000000, "ipc": 0x08000000, "uts": 0x04000000, "mnt": 0x00020000}
+_CAPABILITY_VERSION_3 = 0x20080522
+
+# These numbers are the same on every architecture.
+_CLOSE_RANGE, _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 436, 444, 446
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+_LAST_DESCRIPTOR = 0xFFFFFFFF
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = _libc.prctl
+_prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+_syscall = _libc.syscall
+_syscall.argtypes = [ctypes.c_long] * 4
+_syscall.restype = ctypes.c_long
+_unshare = _libc.unshare
+_unshare.argtypes = [ctypes.c_int]
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
+
+
+class _Report:
+    """Layer by layer what happened; `skip` names layers to treat as if the environment forbade them."""
+
+    def __init__(self, skip: frozenset[str]) -> None:
+        self.layers: dict[str, str] = {}
+        self._skip = skip
+
+    def attempt(self, layer: str, action: object) -> None:
+        try:
+            if layer in self._skip:
+                raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+            detail = action()  # type: ignore[operator]  # a bare callable keeps `typing` out of the zygote
+        except (OSError, ValueError) as error:
+            self.layers[layer] = refused(error)
+        else:
+            self.layers[layer] = f"{IN_FORCE}: {detail}" if detail else IN_FORCE
+
+
+def refused(error: Exception) -> str:
+    """The report line for a layer that could not be applied."""
+    return f"{REFUSED}: {error}"
+
+
+def missing_required(report: dict[str, str]) -> list[str]:
+    """The required layers that `report` does not show in force."""
+    return [layer for layer in REQUIRED_LAYERS if not report.get(layer, "").startswith(IN_FORCE)]
+
+
+def lock_shared(skip: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Apply everything that forked workers inherit; the report names the layers dealt with here."""
+    os.environ.clear()
+    report = _Report(skip)
+    report.attempt("namespaces", _enter_namespaces)
+    report.attempt("uid-drop", _drop_identity)
+    report.attempt("not-dumpable", lambda: _control(_PR_SET_DUMPABLE, 0))
+    report.attempt("no-new-privs", lambda: _control(_PR_SET_NO_NEW_PRIVS, 1))
+    report.attempt("landlock", _deny_files)
+    report.attempt("rlimits", _set_shared_limits)
+    return report.layers
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def _control(option: int, value: int, third: int = 0) -> None:
+    _checked(_prctl(option, value, third, 0, 0), f"prctl {option}")
+
+
+def _enter_namespaces() -> str:
+    entered: list[str] = []
+    if os.geteuid() != 0:
+        _checked(_unshare(_CLONE_NEWUSER), "unshare user")
+        entered.append("user")
+    # No pid namespace: its first process is its init, and the next fork after that one's death fails.
+    entered += [name for name, flag in _NAMESPACES.items() if _unshare(flag) == 0]
+    if not entered:
+        raise OSError(ctypes.get_errno(), "unshare: " + os.strerror(ctypes.get_errno()))
+    return ", ".join(entered)
+
+
+def _drop_identity() -> str:
+    uid = os.geteuid()
+    if uid == 0:
+        _drop_bounding_set()
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    # A new user namespace gave a full set of capabilities inside it.
+    _drop_capabilities()
+    if uid != 0:
+        raise OSError(errno.EPERM, "only root can change its user id; capabilities are dropped")
+    return f"uid {_NOBODY}, no capabilities"
+
+
+def _drop_bounding_set() -> None:
+    capability = 0
+    while _prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1
+
+
+def _drop_capabilities() -> None:
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0))
+    none = ctypes.create_string_buffer(24)
+    _checked(_libc.capset(header, none), "capset")
+
+
+def _deny_files() -> str:
+    """A Landlock ruleset with no rules: whatever it handles is denied."""
+    abi = _checked(_syscall(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_CREATE_RULESET_VERSION), "landlock")
+    attributes = _landlock_attributes(abi)
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    ruleset = _checked(
+        _syscall(_LANDLOCK_CREATE_RULESET, ctypes.addressof(buffer), len(attributes), 0),
+        "landlock_create_ruleset",
+    )
+    try:
+        _checked(_syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0, 0), "landlock_restrict_self")
+    finally:
+        os.close(ruleset)
+    return f"ABI {abi}"
+
+
+def _landlock_attributes(abi: int) -> bytes:
+    file_rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)
+    attributes = struct.pack("=Q", (1 << file_rights) - 1)
+    if abi >= 4:
+        attributes += struct.pack("=Q", 0b11)  # TCP bind and connect
+    if abi >= 6:
+        attributes += struct.pack("=Q", 0b11)  # abstract unix sockets and signals to the outside
+    return attributes
+
+
+def _set_shared_limits() -> str:
+    for name, value in _SHARED_LIMITS.items():
+        _set_limit(name, value)
+    return ""
+
+
+def _set_limit(name: str, value: int) -> None:
+    which = getattr(resource, "RLIMIT_" + name)
+    hard = resource.getrlimit(which)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(which, (value, value))
+
+
+class FinalLock:
+    """What one worker applies after the last fork; `program` is the filter, or why there is none."""
+
+    def __init__(self, program: bytes | OSError, skip: frozenset[str] = frozenset()) -> None:
+        self._skip = skip
+        self._program = program if sys.maxsize > 1 << 32 else OSError("no system call filter for 32 bits")
+        if isinstance(self._program, bytes):
+            self._instructions = ctypes.create_string_buffer(self._program, len(self._program))
+            address = ctypes.addressof(self._instructions)
+            self._filter = _FilterProgram(len(self._program) // 8, address)
+            self._filter_address = ctypes.addressof(self._filter)
+        self._limits = [getattr(resource, "RLIMIT_" + name) for name in _FINAL_LIMITS]
+
+    def layers(self) -> dict[str, str]:
+        """The report of these layers when `apply` returns no refusal."""
+        return {"one-descriptor": IN_FORCE, "parent-death-signal": IN_FORCE, "seccomp": IN_FORCE}
+
+    def apply(self, channel: int, parent_pid: int) -> dict[str, str]:
+        """Lock the process onto `channel`, moved to descriptor 3; returns the layers that were refused.
+
+        `parent_pid`: die with this parent. The signal follows the thread that forked, so that thread must last as
+        long as its process: the only one of the zygote, the starter's of the host.
+        """
+        refusals: dict[str, str] = {}
+        steps = {
+            "one-descriptor": _close_all_but_channel,
+            "parent-death-signal": lambda: _die_with(parent_pid),
+            "rlimits": self._set_final_limits,
+            "seccomp": self._install_filter,
+        }
+        if channel != 3:
+            os.dup2(channel, 3)
+        for layer, step in steps.items():
+            try:
+                if layer in self._skip:
+                    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+                step()
+            except (OSError, ValueError) as error:
+                refusals[layer] = refused(error)
+        return refusals
+
+    def _set_final_limits(self) -> None:
+        for which in self._limits:
+            resource.setrlimit(which, (0, 0))
+
+    def _install_filter(self) -> None:
+        if isinstance(self._program, OSError):
+            raise self._program
+        _checked(_prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._filter_address, 0, 0), "seccomp")
+
+
+def _close_all_but_channel() -> None:
+    _close_range(4, _LAST_DESCRIPTOR)
+    _close_range(0, 2)
+
+
+def _close_range(first: int, last: int) -> None:
+    # Old container profiles refuse close_range; descriptors end at the limit set in `lock_shared`.
+    if _syscall(_CLOSE_RANGE, first, last, 0) != 0:
+        os.closerange(first, min(last + 1, _ZYGOTE_DESCRIPTORS))
+
+
+def _die_with(parent_pid: int) -> None:
+    _control(_PR_SET_PDEATHSIG, _SIGKILL)
+    if os.getppid() != parent_pid:  # the parent died before the signal was armed
+        os._exit(3)

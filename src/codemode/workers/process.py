@@ -1,0 +1,237 @@
+"""The host's handle on one worker process: its channel, its death. Knows nothing of frames.
+
+A process is only ever named by its pidfd: a pid may already mean another process.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from ..errors import CodeModeWorkerError
+from .image import WorkerImage
+from .starter import start_in_lasting_thread
+
+# What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
+_LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+_WORKER_PATH = str(Path(__file__).parent.parent / "guest" / "worker.py")
+_REAP_TIMEOUT_MS = 5000
+
+
+class ProcessLife(Protocol):
+    """How a process ends and how its end is seen."""
+
+    def kill(self) -> None:
+        """Kill it, without waiting; nothing happens when it is dead."""
+        ...
+
+    def wait_dead(self, timeout_ms: int) -> bool:
+        """True once it is dead, False when the time has passed."""
+        ...
+
+    def describe_ending(self) -> str:
+        """How it ended when neither by itself nor by SIGKILL, as far as that is known; else an empty string."""
+        ...
+
+    def close(self) -> None:
+        """Give up the descriptors, and reap what is this process's child."""
+        ...
+
+    def abandon(self) -> None:
+        """Give up the descriptors alone, in a forked child of the process that owns it."""
+        ...
+
+
+class WorkerProcess:
+    """One worker. ``channel`` is the host's end of its socket, and the caller's to read and write."""
+
+    def __init__(self, channel: socket.socket, life: ProcessLife) -> None:
+        self.channel = channel
+        self._life = life
+        self._closed = False
+        # A descriptor number closed under a thread that is about to kill would name another process.
+        self._guard = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<WorkerProcess {'closed' if self._closed else 'open'} fd={self.channel.fileno()}>"
+
+    def kill(self) -> None:
+        """Kill the worker, without waiting for its death. May wait up to a second for a zygote that is late."""
+        with self._guard:
+            if not self._closed:
+                self._life.kill()
+
+    def is_dead(self) -> bool:
+        """True once the process has ended. End-of-file on the channel alone is no sign of death."""
+        return self.wait_dead(0)
+
+    def wait_dead(self, timeout_ms: int) -> bool:
+        """Wait for the process to end; False when the time has passed."""
+        return self._closed or self._life.wait_dead(timeout_ms)
+
+    def describe_ending(self) -> str:
+        """How a dead worker ended when neither by itself nor by SIGKILL ("killed by SIGSYS"), else empty.
+
+        Waits a moment for the zygote to tell.
+        """
+        return "" if self._closed else self._life.describe_ending()
+
+    def close(self) -> None:
+        """Kill the worker and give up every descriptor. Safe to call twice."""
+        with self._guard:
+            if self._closed:
+                return
+            # A worker that is done exits by itself, but only a killed one is known to be gone.
+            self._life.kill()
+            self._closed = True
+            self.channel.close()
+            self._life.close()
+
+    def abandon(self) -> None:
+        """Give up the descriptors without touching the process, in a forked child of the host."""
+        # A thread that does not exist in this process may hold the guard.
+        self._guard = threading.Lock()
+        self._closed = True
+        self.channel.close()
+        self._life.abandon()
+
+
+class ChildProcess:
+    """A direct child of the host, held by a pidfd. Also the zygote's own handle."""
+
+    def __init__(self, pid: int) -> None:
+        self.pidfd = os.pidfd_open(pid)
+
+    def kill(self) -> None:
+        """Kill it, without waiting."""
+        if self.pidfd >= 0:
+            send_kill(self.pidfd)
+
+    def wait_dead(self, timeout_ms: int) -> bool:
+        """True once it is dead."""
+        return self.pidfd < 0 or is_readable(self.pidfd, timeout_ms)
+
+    def describe_ending(self) -> str:
+        """How the dead process ended, when that is neither exit 0 nor SIGKILL. Does not reap it."""
+        try:
+            ending = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except (OSError, ValueError):
+            return ""
+        if ending is None:
+            return ""
+        if ending.si_code == os.CLD_EXITED:
+            return describe_exit(ending.si_status)
+        return describe_signal(ending.si_status)
+
+    def close(self) -> None:
+        """Reap it, within a bounded time after a kill, and close the descriptor."""
+        if self.pidfd < 0:
+            return
+        self.wait_dead(_REAP_TIMEOUT_MS)
+        # No such child: the host ignores SIGCHLD, or has a handler of its own that reaps everything.
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the descriptor alone."""
+        pidfd, self.pidfd = self.pidfd, -1
+        if pidfd >= 0:
+            os.close(pidfd)
+
+
+def describe_exit(code: int) -> str:
+    """An exit status in words; empty for 0."""
+    return f"exited with status {code}" if code else ""
+
+
+def describe_signal(number: int) -> str:
+    """A deadly signal in words; empty for SIGKILL, which is also how the host itself ends a worker."""
+    if number == signal.SIGKILL:
+        return ""
+    return f"killed by {signal.Signals(number).name if number in signal.valid_signals() else number}"
+
+
+def send_kill(pidfd: int) -> None:
+    """SIGKILL to the process behind ``pidfd``; nothing happens when it is dead."""
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+
+def is_readable(descriptor: int, timeout_ms: int) -> bool:
+    """Poll one descriptor. A pidfd is readable once its process has ended."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_ms))
+
+
+def open_channel(kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, socket.socket]:
+    """The host's end and the other. Raises `CodeModeWorkerError` when there are no descriptors left."""
+    try:
+        return socket.socketpair(socket.AF_UNIX, kind)
+    except OSError as error:
+        raise CodeModeWorkerError(f"cannot open a channel to a worker: {error}") from error
+
+
+def start_python(script: str, configuration: str, pass_fds: Sequence[int]) -> ChildProcess:
+    """Start this interpreter on ``script`` as an isolated process: own session, no environment, stdio on null.
+
+    Raises `CodeModeWorkerError` when it cannot be started.
+    """
+    if not sys.executable:
+        raise CodeModeWorkerError("this interpreter does not know its own path (sys.executable)")
+    environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", script, configuration],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=environment,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CodeModeWorkerError(f"cannot start a worker process: {error}") from error
+    try:
+        child = ChildProcess(process.pid)
+    except OSError as error:
+        process.kill()
+        process.wait(_REAP_TIMEOUT_MS / 1000)
+        raise CodeModeWorkerError(f"cannot watch a worker process: {error}") from error
+    # The pidfd owns the process from here on; Popen must neither reap it nor warn about it.
+    process.returncode = 0
+    return child
+
+
+def spawn_exec(image: WorkerImage, *, isolation_required: bool, skip_layers: Sequence[str] = ()) -> WorkerProcess:
+    """Start one worker without a zygote. Returns at once; its hello comes when it is ready.
+
+    ``skip_layers`` makes the worker act as if its environment refused these isolation layers (tests).
+    """
+    host_end, worker_end = open_channel()
+    with worker_end:
+        configuration = image.configuration(
+            channel_fd=worker_end.fileno(),
+            parent_pid=os.getpid(),
+            isolation_required=isolation_required,
+            skip_layers=list(skip_layers),
+        )
+        try:
+            child = start_in_lasting_thread(
+                lambda: start_python(_WORKER_PATH, configuration, [worker_end.fileno()])
+            )
+        except BaseException:
+            host_end.close()
+            raise
+    return WorkerProcess(host_end, child)

@@ -1,0 +1,268 @@
+"""The host's side of a zygote: starts it, asks it for workers, learns their pidfds, kills it.
+
+Safe to use from several threads. Knows nothing of frames or of how many workers are wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import CodeModeWorkerError
+from .image import WorkerImage
+from .process import (
+    ChildProcess,
+    WorkerProcess,
+    describe_exit,
+    describe_signal,
+    is_readable,
+    open_channel,
+    send_kill,
+    start_python,
+)
+
+_PACKET = struct.Struct("=cIi")
+_REQUEST = struct.Struct("=I")
+_MAX_PACKET_BYTES = 1024
+_SEND_TIMEOUT_MS = 1000
+_PIDFD_TIMEOUT_MS = 1000
+_ENDING_TIMEOUT_MS = 1000
+_MAIN_PATH = str(Path(__file__).parent.parent / "guest" / "zygote_main.py")
+
+
+class Zygote:
+    """One fork server. ``test_hook_path`` and ``skip_layers`` exist for the tests of the lock-down.
+
+    ``test_hook_path``: a Python file whose ``main(channel_fd)`` runs in each locked worker instead of the program.
+    ``skip_layers``: isolation layers to treat as refused by the environment.
+    """
+
+    def __init__(
+        self,
+        image: WorkerImage,
+        *,
+        isolation_required: bool = False,
+        skip_layers: Sequence[str] = (),
+        test_hook_path: str | None = None,
+    ) -> None:
+        self._lock = threading.RLock()
+        self._workers: dict[int, _ForkedLife] = {}
+        self._next_sequence = 1
+        self._failure = ""
+        self._control, zygote_end = open_channel(socket.SOCK_SEQPACKET)
+        try:
+            with zygote_end:
+                self._process = _start(
+                    image,
+                    zygote_end.fileno(),
+                    isolation_required=isolation_required,
+                    skip_layers=list(skip_layers),
+                    test_hook_path=test_hook_path,
+                )
+        except BaseException:
+            self._control.close()
+            raise
+        self._control.setblocking(False)
+
+    def __repr__(self) -> str:
+        return f"<Zygote {'alive' if self.is_alive() else 'dead'}, {len(self._workers)} workers open>"
+
+    def spawn(self) -> WorkerProcess:
+        """Ask for a worker and return its handle at once; its hello comes when it is ready.
+
+        Raises `CodeModeWorkerError` when the zygote is dead or takes no requests.
+        """
+        host_end, worker_end = open_channel()
+        with worker_end, self._lock:
+            try:
+                self._take_packets()
+                life = _ForkedLife(self, self._next_sequence)
+                self._send_request(life.sequence, worker_end.fileno())
+            except BaseException:
+                host_end.close()
+                raise
+            self._next_sequence = (self._next_sequence + 1) & 0xFFFFFFFF
+            self._workers[life.sequence] = life
+        return WorkerProcess(host_end, life)
+
+    def is_alive(self) -> bool:
+        """False once the zygote process has ended."""
+        with self._lock:
+            return not self._process.wait_dead(0)
+
+    def failure(self) -> str:
+        """What the zygote said before it gave up, or an empty string."""
+        with self._lock:
+            self._take_packets()
+            return self._failure
+
+    def kill(self) -> None:
+        """Kill the zygote, and with it every worker it has forked; reap it. Safe to call twice."""
+        with self._lock:
+            self._process.kill()
+            self._process.close()
+            # Pidfds already on their way are still in the socket.
+            self._take_packets()
+            self._control.close()
+
+    def abandon(self) -> None:
+        """Give up the descriptors without touching the process, in a forked child of the host."""
+        # A thread that does not exist in this process may hold the lock.
+        self._lock = threading.RLock()
+        self._control.close()
+        self._process.abandon()
+
+    def await_pidfd(self, life: _ForkedLife) -> None:
+        """Wait until the zygote has told about this worker; a zygote that does not is killed."""
+        deadline = life.requested_at + _PIDFD_TIMEOUT_MS / 1000
+        with self._lock:
+            while not life.is_settled and self._control.fileno() >= 0:
+                remaining_ms = max(0, int((deadline - time.monotonic()) * 1000))
+                if not is_readable(self._control.fileno(), remaining_ms) or not self._take_packets():
+                    self.kill()
+
+    def poll_packets(self) -> None:
+        """Take what the zygote has sent, without waiting."""
+        with self._lock:
+            self._take_packets()
+
+    def await_packets(self, timeout_ms: int) -> None:
+        """Wait for something from the zygote and take it."""
+        with self._lock:
+            if self._control.fileno() >= 0 and is_readable(self._control.fileno(), timeout_ms):
+                self._take_packets()
+
+    def forget(self, life: _ForkedLife) -> None:
+        """The worker's handle is closed; what the zygote still sends about it is dropped."""
+        with self._lock:
+            self._workers.pop(life.sequence, None)
+
+    def _send_request(self, sequence: int, descriptor: int) -> None:
+        request = [_REQUEST.pack(sequence)]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", descriptor))]
+        if self._control.fileno() < 0:
+            raise CodeModeWorkerError("the zygote has ended: it was killed")
+        try:
+            if not _is_writable(self._control, _SEND_TIMEOUT_MS):
+                raise CodeModeWorkerError("the zygote takes no requests")
+            self._control.sendmsg(request, rights)
+        except OSError as error:
+            reason = self._failure or str(error)
+            raise CodeModeWorkerError(f"the zygote has ended: {reason}") from None
+
+    def _take_packets(self) -> bool:
+        """Take every packet in the socket; False when the zygote has closed it."""
+        while self._control.fileno() >= 0:
+            try:
+                data, ancillary, _flags, _address = self._control.recvmsg(
+                    _MAX_PACKET_BYTES, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            self._take_packet(data, [rights[2] for rights in ancillary])
+        return False
+
+    def _take_packet(self, data: bytes, rights: list[bytes]) -> None:
+        kind, sequence, value = _PACKET.unpack_from(data)
+        pidfd = struct.unpack("=i", rights[0][:4])[0] if rights else -1
+        if kind == b"X":
+            self._failure = data[_PACKET.size :].decode("utf-8", "replace")
+        life = self._workers.get(sequence)
+        if life is None:
+            _discard(pidfd)
+        elif kind == b"W":
+            life.pidfd = pidfd
+        elif kind == b"N":
+            life.never_started = os.strerror(value)
+        elif kind == b"E":
+            life.ending = _describe_status(value)
+
+
+class _ForkedLife:
+    """A child of the zygote, known by the pidfd that the zygote hands over some time after the request."""
+
+    def __init__(self, zygote: Zygote, sequence: int) -> None:
+        self._zygote = zygote
+        self.sequence = sequence
+        self.requested_at = time.monotonic()
+        self.pidfd = -1
+        self.never_started = ""
+        self.ending: str | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """True once the zygote has told whether there is a process."""
+        return self.pidfd >= 0 or bool(self.never_started)
+
+    def kill(self) -> None:
+        """Kill it; waits for the pidfd when it has not come yet."""
+        if not self.is_settled:
+            self._zygote.await_pidfd(self)
+        if self.pidfd >= 0:
+            send_kill(self.pidfd)
+
+    def wait_dead(self, timeout_ms: int) -> bool:
+        """True once it is dead. Without a pidfd that is once its zygote is: the kernel kills it with its parent."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        self._zygote.poll_packets()
+        while not self.is_settled and self._zygote.is_alive() and time.monotonic() < deadline:
+            self._zygote.await_packets(int((deadline - time.monotonic()) * 1000) + 1)
+        if self.pidfd >= 0:
+            return is_readable(self.pidfd, max(0, int((deadline - time.monotonic()) * 1000)))
+        return bool(self.never_started) or not self._zygote.is_alive()
+
+    def describe_ending(self) -> str:
+        """How a dead worker ended when it was neither by itself nor by SIGKILL, else an empty string."""
+        deadline = time.monotonic() + _ENDING_TIMEOUT_MS / 1000
+        self._zygote.poll_packets()
+        while self.ending is None and self._zygote.is_alive() and time.monotonic() < deadline:
+            self._zygote.await_packets(int((deadline - time.monotonic()) * 1000) + 1)
+        return self.never_started or self.ending or ""
+
+    def close(self) -> None:
+        """Close the pidfd."""
+        self._zygote.forget(self)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the pidfd alone."""
+        pidfd, self.pidfd = self.pidfd, -1
+        _discard(pidfd)
+
+
+def _start(image: WorkerImage, control_fd: int, **options: object) -> ChildProcess:
+    try:
+        host_pidfd = os.pidfd_open(os.getpid())
+    except OSError as error:
+        raise CodeModeWorkerError(f"a zygote needs pidfds (Linux 5.3 or newer): {error}") from error
+    try:
+        configuration = image.configuration(control_fd=control_fd, host_pidfd=host_pidfd, **options)
+        return start_python(_MAIN_PATH, configuration, [control_fd, host_pidfd])
+    finally:
+        os.close(host_pidfd)
+
+
+def _is_writable(sock: socket.socket, timeout_ms: int) -> bool:
+    poller = select.poll()
+    poller.register(sock.fileno(), select.POLLOUT)
+    return bool(poller.poll(timeout_ms))
+
+
+def _discard(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _describe_status(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return describe_signal(-code) if code < 0 else describe_exit(code)

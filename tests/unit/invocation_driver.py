@@ -1,0 +1,188 @@
+"""Drives an `Invocation` against a simulated kernel: outcomes in any order, frames pipelined in any way."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from random import Random
+
+from simulated_kernel import Program, SimulatedKernel
+
+from codemode.errors import CodeModeToolError
+from codemode.protocol import events
+from codemode.protocol.invocation import Invocation
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
+from codemode.protocol.messages import DeliverError, DeliverValue, RunProgram, WorkerMessage
+
+SETTINGS = events.Settings(
+    outer_tool_call_id="outer",
+    salt="5a17",
+    seed="0" * 32,
+    started_ms=1_000,
+    timeout_ms=30_000,
+    max_result_bytes=1 << 20,
+    max_tool_input_bytes=1 << 20,
+    max_bridge_requests=256,
+    max_in_flight_bridge_requests=32,
+    max_catalog_requests=4,
+    max_console_bytes=1000,
+    memory_limit_bytes=64 << 20,
+    max_stack_size_bytes=2 << 20,
+    profile="codeMode",
+)
+
+Answer = Callable[[LedgerEntry], events.CallSettled]
+
+
+def fulfil(entry: LedgerEntry) -> events.CallSettled:
+    """Every call returns its own name."""
+    return events.CallSettled(entry.id, Fulfilled(json.dumps(entry.name)), 2_000 + entry.id)
+
+
+def reject(entry: LedgerEntry) -> events.CallSettled:
+    error = CodeModeToolError(f"{entry.name} failed")
+    return events.CallSettled(
+        entry.id, Rejected("CodeModeToolError", error.message, error.code), 2_000 + entry.id, error
+    )
+
+
+def wait(entry: LedgerEntry) -> events.CallSettled:
+    return events.CallSettled(entry.id, Waiting(f"interrupt-{entry.id}", "{}", entry.input_json, 1), 2_000 + entry.id)
+
+
+class Run:
+    """One invocation on the way. ``steps`` says in which order things happen; every choice is a legal one."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        settings: events.Settings = SETTINGS,
+        answer: Answer = fulfil,
+        steps: Random | None = None,
+        recorded: Ledger | None = None,
+        resolved: Collection[int] = (),
+        asks: bool = False,
+    ) -> None:
+        self.kernel = SimulatedKernel(program, settings)
+        self.machine = Invocation(settings, recorded=recorded, resolved=resolved)
+        self.invoked: list[int] = []
+        self.sent: list[DeliverValue | DeliverError] = []
+        self.replayed: list[int] = []
+        self.outcomes: dict[int, events.CallSettled] = {}
+        self.steps_taken = 0
+        self.clock_paused = False
+        self._answer = answer
+        self._steps = steps if steps is not None else Random(0)
+        self._asks = asks
+        self._asked: set[int] = set()
+        self._running: dict[int, LedgerEntry] = {}
+        self._to_worker: deque[RunProgram | DeliverValue | DeliverError] = deque()
+        self._to_host: deque[WorkerMessage] = deque()
+        self._turns_read = 0
+        self._perform(self.machine.start("program", analysis_ms=None))
+
+    @property
+    def ending(self) -> events.Ending | None:
+        return self.machine.ending
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.machine.ledger
+
+    def recording(self) -> Ledger:
+        """Return what a continuation of this moment would store."""
+        return Ledger(list(self.ledger.entries), list(self.ledger.deliveries))
+
+    def finish(self) -> events.Ending:
+        """Go on to the end. Every choice ahead is taken sooner or later, so an end that never comes is a fault."""
+        while self.ending is None:
+            assert self.step(), "nothing is left to happen, and the invocation has not ended"
+        return self.ending
+
+    def stop(self) -> None:
+        """End in the middle; some of the calls that run are done a little later."""
+        self._perform(self.machine.receive(events.DeadlinePassed()))
+        while self._running and self._steps.random() < 0.7:
+            self._call_settles()
+
+    def step(self) -> bool:
+        """Let one thing happen; False when nothing can."""
+        choices: list[Callable[[], None]] = []
+        if self._to_worker and not self.kernel.finished:
+            choices.append(self._worker_takes_a_frame)
+        if self._to_host:
+            choices.append(self._host_reads_a_message)
+        if self._running:
+            choices.append(self._call_settles)
+            if self._asks:
+                choices.append(self._person_acts)
+        if not choices or self.ending is not None:
+            return False
+        self.steps_taken += 1
+        self._steps.choice(choices)()
+        return True
+
+    def _worker_takes_a_frame(self) -> None:
+        message = self._to_worker.popleft()
+        turn = self.kernel.run() if isinstance(message, RunProgram) else self.kernel.deliver(message)
+        self._to_host.extend(turn)
+
+    def _host_reads_a_message(self) -> None:
+        message = self._to_host.popleft()
+        self._turns_read += type(message).__name__ == "TurnEnded"
+        self._perform(self.machine.receive(message))
+
+    def _call_settles(self) -> None:
+        request_id = self._steps.choice(sorted(self._running))
+        if self._steps.random() < 0.5:
+            self._perform(self.machine.receive(events.ExecutionStarted(request_id, None, is_approved=False)))
+        settled = self._answer(self._running.pop(request_id))
+        self._asked.discard(request_id)
+        self.outcomes[request_id] = settled
+        self._perform(self.machine.receive(settled))
+
+    def _person_acts(self) -> None:
+        request_id = self._steps.choice(sorted(self._running))
+        if request_id in self._asked:
+            self._asked.discard(request_id)
+            self._perform(self.machine.receive(events.PersonAnswered(request_id)))
+        else:
+            self._asked.add(request_id)
+            self._perform(self.machine.receive(events.PersonAsked(request_id)))
+
+    def _perform(self, effects: list[events.Effect]) -> None:
+        for position, effect in enumerate(effects):
+            match effect:
+                case events.Send(message):
+                    assert isinstance(message, RunProgram | DeliverValue | DeliverError)
+                    if not isinstance(message, RunProgram):
+                        self.sent.append(message)
+                    self._to_worker.append(message)
+                case events.Invoke(entry):
+                    assert entry.id not in self.invoked, "a request was invoked twice"
+                    self.invoked.append(entry.id)
+                    self._running[entry.id] = entry
+                case events.Replayed(entry):
+                    self.replayed.append(entry.id)
+                case events.PauseClock():
+                    assert not self.clock_paused
+                    self.clock_paused = True
+                case events.ResumeClock():
+                    assert self.clock_paused
+                    self.clock_paused = False
+                case events.Finish():
+                    assert position == len(effects) - 1, "something happens after the end"
+                case _:
+                    raise AssertionError(f"unexpected effect {effect}")
+        assert len(self._running) <= self.machine.settings.max_in_flight_bridge_requests
+        if self.ending is None:
+            guest_is_idle = self._turns_read == 1 + len(self.sent)
+            running = set(self._running)
+            assert self.clock_paused == (guest_is_idle and bool(running) and running == self._asked)
+
+
+def with_limits(**limits: int) -> events.Settings:
+    return replace(SETTINGS, **limits)

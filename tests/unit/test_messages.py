@@ -1,0 +1,229 @@
+"""Messages: the exact shapes are read, everything else is a protocol error and nothing but that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.errors import CodeModeProtocolError
+from codemode.protocol import messages
+from codemode.protocol.framing import FrameDecoder
+from codemode.protocol.messages import read_message
+
+PROBLEM = {"message": "no", "line": 1, "column": 2}
+THREW = {"name": "Error", "message": "m", "code": "", "stack": "at program.js:1:2"}
+
+# kind, body, the message; every key of the body is required unless it is in OPTIONAL.
+GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
+    (b"a", {"js": "x", "facts": {"calls": []}, "problems": []}, messages.ProgramAnalysed("x", {"calls": []}, ())),
+    (b"a", {"js": "x", "facts": None}, messages.ProgramAnalysed("x", None, ())),
+    (b"a", {"js": None, "problems": [PROBLEM]}, messages.ProgramAnalysed(None, None, (PROBLEM,))),
+    (b"C", {"id": 1, "kind": "tool", "name": "t", "input": "{}"}, messages.CallRequested(1, "tool", "t", "{}", None)),
+    (b"C", {"id": 2, "kind": "catalog", "name": "t"}, messages.CallRequested(2, "catalog", "t", None, None)),
+    (b"C", {"id": 3, "kind": "tool", "name": "t", "bytes": 9}, messages.CallRequested(3, "tool", "t", None, 9)),
+    (b"L", {"level": "warn", "text": "t"}, messages.ConsoleWritten("warn", "t")),
+    (b"T", {"in_flight": 0}, messages.TurnEnded(0)),
+    (b"V", {"value": "1", "unobserved": [2, 3]}, messages.ProgramReturned("1", False, None, (2, 3))),
+    (
+        b"V",
+        {"value": None, "undefined": True, "unobserved": []},
+        messages.ProgramReturned(None, is_undefined=True, value_bytes=None, unobserved=()),
+    ),
+    (b"V", {"bytes": 7, "unobserved": []}, messages.ProgramReturned(None, False, 7, ())),
+    (b"X", THREW, messages.ProgramThrew("Error", "m", "", "at program.js:1:2", "program", None, None)),
+    (b"X", {**THREW, "origin": "syntax"}, messages.ProgramThrew("Error", "m", "", THREW["stack"], "syntax", None, None)),
+    (b"X", {**THREW, "request": 1}, messages.ProgramThrew("Error", "m", "", THREW["stack"], "program", 1, None)),
+    (b"X", {**THREW, "limit": "l"}, messages.ProgramThrew("Error", "m", "", THREW["stack"], "program", None, "l")),
+    (b"F", {"message": "MemoryError"}, messages.EngineFailed("MemoryError")),
+]
+OPTIONAL = {
+    (b"a", "facts"), (b"a", "problems"), (b"C", "input"), (b"C", "bytes"), (b"X", "origin"), (b"X", "request"),
+    (b"X", "limit"),
+}  # fmt: skip
+NULLABLE = OPTIONAL | {(b"a", "js"), (b"V", "value"), (b"V", "bytes"), (b"V", "undefined")}
+IDS = [f"{kind.decode()}-{'-'.join(body)}" for kind, body, _ in GOOD]
+KINDS = b"aCLTVXF"
+
+
+def read(kind: bytes, body: object) -> messages.WorkerMessage:
+    return read_message(kind, json.dumps(body).encode())
+
+
+def refused(kind: bytes, payload: bytes) -> None:
+    with pytest.raises(CodeModeProtocolError):
+        read_message(kind, payload)
+
+
+@pytest.mark.parametrize(("kind", "body", "message"), GOOD, ids=IDS)
+def test_every_shape_is_read(kind: bytes, body: dict[str, Any], message: messages.WorkerMessage):
+    assert read(kind, body) == message
+
+
+@pytest.mark.parametrize(("kind", "body", "message"), GOOD, ids=IDS)
+def test_a_missing_key_is_refused(kind: bytes, body: dict[str, Any], message: messages.WorkerMessage):
+    for key in body:
+        if (kind, key) in OPTIONAL and not (kind == b"a" and body["js"] is None):
+            continue
+        if (key == "value" and body.get("undefined")) or (key == "js" and body.get("problems")):
+            continue  # null and nothing are the same here
+        refused(kind, json.dumps({name: value for name, value in body.items() if name != key}).encode())
+
+
+WRONG = [[], {}, [[]], 1.5, -1, 2**53, True, False, "\x00", None, "9", [None], {"a": 1}]
+
+
+@pytest.mark.parametrize(("kind", "body", "message"), GOOD, ids=IDS)
+def test_a_value_of_another_type_is_refused(kind: bytes, body: dict[str, Any], message: messages.WorkerMessage):
+    for key, right in body.items():
+        for wrong in WRONG:
+            if type(wrong) is type(right) and (not isinstance(right, int) or wrong >= 0 or isinstance(right, bool)):
+                continue  # judged below, or not a matter of type
+            if wrong is None and (kind, key) in NULLABLE:
+                continue
+            if key == "facts" and isinstance(wrong, dict):
+                continue
+            if kind == b"a" and key == "js" and isinstance(wrong, str):
+                continue
+            if kind == b"V" and key == "value" and isinstance(right, str) is isinstance(wrong, str):
+                continue
+            refused(kind, json.dumps({**body, key: wrong}).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (b"C", {"id": 1, "kind": "other", "name": "t"}),
+        (b"C", {"id": 1, "kind": "tool", "name": "t" * 513}),
+        (b"C", {"id": 2**53, "kind": "tool", "name": "t"}),
+        (b"C", {"id": 1, "kind": "tool", "name": "t", "input": "{}", "bytes": 2}),
+        (b"L", {"level": "shout", "text": ""}),
+        (b"L", {"level": "log", "text": "x" * 20_001}),
+        (b"T", {"in_flight": True}),
+        (b"T", {"in_flight": 1.0}),
+        (b"V", {"unobserved": []}),
+        (b"V", {"value": "1", "bytes": 1, "unobserved": []}),
+        (b"V", {"value": "1", "undefined": True, "unobserved": []}),
+        (b"V", {"value": "1", "unobserved": [True]}),
+        (b"V", {"value": "1", "unobserved": [-1]}),
+        (b"X", {**THREW, "name": "x" * 20_001}),
+        (b"X", {**THREW, "message": "x" * 20_001}),
+        (b"X", {**THREW, "stack": "x" * 20_001}),
+        (b"F", {"message": "x" * 20_001}),
+        (b"a", {"js": None, "problems": []}),
+        (b"a", {"js": None, "problems": [PROBLEM] * 1001}),
+        (b"a", {"js": None, "problems": [{**PROBLEM, "line": "1"}]}),
+        (b"a", {"js": None, "problems": [{**PROBLEM, "message": "x" * 20_001}]}),
+        (b"a", {"js": None, "problems": ["no"]}),
+        (b"a", {"js": "x", "facts": []}),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused(kind: bytes, body: dict[str, Any]):
+    refused(kind, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("kind", [bytes([code]) for code in KINDS])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{",
+        b"{}{}",
+        b"\xff\xfe",
+        b"\xed\xa0\x80",
+        b'{"a":NaN}',
+        b'{"a":Infinity}',
+        b'{"a":-Infinity}',
+        b'{"a":1e999}',
+        b'{"a":-1e999}',
+        b'{"a":' + b"9" * 5000 + b"}",
+        b'{"a":"\n"}',
+        b"[" * 100_000,
+        b'{"a":' * 65 + b"1" + b"}" * 65,
+        b'{"a":' * 100_000,
+        b"\xef\xbb\xbf{}",
+    ],
+    ids=lambda payload: repr(payload[:12]),
+)
+def test_what_is_not_plain_bounded_json_is_refused(kind: bytes, payload: bytes):
+    refused(kind, payload)
+
+
+def test_facts_that_nest_too_deeply_are_refused():
+    refused(b"a", b'{"js":"x","facts":{"a":' + b"[" * 70 + b"]" * 70 + b"}}")
+
+
+@pytest.mark.parametrize("kind", [bytes([code]) for code in range(256) if code not in KINDS])
+def test_an_unknown_kind_is_refused(kind: bytes):
+    refused(kind, b"{}")
+
+
+def test_lone_surrogates_become_replacement_characters():
+    assert read_message(b"L", b'{"level":"log","text":"a\\ud800b\\udfff"}') == messages.ConsoleWritten("log", "a\ufffdb\ufffd")
+
+
+def test_of_duplicate_keys_the_last_wins_and_is_checked():
+    assert read_message(b"T", b'{"in_flight":"x","in_flight":1}') == messages.TurnEnded(1)
+    refused(b"T", b'{"in_flight":1,"in_flight":"x"}')
+
+
+def test_what_a_text_says_is_not_read():
+    message = read(b"C", {"id": 1, "kind": "tool", "name": "t", "input": "[" * 100_000})
+    assert isinstance(message, messages.CallRequested)
+
+
+json_like = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda children: st.one_of(st.lists(children, max_size=4), st.dictionaries(st.text(max_size=5), children, max_size=4)),
+    max_leaves=10,
+)
+keys = st.sampled_from(sorted({key for _, body, _ in GOOD for key in body}))
+
+
+def read_or_refuse(kind: bytes, payload: bytes) -> None:
+    try:
+        read_message(kind, payload)
+    except CodeModeProtocolError:
+        pass
+
+
+@given(st.binary(min_size=1, max_size=1), st.binary(max_size=60))
+def test_junk_never_raises_anything_else(kind: bytes, payload: bytes):
+    read_or_refuse(kind, payload)
+
+
+@given(st.sampled_from([bytes([code]) for code in KINDS]), st.dictionaries(keys, json_like, max_size=6))
+def test_any_json_under_the_right_keys_never_raises_anything_else(kind: bytes, body: dict[str, Any]):
+    read_or_refuse(kind, json.dumps(body).encode())
+
+
+@given(st.sampled_from(GOOD), st.data())
+def test_a_damaged_message_never_raises_anything_else(good: tuple[bytes, dict[str, Any], Any], data: st.DataObject):
+    payload = bytearray(json.dumps(good[1]).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    read_or_refuse(good[0], bytes(payload))
+
+
+# --- to the worker ---
+
+
+def wire(message: messages.HostMessage) -> tuple[bytes, Any]:
+    ((kind, payload),) = FrameDecoder(1 << 20).feed(message.frame())
+    assert payload.isascii()
+    return kind, json.loads(payload)
+
+
+def test_messages_to_the_worker_are_ascii_json():
+    assert wire(messages.AnalyseProgram("é\ud800", 50)) == (b"A", {"source": "é\ud800", "deadline_ms": 50})
+    assert wire(messages.RunProgram("ü", {"seed": "00"})) == (b"R", {"js": "ü", "seed": "00"})
+    assert wire(messages.DeliverValue(1, 2, '{"a":1}')) == (b"D", {"id": 1, "now": 2, "value": {"a": 1}})
+    assert wire(messages.DeliverValue(1, 2, None)) == (b"D", {"id": 1, "now": 2})
+    error = {"name": "N", "message": "ß", "code": "C"}
+    assert wire(messages.DeliverError(1, 2, "N", "ß", "C")) == (b"D", {"id": 1, "now": 2, "error": error})

@@ -1,0 +1,169 @@
+import dataclasses
+
+import pytest
+
+from codemode.options import (
+    ApprovalPolicy,
+    CodeModeOptions,
+    ContinuationOptions,
+    ExecutionPolicy,
+    FetchPolicy,
+    Lifecycle,
+    ModelOutput,
+    PoolOptions,
+    Telemetry,
+)
+
+LIMITS = [option.name for option in dataclasses.fields(ExecutionPolicy) if option.name != "check_program"]
+
+
+def test_defaults_are_the_documented_ones():
+    policy = CodeModeOptions().execution_policy
+    assert dataclasses.asdict(policy) == {
+        "timeout_ms": 30_000,
+        "memory_limit_bytes": 67_108_864,
+        "max_stack_size_bytes": 2_097_152,
+        "max_result_bytes": 1_048_576,
+        "max_source_bytes": 262_144,
+        "max_tool_input_bytes": 1_048_576,
+        "max_tool_output_bytes": 4_194_304,
+        "max_bridge_requests": 256,
+        "max_in_flight_bridge_requests": 32,
+        "max_console_bytes": 65_536,
+        "max_catalog_requests": 64,
+        "max_description_characters": 40_000,
+        "check_program": True,
+    }
+    assert CodeModeOptions().fetch_policy is None
+    assert CodeModeOptions().approval.mode == "callback"
+    assert FetchPolicy().allowed_methods == ("GET", "HEAD")
+    assert (FetchPolicy().max_response_bytes, FetchPolicy().max_redirects) == (1_048_576, 10)
+    assert (FetchPolicy().allow_redirects, Telemetry().is_enabled, Telemetry().record_inputs) == (False, False, True)
+    assert ModelOutput().max_summary_entries == 32
+    assert PoolOptions().on_saturation == "fail"
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, 5.0, "5", True, None, [1]])
+def test_a_limit_is_a_positive_integer(name, wrong):
+    with pytest.raises(ValueError, match=rf"^execution_policy\.{name} must be a positive integer"):
+        CodeModeOptions(execution_policy={name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "maximum"),
+    [
+        ("max_source_bytes", 1_000_000),
+        ("memory_limit_bytes", 768 * 1024 * 1024),
+        ("max_stack_size_bytes", 6 * 1024 * 1024),
+    ],
+)
+def test_some_limits_have_a_maximum(name, maximum):
+    assert getattr(ExecutionPolicy(**{name: maximum}), name) == maximum
+    with pytest.raises(ValueError, match=rf"execution_policy\.{name} must be at most {maximum}"):
+        ExecutionPolicy(**{name: maximum + 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"fetch_policy": {"max_redirects": 0}}, "fetch_policy.max_redirects must be a positive integer"),
+        ({"fetch_policy": {"fetch": 3}}, "fetch_policy.fetch must be a function or None"),
+        ({"fetch_policy": {"allowed_origins": "https://a"}}, "fetch_policy.allowed_origins must be a list"),
+        ({"fetch_policy": {"allowed_methods": [""]}}, "fetch_policy.allowed_methods must be a list"),
+        ({"fetch_policy": True}, "fetch_policy must be a FetchPolicy or a mapping"),
+        ({"approval": {"mode": "ask"}}, "approval.mode must be one of 'callback', 'interrupt', got 'ask'"),
+        ({"approval": {"mode": []}}, "approval.mode must be one of"),
+        ({"approval": {"on_approval_required": "yes"}}, "approval.on_approval_required must be a function"),
+        ({"telemetry": {"is_enabled": 1}}, "telemetry.is_enabled must be True or False"),
+        ({"telemetry": {"metadata": []}}, "telemetry.metadata must be a mapping"),
+        ({"telemetry": {"function_id": 5}}, "telemetry.function_id must be a non-empty string"),
+        ({"model_output": {"max_summary_entries": "3"}}, "model_output.max_summary_entries must be an integer"),
+        ({"lifecycle": {"on_trace": {}}}, "lifecycle.on_trace must be a function or None"),
+        ({"continuation": {"max_age_ms": 0}}, "continuation.max_age_ms must be a positive integer"),
+        ({"continuation": {"keys": [b""]}}, "continuation.keys must be a non-empty string or bytes"),
+        ({"continuation": {"keys": []}}, "continuation.keys must be a non-empty string or bytes"),
+        ({"execution_policy": {"timeout": 5}}, "execution_policy.timeout is not an option; did you mean 'timeout_ms'"),
+        ({"execution_policy": {"timeoutMS": 5}}, "execution_policy.timeoutMS is not an option"),
+        ({"execution_policy": {"timeout_ms": 5, "timeoutMs": 6}}, "execution_policy.timeout_ms is given twice"),
+        ({"execution_policy": {"path": "x"}}, "execution_policy.path is not an option"),
+        ({"execution_policy": 5}, "execution_policy must be a ExecutionPolicy or a mapping, got 5"),
+        ({"executionPolice": {}}, "executionPolice is not an option; did you mean 'execution_policy'"),
+        ({5: {}}, "5 is not an option"),
+        ([], "options must be a CodeModeOptions or a mapping"),
+        ("x", "options must be a CodeModeOptions or a mapping"),
+    ],
+)
+def test_wrong_options_name_the_full_path(given, said):
+    with pytest.raises(ValueError, match=r".") as raised:
+        CodeModeOptions.of(given)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"maxWorkers": 0}, "pool.max_workers must be a positive integer"),
+        ({"spare_workers": -1}, "pool.spare_workers must be an integer of at least 0"),
+        ({"spare_workers": True}, "pool.spare_workers must be an integer of at least 0"),
+        ({"on_saturation": "queue"}, "pool.on_saturation must be one of"),
+        ({"isolation": None}, "pool.isolation must be one of"),
+        ({"start_method": "spawn"}, "pool.start_method must be one of"),
+        ({"worker_command": "python"}, "pool.worker_command must be a list"),
+        ({"worker_command": []}, "pool.worker_command must not be empty"),
+    ],
+)
+def test_wrong_pool_options(given, said):
+    with pytest.raises(ValueError, match=r".") as raised:
+        PoolOptions.of(given)
+    assert said in str(raised.value)
+
+
+def test_camel_case_and_snake_case_mean_the_same():
+    camel = {
+        "executionPolicy": {"maxInFlightBridgeRequests": 3, "timeoutMs": 5},
+        "fetchPolicy": {"allowedUrlPrefixes": ["https://a/b"], "allowedMethods": ["post"]},
+        "modelOutput": {"includeNestedToolSummary": True, "maxSummaryEntries": -4},
+        "continuation": {"maxAgeMs": 7, "contextBinding": "tenant", "keys": "secret"},
+    }
+    snake = CodeModeOptions(
+        execution_policy=ExecutionPolicy(max_in_flight_bridge_requests=3, timeout_ms=5),
+        fetch_policy=FetchPolicy(allowed_url_prefixes=("https://a/b",), allowed_methods=("POST",)),
+        model_output=ModelOutput(include_nested_tool_summary=True, max_summary_entries=0),
+        continuation=ContinuationOptions(max_age_ms=7, context_binding="tenant", keys=(b"secret",)),
+    )
+    assert CodeModeOptions.of(camel) == snake
+
+
+@pytest.mark.parametrize("off", [None, False])
+def test_fetch_can_be_switched_off_either_way(off):
+    assert CodeModeOptions(fetch_policy=off).fetch_policy is None
+    assert CodeModeOptions.of({"fetchPolicy": off}).fetch_policy is None
+
+
+def test_options_are_taken_as_they_are():
+    options = CodeModeOptions(approval=ApprovalPolicy(mode="interrupt"))
+    assert CodeModeOptions.of(options) is options
+    assert CodeModeOptions.of(None) == CodeModeOptions() == CodeModeOptions.of({})
+
+
+def test_options_are_frozen_and_can_be_replaced():
+    options = CodeModeOptions(execution_policy={"timeout_ms": 5})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.execution_policy = ExecutionPolicy()
+    changed = dataclasses.replace(options, approval={"mode": "interrupt"})
+    assert (changed.execution_policy.timeout_ms, changed.approval.mode) == (5, "interrupt")
+    with pytest.raises(ValueError, match="timeout_ms"):
+        dataclasses.replace(options.execution_policy, timeout_ms=0)
+
+
+def test_keys_never_show():
+    assert "secret" not in repr(CodeModeOptions(continuation={"keys": ["secret"]}))
+    with pytest.raises(ValueError, match=r"continuation\.keys") as raised:
+        ContinuationOptions(keys=("secret", 5))
+    assert "secret" not in str(raised.value)
+
+
+def test_hooks_are_kept():
+    hook = print
+    assert CodeModeOptions(lifecycle={"onNestedToolCall": hook}).lifecycle == Lifecycle(on_nested_tool_call=hook)

@@ -1,0 +1,115 @@
+"""Sample inputs and the programs that show them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from plain_tool import PlainTool
+
+from codemode.signatures.examples import call_example, sample_input, sample_value
+
+QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+RESULT = {"type": "object", "properties": {"hits": {"type": "array"}, "count": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "string", "default": "d", "enum": ["e", "d"]}, "d"),
+        ({"type": "string", "default": "d"}, "d"),
+        ({"const": 5, "enum": [6]}, 5),
+        ({"enum": ["first", "second"]}, "first"),
+        ({"type": "string", "examples": ["x"]}, "x"),
+        ({"type": "string"}, "text"),
+        ({"type": "string", "minLength": 6}, "textxx"),
+        ({"type": "string", "maxLength": 2}, "te"),
+        ({"type": "string", "format": "date"}, "2025-01-31"),
+        ({"type": "string", "format": "email"}, "user@example.com"),
+        ({"type": "integer"}, 1),
+        ({"type": "number", "minimum": 7}, 7),
+        ({"type": "number", "maximum": -2}, -2),
+        ({"type": "number", "exclusiveMinimum": 1}, 2),
+        ({"type": "boolean"}, True),
+        ({"type": ["null", "boolean"]}, True),
+        ({"anyOf": [{"type": "number"}, {"type": "null"}]}, 1),
+        ({"type": "array", "items": {"type": "string"}}, ["text"]),
+        ({"type": "array", "items": {"type": "number"}, "minItems": 2}, [1, 1]),
+        ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}, ["text", 1]),
+        ({"allOf": [QUERY, {"properties": {"n": {"type": "number"}}, "required": ["n"]}]}, {"query": "text", "n": 1}),
+        ({"$ref": "#/$defs/A", "$defs": {"A": QUERY}}, {"query": "text"}),
+        ({"type": "array", "items": {"$ref": "#"}}, [[[[]]]]),
+        ({"type": "object", "required": ["a"], "additionalProperties": {"type": "string"}}, {"a": "text"}),
+        ({"$ref": "#"}, None),
+        ({}, {}),
+        (True, {}),
+    ],
+)
+def test_sample_value(schema: Any, expected: Any) -> None:
+    assert sample_value(schema) == expected
+
+
+def test_optional_keys_are_left_out_and_nested_ones_filled_in() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]},
+            "c": QUERY,
+        },
+        "required": ["a"],
+    }
+    assert sample_value(schema) == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize("least", [None, 0, 3, 9])
+def test_samples_fit_their_schema(least: int | None) -> None:
+    limits = {"minimum": least, "maximum": 12} if least is not None else {}
+    schema = {"type": "object", "properties": {"n": {"type": "integer", **limits}, "q": QUERY}, "required": ["n", "q"]}
+    assert Draft202012Validator(schema).is_valid(sample_value(schema))
+
+
+def test_samples_fit_the_schemas_of_real_tools() -> None:
+    servers = json.loads((Path(__file__).parents[1] / "data" / "mcp_tools_sample.json").read_text())["servers"]
+    schemas = [tool["inputSchema"] for tools in servers.values() for tool in tools]
+    assert len(schemas) > 100
+    assert [schema for schema in schemas if not Draft202012Validator(schema).is_valid(sample_value(schema))] == []
+
+
+def test_the_first_example_is_the_sample() -> None:
+    assert sample_input(PlainTool("t", "", QUERY, None, ({"query": "one"}, {"query": "two"}))) == {"query": "one"}
+
+
+def test_one_tool() -> None:
+    assert call_example([PlainTool("do-it", "", QUERY)]) == (
+        'const doItResult = await tools["do-it"]({ query: "text" });\nreturn doItResult;'
+    )
+
+
+def test_several_tools_run_at_once() -> None:
+    tools = [PlainTool("a_b", "", QUERY, RESULT), PlainTool("a-b", "", None, None), PlainTool("1", "", QUERY, RESULT)]
+    assert call_example(tools).split("\n") == [
+        "const [aBResult, aBResult2, result1] = await Promise.all([",
+        '  tools.a_b({ query: "text" }),',
+        '  tools["a-b"]({}),',
+        '  tools["1"]({ query: "text" }),',
+        "]);",
+        "return { aBResult: aBResult.hits, aBResult2, result1: result1.hits };",
+    ]
+
+
+def test_tools_that_change_nothing_are_shown_first() -> None:
+    tools = [PlainTool(name, "", QUERY) for name in ("delete", "drop", "erase")]
+    tools.append(PlainTool("read", "", QUERY, annotations={"readOnlyHint": True}))
+    assert call_example(tools).startswith("const [readResult, ")
+
+
+def test_a_prototype_key_stays_a_key() -> None:
+    tool = PlainTool("t", "", None, None, ({"__proto__": {"a-b": [1, None]}},))
+    assert '{ ["__proto__"]: { "a-b": [1, null] } }' in call_example([tool])
+
+
+def test_large_inputs_are_not_shown() -> None:
+    assert "see its declaration" in call_example([PlainTool("t", "", None, None, ({"a": "x" * 1000},))])
