@@ -10,7 +10,7 @@ import asyncio
 import json
 import sqlite3
 import tempfile
-from importlib.metadata import distribution, distributions
+from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 from pydantic import BaseModel, Field
@@ -36,7 +36,7 @@ const licences = await tools.query({
 });
 console.log(`looked at ${details.length} packages, ${large.length} are large`);
 return {
-  largest: large.slice(0, 4).map(({ name, version, dependents, bytes, typed }) => ({ name, version, dependents, bytes, typed })),
+  largest: large.slice(0, 4).map(({ name, version, bytes, typed }) => ({ name, version, bytes, typed })),
   totalBytes: details.reduce((sum, one) => sum + one.bytes, 0),
   licences,
 };
@@ -65,6 +65,11 @@ def requirement_name(requirement: str) -> str:
     return requirement[:end].lower().replace("_", "-")
 
 
+def described(package: Distribution, field: str) -> str | None:
+    """Return one field of a distribution's metadata, None when it has none."""
+    return package.metadata[field] if field in package.metadata else None
+
+
 def build_database(path: Path) -> None:
     """Fill a SQLite file with the installed packages and what they require."""
     with sqlite3.connect(path) as database:
@@ -72,8 +77,8 @@ def build_database(path: Path) -> None:
         database.execute("CREATE TABLE requirements (package TEXT, requires TEXT)")
         for package in distributions():
             name = package.metadata["Name"].lower().replace("_", "-")
-            licence = package.metadata.get("License-Expression") or package.metadata.get("License") or "not stated"
-            values = (name, package.version, licence.splitlines()[0][:40])
+            licences = described(package, "License-Expression") or described(package, "License") or "not stated"
+            values = (name, package.version, licences.splitlines()[0][:40])
             database.execute("INSERT OR IGNORE INTO packages VALUES (?, ?, ?)", values)
             for requirement in package.requires or []:
                 database.execute("INSERT INTO requirements VALUES (?, ?)", (name, requirement_name(requirement)))
@@ -96,7 +101,7 @@ def make_tools(database_path: Path) -> list[object]:
         """What an installed package says about itself."""
         package = distribution(name)
         requires = sorted({requirement_name(one) for one in package.requires or []})
-        return Metadata(version=package.version, summary=package.metadata.get("Summary"), requires=requires)
+        return Metadata(version=package.version, summary=described(package, "Summary"), requires=requires)
 
     @tool(name="packageFiles", annotations={"readOnlyHint": True})
     def package_files(name: str) -> Files:
