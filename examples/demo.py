@@ -67,7 +67,7 @@ def requirement_name(requirement: str) -> str:
 
 def described(package: Distribution, field: str) -> str | None:
     """Return one field of a distribution's metadata, None when it has none."""
-    return package.metadata[field] if field in package.metadata else None
+    return next(iter(package.metadata.get_all(field) or ()), None)
 
 
 def build_database(path: Path) -> None:
