@@ -40,6 +40,7 @@ def type_of(schema: Any) -> str:
         ({"type": "string", "enum": ["a", 2]}, '"a"'),
         ({"anyOf": [STRING, {"anyOf": [NUMBER, STRING]}]}, "string | number"),
         ({"anyOf": [STRING, {}]}, "unknown"),
+        ({"type": "string", "anyOf": [{"enum": [1]}, {"title": "Any other"}]}, "string"),
         ({"oneOf": [STRING, {"type": "array", "items": STRING}]}, "string | string[]"),
         ({"allOf": [POINT, {"type": "object", "properties": {"z": NUMBER}}]}, POINT_TEXT + " & { z?: number }"),
         (
@@ -130,6 +131,11 @@ def test_documented_properties() -> None:
         "  old?: string;",
         "}",
     ]
+
+
+def test_a_tuple_says_its_length_only_once() -> None:
+    pair = {"type": "array", "prefixItems": [NUMBER, NUMBER], "minItems": 2, "maxItems": 2}
+    assert type_of({"type": "object", "properties": {"at": pair}}) == "{ at?: [number, number] }"
 
 
 def test_small_objects_take_one_line_and_large_ones_do_not() -> None:

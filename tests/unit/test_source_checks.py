@@ -187,6 +187,11 @@ def test_no_certain_mistake_is_accepted_by_pydantic(kind, value):
             TypeAdapter(model).validate_python({"v": value})
 
 
+def test_a_key_that_may_be_an_alias_is_left_to_run_time():
+    assert messages("tools.t({ from_date: 1 })", {"t": Aliased.model_json_schema(by_alias=True)}) == []
+    assert Aliased.model_validate({"from_date": 1}).from_date == 1
+
+
 HOSTILE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (

@@ -21,7 +21,7 @@ class AnalysedProgram:
 class ProgramCache:
     """Least recently used programs by SHA-256 of their source. Safe to use from several threads.
 
-    Sizes count characters of source and stripped text; larger programs are not kept (requirement A35).
+    Sizes count characters of the stripped text; larger programs are not kept (requirement A35).
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class ProgramCache:
 
     def put(self, source: str, program: AnalysedProgram) -> None:
         """Keep a program, forgetting the least recently used ones beyond the bounds."""
-        if len(source) > self._max_entry_characters:
+        # A worker chose the text: it may be any length, whatever the source's.
+        if max(len(source), len(program.js)) > self._max_entry_characters:
             return
         key = _key(source)
         with self._lock:
