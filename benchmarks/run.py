@@ -71,9 +71,8 @@ async def _round(result: Measured, tool: Any, engine: BareEngine, trips: RoundTr
 
 def print_table(rows: list[dict[str, Any]]) -> None:
     """Print the figures for people."""
-    print(
-        f"{'':4} {'workload':24} {'ours ms':>9} {'floor ms':>9} {'ratio':>6} {'asyncio':>8} {'p95/p50':>8} {'spread':>7}"
-    )
+    heads = ("ours ms", "floor ms", "ratio", "asyncio", "p95/p50", "spread")
+    print(f"{'':4} {'workload':24} " + "{:>9} {:>9} {:>6} {:>8} {:>8} {:>7}".format(*heads))
     for row in rows:
         print(
             f"{row['workload']:4} {row['what']:24} {row['ours_ms']:9.3f} {row['floor_ms']:9.3f} {row['ratio']:6.2f}"

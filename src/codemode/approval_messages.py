@@ -82,6 +82,8 @@ def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict
             raise CodeModeProtocolError("an approval response is not for a pending approval of this interrupt")
         if not _answers({"type": _RESPONSE_TYPE, **answer}, request):
             raise CodeModeProtocolError("an approval response is malformed")
+        if request.interrupt_id in resolutions:
+            raise CodeModeProtocolError("an approval is answered twice")
         known = {key: answer[key] for key in ("approved", "reason", "input") if key in answer}
         resolutions[request.interrupt_id] = known
     return resolutions

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 from .catalog import Catalog
 from .continuations import NOT_GIVEN, answers_of, resume
 from .execution import Execution, OuterCall, run_sync
+from .fetch import Fetches, fetch_line
 from .interrupts import Interrupt
+from .model_output import ModelOutputs
 from .options import CodeModeOptions
 from .signatures.prompt import describe_tools
 from .tools import collect_tools
@@ -40,11 +42,13 @@ class CodeModeTool:
         pool: WorkerPool | None,
     ) -> None:
         self.options = CodeModeOptions.of(options)
+        Fetches.of(self.options)  # a wrong origin or prefix is told of here, not in the first run
         self._pool = pool
         collected = collect_tools(tools)
         for tool in collected.values():
             tool.prepare()
         self.catalog = Catalog(collected)
+        self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -53,7 +57,9 @@ class CodeModeTool:
     def description(self) -> str:
         """What the model reads: the rules, the tools as TypeScript, examples."""
         return describe_tools(
-            self.catalog.tools(), max_characters=self.options.execution_policy.max_description_characters
+            self.catalog.tools(),
+            fetch_line=fetch_line(self.options.fetch_policy),
+            max_characters=self.options.execution_policy.max_description_characters,
         )
 
     @property
@@ -74,7 +80,7 @@ class CodeModeTool:
         ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
         Raises `CodeModeError` or one of its subclasses, `ValueError` for an input that is not ``{"js": string}``.
         """
-        outer = OuterCall(tool_call_id, messages, context)
+        outer = OuterCall(tool_call_id, messages, context, self._outputs.keep)
         return await Execution(self.catalog, self.options, outer, self._pool).start(program_of(input))
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
@@ -92,15 +98,27 @@ class CodeModeTool:
     ) -> Any:
         """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
         answers = answers_of(interrupt, resolution, resolutions)
-        return await resume(
-            interrupt, answers, self.catalog, self.options, OuterCall(None, messages, context), self._pool
-        )
+        outer = OuterCall(None, messages, context, self._outputs.keep)
+        return await resume(interrupt, answers, self.catalog, self.options, outer, self._pool)
 
     def resume_sync(
         self, interrupt: Interrupt | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any
     ) -> Any:
         """Do what `resume` does, from code that is not async."""
         return run_sync(self.resume(interrupt, resolution, **settings))
+
+    def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
+        """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
+
+        With ``options.model_output`` the value is ``{"result", "nestedTools"?, "console"?}``, about the very run that
+        gave this result. Short results (None, numbers, booleans) need the ``tool_call_id`` of that run to be told
+        apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
+        """
+        return self._outputs.show(result, tool_call_id)
+
+    def _own_model_output(self, name: str) -> Callable[..., Any] | None:
+        tool = self.catalog.get(name)
+        return None if tool is None else tool.to_model_output
 
 
 def create_code_mode_tool(

@@ -71,6 +71,8 @@ def answers_of(
     interrupt: Interrupt | Mapping[str, Any], resolution: Any, resolutions: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the answers by request id. Raises `CodeModeProtocolError` when there are none."""
+    if resolutions is not None and not isinstance(resolutions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CodeModeProtocolError("the resolutions must be an object of answers by request id")
     answers = dict(resolutions or {})
     if resolution is not NOT_GIVEN:
         first = Interrupt.of(interrupt).interrupt_id
@@ -92,13 +94,15 @@ async def resume(
     settings = CodeModeOptions.of(options)
     continuation, auth = verified(interrupt, settings)
     entries = continuation.ledger.entries
-    answers = read_answers(entries, resolutions) if resolutions or continuation.ledger.waiting else {}
+    # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
+    goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
+    answers = read_answers(entries, resolutions) if resolutions or not goes_on_by_itself else {}
     check_answers(catalog, entries, answers)
     guard: ResumeGuard = settings.continuation.guard or _process_guard
     recorded = await guard.claim(_claim(auth, resolutions, settings))
     if recorded is not None:
         return _replayed_outcome(recorded)
-    outer_call = OuterCall(continuation.kept["outer_tool_call_id"], outer.messages, outer.context)
+    outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     execution = Execution(catalog, settings, outer_call, pool)
     try:
         value = await execution.resume(continuation, answers)
@@ -126,6 +130,22 @@ def verified(interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions)
     return continuation, auth
 
 
+def open_continuation(
+    continuation: Mapping[str, Any], *, options: CodeModeOptions | Mapping[str, Any] | None = None
+) -> tuple[Interrupt, str]:
+    """Return the interrupt of a continuation that was kept without it, and its program, types stripped.
+
+    For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
+    make, or that has expired.
+    """
+    body, _ = unpack(continuation, CodeModeOptions.of(options).continuation, now_ms())
+    opened = Continuation.from_dict(body)
+    requests = pending_requests(opened.ledger.waiting)
+    outer_tool_call_id = opened.kept["outer_tool_call_id"]
+    kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
+    return kept, opened.js
+
+
 def _claim(auth: Auth, resolutions: Mapping[str, Any], options: CodeModeOptions) -> Claim:
     text = encode_json(dict(resolutions), what="the resolutions")
     digest = hashlib.sha256(canonical_json(json.loads(text)).encode()).hexdigest()
@@ -149,7 +169,10 @@ def _failed_outcome(error: BaseException) -> str:
         error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
     failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
     recovery = None if error.recovery is None else error.recovery.to_dict()
-    return json.dumps({"error": failure, "recovery": recovery})
+    # Details are for people: what is not JSON is kept as text.
+    return json.dumps(
+        {"error": failure, "details": error.details, "calls": error.calls, "recovery": recovery}, default=str
+    )
 
 
 def _replayed_outcome(text: str) -> Any:
@@ -158,7 +181,9 @@ def _replayed_outcome(text: str) -> Any:
         return outcome["value"]
     if "interrupt" in outcome:
         return Interrupt.from_dict(outcome["interrupt"])
-    error = error_from_view(**outcome["error"])
+    failure = outcome["error"]
+    error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=outcome["details"])
+    error.calls = tuple(outcome["calls"])
     if outcome["recovery"] is not None:
         error.recovery = Interrupt.from_dict(outcome["recovery"])
     raise error

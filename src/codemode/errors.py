@@ -60,10 +60,11 @@ _SANITISED = {
 
 def error_from_view(name: str, message: str, code: str) -> CodeModeError:
     """Return a host error again from what `guest_view` gave of it, as it stands in a signed ledger."""
-    known = {one.__name__: one for one in (CodeModeError, *_subclasses(CodeModeError))}
+    # Only the classes of this file: another's constructor may want more than a message.
+    known = {one.__name__: one for one in _subclasses(CodeModeError) if one.__module__ == __name__}
     if code in _SANITISED:
         return CodeModeToolError("the tool failed in an earlier part of this invocation", code=code)
-    return known.get(name, CodeModeToolError)(message, code=code)
+    return known.get(name, CodeModeError if name == "CodeModeError" else CodeModeToolError)(message, code=code)
 
 
 def _subclasses(parent: type[CodeModeError]) -> list[type[CodeModeError]]:

@@ -7,7 +7,7 @@ import contextvars
 import os
 import secrets
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,23 +22,25 @@ from .errors import (
     CodeModeSourceTooLargeError,
     CodeModeTimeoutError,
     CodeModeWorkerError,
-    error_from_view,
 )
+from .fetch import Fetches
 from .interrupts import Interrupt, pending_requests
-from .lifecycle import Events
+from .lifecycle import Trace
+from .listeners import Events
 from .nested_call import NestedCalls
 from .options import CodeModeOptions, ExecutionPolicy
 from .protocol import events
 from .protocol.continuation import Continuation
 from .protocol.invocation import Invocation
-from .protocol.ledger import Ledger, LedgerEntry, Rejected, recovery_ledger
+from .protocol.ledger import Ledger, LedgerEntry, recovery_ledger
 from .resolutions import Answer
 from .runner import Runner
 from .sealing import pack
 from .source.cache import AnalysedProgram, ProgramCache
 from .source.checks import check_program
-from .tools import Tool, collect_tools
-from .values import MAX_DEPTH, decode_json, nests_deeper_than, utf8_length, well_formed
+from .telemetry import telemetry_listeners
+from .tools import MISSING, Tool, collect_tools
+from .values import MAX_DEPTH, canonical_json, decode_json, nests_deeper_than, utf8_length, well_formed
 from .workers.image import engine_version
 from .workers.pool import WorkerPool, default_pool
 
@@ -50,11 +52,15 @@ _programs = ProgramCache()
 
 @dataclass(frozen=True, slots=True)
 class OuterCall:
-    """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool."""
+    """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool.
+
+    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace.
+    """
 
     tool_call_id: str | None = None
     messages: Sequence[Any] = ()
     context: Any = None
+    on_result: Callable[[str, Any, Trace], None] | None = None
 
 
 async def run_code_mode(
@@ -87,12 +93,14 @@ class Execution:
         self._options = options
         self._outer = outer
         self._pool = pool if pool is not None else default_pool()
+        self._fetches = Fetches.of(options)
         self._source = ""
         self._answers: Mapping[int, Answer] = {}
         self._machine: Invocation | None = None
         invocation_id = "code-mode-" + secrets.token_hex(8)
         self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
-        self._events = Events(options.lifecycle, invocation_id, self._outer_tool_call_id)
+        listeners = telemetry_listeners(options.telemetry, self._catalog.get)
+        self._events = Events(options.lifecycle, invocation_id, self._outer_tool_call_id, listeners)
 
     async def start(self, js: str) -> Any:
         """Run a program. Returns its value, or an `Interrupt`."""
@@ -106,10 +114,6 @@ class Execution:
         machine = Invocation(
             continuation.settings(self._settings()), recorded=continuation.ledger, resolved=answers.keys()
         )
-        for entry in continuation.ledger.entries:
-            if isinstance(entry.outcome, Rejected):
-                outcome = entry.outcome
-                machine.host_errors[entry.id] = error_from_view(outcome.name, outcome.message, outcome.code)
         return await self._run(machine, continuation.js)
 
     @property
@@ -119,6 +123,7 @@ class Execution:
 
     async def _run(self, machine: Invocation, js: str | None = None) -> Any:
         self._machine = machine
+        self._events.started(self._source if js is None else js)
         try:
             ending = await self._drive(machine, js)
         except asyncio.CancelledError as cancelled:
@@ -135,12 +140,16 @@ class Execution:
         except CodeModeError as error:
             await self._failed(error, machine)
             raise
-        await self._events.ended()
+        text = ending.value_json
+        trace = await self._events.ended(result_bytes=None if text is None else utf8_length(text))
+        if self._outer.on_result is not None:
+            self._outer.on_result(self._outer_tool_call_id, value, trace)
         return value
 
     async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
         lease = await self._pool.acquire(self._options.execution_policy.memory_limit_bytes)
         try:
+            self._events.worker_taken()
             runner = Runner(machine, lease, self._nested_calls(machine), self._events, self._check)
         except BaseException:
             lease.leave()
@@ -179,10 +188,13 @@ class Execution:
             now_ms=now_ms,
             salt=machine.settings.salt,
             answers=self._answers,
+            fetches=self._fetches,
         )
 
     async def _interrupted(self, machine: Invocation) -> Interrupt:
         interrupt = self._interrupt(machine, machine.ledger)
+        for entry in machine.ledger.waiting:
+            self._events.still_waiting(entry)
         self._events.interrupted(interrupt)
         await self._events.ended(interrupted_by=interrupt)
         return interrupt
@@ -198,15 +210,28 @@ class Execution:
     def _recovery(self, machine: Invocation) -> Interrupt | None:
         if machine.js is None:
             return None
-        ledger = recovery_ledger(machine.ledger, machine.settings.salt, self._runs_again)
+        ledger = recovery_ledger(machine.ledger, machine.settings.salt, self._runs_again, self._ran_with)
         return self._interrupt(machine, ledger)
 
     def _runs_again(self, entry: LedgerEntry) -> bool:
         """Return True for a call that does no harm when it runs twice."""
         tool = self._catalog.get(entry.name)
-        if entry.kind == "catalog" or not entry.is_started or tool is None:
+        if entry.kind == "catalog" or not entry.is_started:
             return True
+        if entry.kind == "fetch" or tool is None:
+            return False
         return any(tool.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
+
+    def _ran_with(self, entry: LedgerEntry) -> str | None:
+        """Return the validated input of a call that was started."""
+        tool = self._catalog.get(entry.name) if entry.kind == "tool" else None
+        if tool is None or entry.executed_input_json is not None:
+            return entry.executed_input_json if tool is not None else entry.input_json
+        issued = MISSING if entry.input_json is None else decode_json(entry.input_json)
+        try:
+            return canonical_json(tool.validate_input(issued).json_value)
+        except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
+            return entry.input_json
 
     def _interrupt(self, machine: Invocation, ledger: Ledger) -> Interrupt:
         continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
@@ -233,6 +258,7 @@ class Execution:
             memory_limit_bytes=policy.memory_limit_bytes,
             max_stack_size_bytes=policy.max_stack_size_bytes,
             profile=_PROFILE,
+            fetch=self._fetches is not None,
         )
 
 
@@ -265,7 +291,8 @@ def _read_result(text: str | None) -> Any:
 def _call_status(entry: LedgerEntry) -> dict[str, Any]:
     outcome = entry.outcome
     status = "unknown" if outcome is None else type(outcome).__name__.lower()
-    return {"id": entry.tool_call_id or str(entry.id), "name": entry.name, "status": status}
+    begun = entry.is_started or outcome is not None
+    return {"id": entry.tool_call_id or str(entry.id), "name": entry.name, "status": status, "is_started": begun}
 
 
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:

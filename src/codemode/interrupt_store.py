@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
-from .errors import CodeModeProtocolError
+from .errors import CodeModeError, CodeModeProtocolError
 from .interrupts import Interrupt
 
 
@@ -19,7 +20,8 @@ class InterruptStore:
 
     def __init__(self) -> None:
         self._newest: dict[str, Interrupt] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        # Whoever holds or awaits a lock keeps it alive.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def put(self, interrupt: Interrupt) -> None:
         """Keep an interrupt as the newest one for each of its pending requests."""
@@ -36,7 +38,7 @@ class InterruptStore:
         resolution: Any,
         resume: Callable[[Interrupt, Mapping[str, Any]], Awaitable[Any]],
     ) -> Any:
-        """Resume the newest interrupt with this one answer; an interrupt that comes back is kept.
+        """Resume the newest interrupt with this one answer; an interrupt or a recovery that comes back is kept.
 
         ``resume(interrupt, resolutions)`` does the work, for instance `CodeModeTool.resume`. Raises
         `CodeModeProtocolError` for a request that is not pending (any more).
@@ -45,14 +47,22 @@ class InterruptStore:
         lock = self._locks.setdefault(known.outer_tool_call_id, asyncio.Lock())
         async with lock:
             interrupt = self._pending(interrupt_id)
-            result = await resume(interrupt, {interrupt_id: resolution})
-            for request in interrupt.requests:
-                self._newest.pop(request.interrupt_id, None)
-            if isinstance(result, Interrupt):
-                self.put(result)
-            elif not lock.locked():
-                self._locks.pop(known.outer_tool_call_id, None)
+            try:
+                result = await resume(interrupt, {interrupt_id: resolution})
+            except (CodeModeError, asyncio.CancelledError) as error:
+                # The other requests are pending still, and what was begun waits in the recovery.
+                failure = error if isinstance(error, CodeModeError) else error.__cause__
+                if isinstance(failure, CodeModeError) and failure.recovery is not None:
+                    self._replace(interrupt, failure.recovery)
+                raise
+            self._replace(interrupt, result)
             return result
+
+    def _replace(self, interrupt: Interrupt, result: Any) -> None:
+        for request in interrupt.requests:
+            self._newest.pop(request.interrupt_id, None)
+        if isinstance(result, Interrupt):
+            self.put(result)
 
     def _pending(self, interrupt_id: str) -> Interrupt:
         interrupt = self._newest.get(interrupt_id)

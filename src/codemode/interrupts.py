@@ -61,12 +61,17 @@ class PendingRequest:
         waiting = entry.outcome
         if not isinstance(waiting, Waiting):
             raise TypeError("the entry does not wait")
+        try:
+            shown = None if waiting.input_json is None else decode_json(waiting.input_json)
+            payload = decode_json(waiting.payload_json)
+        except ValueError as error:
+            raise CodeModeProtocolError(f"a waiting request cannot be read: {error}") from error
         return cls(
             interrupt_id=waiting.interrupt_id,
             tool_name=entry.name,
             tool_call_id=entry.tool_call_id or "",
-            input=None if waiting.input_json is None else decode_json(waiting.input_json),
-            payload=decode_json(waiting.payload_json),
+            input=shown,
+            payload=payload,
         )
 
 
@@ -176,13 +181,23 @@ def interrupt_within(error: BaseException) -> InterruptRequested | None:
 
 
 def pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
-    """Return what waits, in issue order."""
+    """Return what waits, in issue order. Raises `CodeModeProtocolError` for texts that are not JSON."""
     return tuple(PendingRequest.of(entry) for entry in entries)
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Compare plain JSON strictly: 1, 1.0 and true are three values."""
+    """Compare plain JSON: 1 and true are two values; 1 and 1.0 are one, for a browser writes both as 1."""
     try:
-        return canonical_json(left) == canonical_json(right)
+        return canonical_json(_with_plain_numbers(left)) == canonical_json(_with_plain_numbers(right))
     except (TypeError, ValueError, RecursionError):
         return False
+
+
+def _with_plain_numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_with_plain_numbers(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _with_plain_numbers(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return value

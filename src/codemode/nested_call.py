@@ -17,11 +17,13 @@ from .catalog import Catalog
 from .errors import (
     HOST_TOOL_ERROR,
     CodeModeError,
+    CodeModeFetchError,
     CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeToolError,
     guest_view,
 )
+from .fetch import Fetches
 from .interrupts import APPROVAL_KIND, InterruptRequested, interrupt_within
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
@@ -75,6 +77,7 @@ class NestedCalls:
     now_ms: Callable[[], int]
     salt: str
     answers: Mapping[int, Answer]
+    fetches: Fetches | None = None
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
@@ -84,6 +87,8 @@ class NestedCalls:
                 return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
             if entry.kind == "catalog":
                 return self._fulfilled(entry, self._ask_catalog(entry))
+            if entry.kind == "fetch":
+                return self._fulfilled(entry, await self._fetch(entry, progress))
             return await _ToolCall(self, entry, answer, progress).perform()
         except CodeModeProtocolError:
             raise
@@ -93,6 +98,18 @@ class NestedCalls:
             return self._rejected(entry, thrown.error)
         except Exception as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
             return self._rejected(entry, _hidden(entry, error))
+
+    async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
+        if self.fetches is None:
+            raise CodeModeFetchError("fetch is not allowed")
+        maximum = self.options.execution_policy.max_tool_input_bytes
+        size = entry.input_bytes if entry.input_bytes is not None else utf8_length(entry.input_json or "")
+        check_size(size, maximum, "the request of fetch")
+        if entry.input_json is None:
+            raise CodeModeProtocolError("the worker sent a fetch without a request")
+        if _changes_something(entry.input_json):
+            progress.started(None, is_approved=False)
+        return await self.fetches.perform(entry.input_json)
 
     def _ask_catalog(self, entry: LedgerEntry) -> str:
         try:
@@ -205,7 +222,7 @@ class _ToolCall:
             return None
         if tool.needs_approval is False or self._is_approved or self._answer is not None:
             return None
-        if not await self._guarded(approval.needs_approval(tool, validated.value, context)):
+        if not await self._decided(approval.needs_approval(tool, validated.value, context)):
             return None
         return approval.ApprovalRequest(tool.name, validated.json_value, entry.tool_call_id or "")
 
@@ -213,7 +230,7 @@ class _ToolCall:
         policy = self._calls.options.approval
         self._progress.asked()
         try:
-            answer = await self._guarded(approval.ask(policy.on_approval_required, request))
+            answer = await self._decided(approval.ask(policy.on_approval_required, request))
         finally:
             self._progress.answered()
         decision = approval.read_decision(answer, request)
@@ -226,7 +243,7 @@ class _ToolCall:
         entry, calls = self._entry, self._calls
         what = f"the interrupt payload of tool {entry.name!r}"
         payload_json = encode_json(payload, max_bytes=self._policy.max_tool_output_bytes, what=what)
-        attempt = entry.outcome.attempt + 1 if isinstance(entry.outcome, Waiting) else 1
+        attempt = entry.attempts + 1
         interrupt_id = f"{entry.tool_call_id}:interrupt-{calls.salt}-{attempt}"
         shown = canonical_json(validated.json_value)
         return CallSettled(entry.id, Waiting(interrupt_id, payload_json, shown, attempt), calls.now_ms())
@@ -243,6 +260,14 @@ class _ToolCall:
         if inspect.isawaitable(result):
             result = await result
         return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
+
+    async def _decided(self, work: Awaitable[Any]) -> Any:
+        """Await what decides about a call. Only the tool itself can pause the program."""
+        try:
+            return await self._guarded(work)
+        except InterruptRequested as pause:
+            misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
+            raise _Thrown(_hidden(self._entry, misplaced)) from pause
 
     async def _guarded(self, work: Awaitable[Any]) -> Any:
         """Await host code. What it raises is hidden from the guest and kept for the host, whatever its class."""
@@ -266,6 +291,13 @@ class _ToolCall:
             if pause is None:
                 raise
             raise pause from None
+
+
+def _changes_something(fetch_json: str) -> bool:
+    """True for a fetch that must not be made twice."""
+    request: Any = decode_json(fetch_json)
+    method = cast("dict[str, Any]", request).get("method") if isinstance(request, dict) else None
+    return not isinstance(method, str) or method.upper() not in ("GET", "HEAD", "OPTIONS")
 
 
 def _hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:

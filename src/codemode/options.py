@@ -256,7 +256,11 @@ class Lifecycle(OptionPart):
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry(OptionPart):
-    """OpenTelemetry spans and metrics. Source, inputs and outputs are never recorded, only their sizes."""
+    """OpenTelemetry spans and metrics. Source, inputs and outputs are never recorded, only their sizes.
+
+    ``record_inputs`` and ``record_outputs`` False leave out the sizes too, and what tools said when they failed.
+    ``tracer`` and ``meter`` None are the global providers' own. ``metadata`` becomes attributes of the outer span.
+    """
 
     path: ClassVar[str] = "telemetry"
 
@@ -266,6 +270,7 @@ class Telemetry(OptionPart):
     function_id: str | None = _checked(None, _text)
     metadata: Mapping[str, Any] | None = _checked(None, _mapping)
     tracer: Any = None
+    meter: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +284,11 @@ class ModelOutput(OptionPart):
     include_fetch_summary: bool = _flag(default=False)
     include_console: bool = _flag(default=False)
     max_summary_entries: int = _checked(32, _none_below_zero)
+
+    @property
+    def summarises(self) -> bool:
+        """True when calls are listed beside the result."""
+        return self.include_nested_tool_summary or self.include_nested_tool_outputs or self.include_fetch_summary
 
 
 @dataclass(frozen=True, kw_only=True)

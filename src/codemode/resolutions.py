@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from .approval import Decision
 from .catalog import Catalog
-from .errors import CodeModeError, CodeModeProtocolError, CodeModeToolError
+from .errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from .interrupts import APPROVAL_KIND
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from .tools import MISSING, Tool, ValidatedInput
@@ -70,7 +70,7 @@ def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:
         return _read_approval(resolution)
     if kind == UNKNOWN_OUTCOME_KIND:
         return _read_known_outcome(entry, resolution)
-    encode_json(resolution, what="the resolution")
+    _plain_json(resolution, "the resolution")
     return HostAnswer(resolution)
 
 
@@ -83,18 +83,18 @@ def _read_approval(resolution: Any) -> Approval:
         raise CodeModeProtocolError("an approval's 'reason' must be a string")
     if edited is not _NO_EDIT and not approved:
         raise CodeModeProtocolError("a denial cannot carry an edited 'input'")
-    edited_json = None if edited is _NO_EDIT else encode_json(edited, what="the edited input")
+    edited_json = None if edited is _NO_EDIT else _plain_json(edited, "the edited input")
     return Approval(Decision(approved, reason), edited_json)
 
 
 def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:
     expected = '{"value": ...}, {"error": {"message": "..."}} or {"runAgain": true}'
     answer = _answer_object(resolution, {"value", "error", "runAgain", "run_again"}, "an unknown outcome's answer")
-    if len(answer) != 1:
+    if len(answer) != 1 or (entry.kind == "fetch" and "value" in answer):
         raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
     ((key, value),) = answer.items()
     if key == "value":
-        return KnownOutcome(Fulfilled(None if value is None else encode_json(value, what="the value")), None)
+        return KnownOutcome(Fulfilled(None if value is None else _plain_json(value, "the value")), None)
     if key == "error":
         message = cast("dict[str, Any]", value).get("message") if isinstance(value, dict) else None
         if not isinstance(message, str):
@@ -104,6 +104,13 @@ def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:
     if value is not True:
         raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
     return RunAgain()
+
+
+def _plain_json(value: Any, what: str) -> str:
+    try:
+        return encode_json(value, what=what)
+    except CodeModeSerializationError as error:
+        raise CodeModeProtocolError(error.message) from error
 
 
 def _answer_object(resolution: Any, keys: set[str], what: str) -> dict[str, Any]:
@@ -118,7 +125,7 @@ def waiting_kind(entry: LedgerEntry) -> str:
     if not isinstance(entry.outcome, Waiting):
         return ""
     payload = decode_json(entry.outcome.payload_json)
-    return str(payload.get("kind"))
+    return str(cast("dict[str, Any]", payload).get("kind")) if isinstance(payload, dict) else ""
 
 
 def input_to_run(tool: Tool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
@@ -180,10 +187,12 @@ def check_answers(catalog: Catalog[Tool], entries: list[LedgerEntry], answers: M
     """
     for entry in entries:
         answer, tool = answers.get(entry.id), catalog.get(entry.name)
-        if answer is None or tool is None or isinstance(answer, KnownOutcome):
+        if entry.kind != "tool" or answer is None or tool is None or isinstance(answer, KnownOutcome):
             continue
         try:
             input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
+        except ValueError as error:
+            raise CodeModeProtocolError(f"the input of tool {entry.name!r} cannot be read: {error}") from error
         except CodeModeToolError as error:
             raise CodeModeProtocolError(
                 f"the input of tool {entry.name!r} is no longer valid: its schema has changed ({error.message})"

@@ -148,7 +148,15 @@ class SqliteResumeGuard:
         await asyncio.to_thread(self._execute, "DELETE FROM claims WHERE key = ? AND outcome IS NULL", (key,))
 
     async def _try_claim(self, claim: Claim) -> tuple[str, str | None]:
-        return await asyncio.to_thread(self._try_claim_now, claim)
+        attempt = asyncio.ensure_future(asyncio.to_thread(self._try_claim_now, claim))
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            # The thread goes on, and what it claims would be nobody's.
+            state, _ = await attempt
+            if state == "owned":
+                await self.release(claim.key)
+            raise
 
     def _try_claim_now(self, claim: Claim) -> tuple[str, str | None]:
         now_ms = _now_ms()

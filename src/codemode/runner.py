@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .errors import CodeModeProtocolError
-from .lifecycle import Events
+from .listeners import Events
 from .nested_call import NestedCalls
 from .options import MAX_SOURCE_BYTES
 from .protocol import events
@@ -24,6 +24,7 @@ _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 # How long the caller waits for cancelled calls to see the cancellation.
 _CANCEL_GRACE_SECONDS = 1.0
+_CLOCK_SLACK_SECONDS = 0.001
 
 
 class ProgramCheck(Protocol):
@@ -50,7 +51,11 @@ class Runner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
-        self._clock = _Clock(machine.settings.timeout_ms / 1000, lambda: self.feed(events.DeadlinePassed()))
+        self._clock = _Clock(
+            machine.settings.timeout_ms / 1000,
+            lambda: self.feed(events.DeadlinePassed()),
+            uncounted=lambda: listeners.seconds_in_hooks,
+        )
         self._channel = WorkerChannel(
             lease.worker,
             _max_frame_bytes(machine.settings),
@@ -122,7 +127,7 @@ class Runner:
             self.ended.set_result(ending)
 
     async def _call(self, entry: LedgerEntry) -> None:
-        started = self._listeners.call_started(entry) if entry.kind == "tool" else None
+        started = self._listeners.call_started(entry) if entry.kind != "catalog" else None
         try:
             settled = await self._calls.perform(entry, _Progress(self.feed, entry.id))
         except CodeModeProtocolError as error:
@@ -142,7 +147,7 @@ class Runner:
 
     def _replayed(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
-        if entry.kind != "tool" or outcome is None or isinstance(outcome, Waiting):
+        if entry.kind == "catalog" or outcome is None or isinstance(outcome, Waiting):
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
         self._listeners.call_ended(self._listeners.call_started(entry, replayed=True), outcome, error)
@@ -166,24 +171,35 @@ class _Progress:
 
 
 class _Clock:
-    """A deadline that can stand still."""
+    """A deadline that can stand still. Seconds that are ``uncounted`` do not bring it nearer."""
 
-    def __init__(self, seconds: float, on_passed: Any) -> None:
+    def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: Callable[[], float]) -> None:
         self._remaining = seconds
         self._on_passed = on_passed
+        self._uncounted = uncounted
         self._loop = asyncio.get_running_loop()
         self._started = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._started = self._loop.time()
-        self._timer = self._loop.call_later(self._remaining, self._on_passed)
+        self._started = self._now()
+        self._timer = self._loop.call_later(self._remaining, self._ring)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._remaining -= self._loop.time() - self._started
+            self._remaining -= self._now() - self._started
+
+    def _now(self) -> float:
+        return self._loop.time() - self._uncounted()
+
+    def _ring(self) -> None:
+        self.stop()
+        if self._remaining > _CLOCK_SLACK_SECONDS:
+            self.start()
+        else:
+            self._on_passed()
 
 
 def _max_frame_bytes(settings: events.Settings) -> int:

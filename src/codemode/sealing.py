@@ -98,10 +98,11 @@ def _seal(data: bytes, ring: KeyRing, encoding: str) -> bytes:
 
 
 def _unseal(data: bytes, ring: KeyRing, key_id: str, encoding: str) -> bytes:
+    cipher = _cipher(ring.secret(key_id))
     from cryptography.exceptions import InvalidTag
 
     try:
-        return _cipher(ring.secret(key_id)).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], encoding.encode())
+        return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], encoding.encode())
     except InvalidTag:
         raise CodeModeProtocolError("the sealed continuation cannot be opened") from None
 

@@ -9,6 +9,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from .protocol.framing import FrameDecoder, encode_frame
@@ -37,7 +38,7 @@ class FakeWorker:
     def say_hello(self, **changes: Any) -> None:
         """Send the hello that a host expects, with these keys replaced."""
         image = WorkerImage.installed(KERNEL)
-        hello = {"engine": image.engine_version, "kernel": KERNEL.sha256(), "isolation": {}}
+        hello: dict[str, Any] = {"engine": image.engine_version, "kernel": KERNEL.sha256(), "isolation": {}}
         self.send(b"H", {**hello, **changes})
 
     def send(self, kind: bytes, body: Any) -> None:
@@ -128,19 +129,14 @@ class _FakeLife:
         self._thread.start()
 
     def _run(self) -> None:
-        with self._channel:
-            try:
-                self._script(self._worker)
-            except HostGone:
-                pass
+        with self._channel, suppress(HostGone):
+            self._script(self._worker)
 
     def kill(self) -> None:
         """Cut its channel, which wakes a script that reads, writes or pauses."""
         self._worker.killed.set()
-        try:
+        with suppress(OSError):  # It has ended, or the host's end is closed.
             self._channel.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # It has ended, or the host's end is closed.
 
     def wait_dead(self, timeout_ms: int) -> bool:
         """True once its script has ended."""

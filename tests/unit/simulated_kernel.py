@@ -199,9 +199,7 @@ class SimulatedKernel:
             unobserved = tuple(n for n, promise in self._promises.items() if not promise.is_observed)
             self._lines.append(ProgramReturned(json.dumps(main.value), False, None, unobserved))
         else:
-            self._lines.append(
-                ProgramThrew(error.name, error.message, "", "", "program", error.request, error.limit)
-            )
+            self._lines.append(ProgramThrew(error.name, error.message, "", "", "program", error.request, error.limit))
 
     def _spawn(self, work: Coroutine[Any, None, Any]) -> Promise:
         """Run like an async function: at once up to its first await."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def test_frames_come_out_as_they_went_in(items: list[tuple[bytes, bytes]], cuts:
     data = encoded(items)
     decoder = FrameDecoder(MAXIMUM)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    got = [frame for start, end in zip(edges, edges[1:], strict=False) for frame in decoder.feed(data[start:end])]
+    got = [frame for start, end in pairwise(edges) for frame in decoder.feed(data[start:end])]
     assert got == items
     assert not decoder.has_partial_frame
 

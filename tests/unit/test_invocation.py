@@ -185,9 +185,7 @@ def test_source_is_analysed_then_checked_then_run():
     assert invocation.start("ts", analysis_ms=50) == [Send(messages.AnalyseProgram("ts", 50))]
     facts = {"calls": []}
     assert invocation.receive(messages.ProgramAnalysed("js", facts, ())) == [events.CheckProgram("js", facts)]
-    assert invocation.receive(events.ProgramAccepted("js")) == [
-        Send(messages.RunProgram("js", SETTINGS.for_worker()))
-    ]
+    assert invocation.receive(events.ProgramAccepted("js")) == [Send(messages.RunProgram("js", SETTINGS.for_worker()))]
 
 
 @pytest.mark.parametrize("refusal", [messages.ProgramAnalysed, events.ProgramRefused])
@@ -508,14 +506,20 @@ ASKED_1, ANSWERED_1, ASKED_2 = events.PersonAsked(1), events.PersonAnswered(1), 
         pytest.param(
             [call(1), call(2), TurnEnded(2), ASKED_1, ASKED_2, ANSWERED_1], "- - - - pause resume", id="two people"
         ),
-        pytest.param([call(1), call(2), TurnEnded(2), ASKED_1, done(2), TurnEnded(1)], "- - - - - pause", id="a call ends"),
         pytest.param(
-            [call(1), call(2), TurnEnded(2), ASKED_1, done(2, WAITING)], "- - - - pause", id="the other waits for longer"
+            [call(1), call(2), TurnEnded(2), ASKED_1, done(2), TurnEnded(1)], "- - - - - pause", id="a call ends"
+        ),
+        pytest.param(
+            [call(1), call(2), TurnEnded(2), ASKED_1, done(2, WAITING)],
+            "- - - - pause",
+            id="the other waits for longer",
         ),
         pytest.param(
             [call(1), call(2), TurnEnded(2), done(2), ASKED_1, TurnEnded(1)], "- - - - - pause", id="the guest is busy"
         ),
-        pytest.param([call(1), TurnEnded(1), ASKED_1, ASKED_1, events.PersonAsked(9)], "- - pause - -", id="asked twice"),
+        pytest.param(
+            [call(1), TurnEnded(1), ASKED_1, ASKED_1, events.PersonAsked(9)], "- - pause - -", id="asked twice"
+        ),
         pytest.param([ASKED_1, call(1), TurnEnded(1)], "- - -", id="asked before the call"),
     ],
 )

@@ -24,9 +24,7 @@ from codemode.protocol import events
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 
 seeds = st.integers(0, 2**32)
-limits = st.builds(
-    with_limits, max_bridge_requests=st.integers(1, 30), max_in_flight_bridge_requests=st.integers(1, 8)
-)
+limits = st.builds(with_limits, max_bridge_requests=st.integers(1, 30), max_in_flight_bridge_requests=st.integers(1, 8))
 
 
 def outcomes_of(seed: int, *, waiting: bool = False):
@@ -282,7 +280,8 @@ def test_a_program_that_waits_for_nothing_during_a_replay_has_diverged():
 
 def test_an_error_that_ends_the_program_early_is_a_difference_too():
     rejected = replace(
-        recording(A, delivered=(1,)).entries[0], outcome=Rejected("CodeModeToolError", "a failed", "CODE_MODE_TOOL_ERROR")
+        recording(A, delivered=(1,)).entries[0],
+        outcome=Rejected("CodeModeToolError", "a failed", "CODE_MODE_TOOL_ERROR"),
     )
     recorded = Ledger([rejected, *recording(A, B, delivered=()).entries[1:]], [1])
     replay = Run(A, recorded=recorded)
@@ -299,6 +298,14 @@ def test_a_recorded_rejection_that_ends_the_program_is_that_error():
     assert replay.invoked == []
     assert type(error_of(replay)) is type(error_of(first)) is CodeModeToolError
     assert (error_of(replay).message, error_of(replay).code) == ("b failed", error_of(first).code)
+
+
+def test_unfinished_work_waits_for_the_whole_replay():
+    replay = Run(all_of(C, sequence(A, B)), recorded=recording(C, A, B, delivered=(2, 3)))
+    while replay.step():
+        assert not replay.invoked or len(replay.sent) >= 2
+    assert replay.invoked == [1]
+    assert replay.ledger.deliveries == [2, 3, 1]
 
 
 def test_a_finished_request_is_never_invoked_again_even_when_named_as_resolved():

@@ -35,7 +35,7 @@ def test_settling_replaces_the_entry_and_keeps_the_request():
 def test_a_request_that_has_started_is_unknown_until_it_is_settled():
     ledger = Ledger([replace(ENTRY, outcome=Waiting("i", "{}", "1", 1))])
     ledger.start(1, '{"a":2}', is_approved=True)
-    assert ledger[1] == replace(ENTRY, executed_input_json='{"a":2}', is_approved=True, is_started=True)
+    assert ledger[1] == replace(ENTRY, executed_input_json='{"a":2}', is_approved=True, is_started=True, waits=1)
     assert ledger.waiting == []
 
 

@@ -147,6 +147,8 @@ def _load_test_hook(code: ModuleType, path: str | None) -> ModuleType | None:
 def _watch_children() -> int:
     """A descriptor that turns readable when a child has ended."""
     readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    # The thread of the host that started this process may block signals, and the mask is inherited.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # A handler that is not "ignore": ignored children vanish by themselves, and their pids could be reused
     # before the pidfd is opened.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)

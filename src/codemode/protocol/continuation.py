@@ -6,7 +6,7 @@ of something that never happened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
@@ -30,8 +30,8 @@ _KEPT_SETTINGS = (
     "max_catalog_requests",
     "max_console_bytes",
     "profile",
+    "fetch",
 )
-_TEXT_SETTINGS = ("outer_tool_call_id", "salt", "seed", "profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Continuation:
             )
         kept = _object(body["settings"], set(_KEPT_SETTINGS))
         for name in _KEPT_SETTINGS:
-            (_text if name in _TEXT_SETTINGS else _positive)(kept[name])
+            _SETTING_READERS.get(name, _positive)(kept[name])
         entries = [_entry_from_dict(item, position) for position, item in enumerate(_list(body["ledger"]), 1)]
         ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])])
         _check_ledger(ledger, kept["outer_tool_call_id"])
@@ -91,6 +91,7 @@ def _entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
         "executedInputJson": entry.executed_input_json,
         "dateNowMs": entry.now_ms,
         "approved": entry.is_approved or None,
+        "waits": entry.waits or None,
         **_outcome_to_dict(entry.outcome),
     }
     return {key: value for key, value in plain.items() if value is not None}
@@ -110,7 +111,8 @@ def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
 
 
 _ENTRY_KEYS = {
-    "kind", "name", "inputJson", "inputBytes", "toolCallId", "executedInputJson", "dateNowMs", "approved", "status",
+    "kind", "name", "inputJson", "inputBytes", "toolCallId", "executedInputJson", "dateNowMs", "approved", "waits",
+    "status",
     "valueJson", "error", "interruptId", "interruptPayloadJson", "attempt", "shownInputJson",
 }  # fmt: skip
 
@@ -133,6 +135,7 @@ def _entry_from_dict(value: object, position: int) -> LedgerEntry:
         executed_input_json=_optional_text(body.get("executedInputJson")),
         now_ms=_optional_positive(body.get("dateNowMs")),
         is_approved=body.get("approved") is True,
+        waits=_optional_positive(body.get("waits")) or 0,
     )
 
 
@@ -167,8 +170,8 @@ def _check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
     ids = [entry.outcome.interrupt_id for entry in ledger.entries if isinstance(entry.outcome, Waiting)]
     if len(set(ids)) != len(ids):
         raise CodeModeProtocolError("the continuation's request ids are not unique")
-    if any(entry.kind != "tool" for entry in ledger.waiting):
-        raise CodeModeProtocolError("only a tool call can be interrupted")
+    if any(entry.kind == "catalog" for entry in ledger.waiting):
+        raise CodeModeProtocolError("a question to the catalog cannot be interrupted")
 
 
 def _object(value: object, keys: set[str]) -> dict[str, Any]:
@@ -195,6 +198,12 @@ def _positive(value: object) -> int:
     return value
 
 
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise CodeModeProtocolError("the continuation holds a value that is neither true nor false")
+    return value
+
+
 def _optional_text(value: object) -> str | None:
     return None if value is None else _text(value)
 
@@ -203,4 +212,11 @@ def _optional_positive(value: object) -> int | None:
     return None if value is None else _positive(value)
 
 
+_SETTING_READERS: dict[str, Callable[[object], Any]] = {
+    "outer_tool_call_id": _text,
+    "salt": _text,
+    "seed": _text,
+    "profile": _text,
+    "fetch": _flag,
+}
 assert set(_KEPT_SETTINGS) <= {item.name for item in fields(Settings)}  # noqa: S101 - a misspelt name fails on import

@@ -6,15 +6,18 @@ import re
 from typing import Any
 
 from ..errors import (
+    CodeModeBridgeLimitError,
     CodeModeDetachedBridgeRequestError,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeSyntaxError,
 )
+from .events import Settings
 from .ledger import LedgerEntry
 from .messages import CallRequested, ProgramThrew
 
+_CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
 
 
@@ -58,6 +61,16 @@ def detached_error(calls: list[dict[str, Any]]) -> CodeModeError:
     return CodeModeDetachedBridgeRequestError(
         f"the program ended without awaiting every call: {names}{more}. Await each call, for instance with Promise.all",
         details={**calls[0], "calls": calls},
+    )
+
+
+def limit_error(limit: str, settings: Settings) -> CodeModeError:
+    """Return the error for a program that let the refusal of a call end it."""
+    if limit not in _CALL_LIMITS:
+        raise CodeModeProtocolError("the worker names a limit that does not exist")
+    maximum = getattr(settings, limit)
+    return CodeModeBridgeLimitError(
+        f"the program made more calls than {limit} allows ({maximum})", details={"limit": limit, "max": maximum}
     )
 
 

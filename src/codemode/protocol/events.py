@@ -29,13 +29,14 @@ class Settings:
     memory_limit_bytes: int
     max_stack_size_bytes: int
     profile: str
+    fetch: bool = False  # whether the guest has it
 
     def for_worker(self) -> dict[str, Any]:
         """Return the part that the worker is told."""
         names = (
             "profile", "seed", "max_result_bytes", "max_tool_input_bytes", "max_bridge_requests",
             "max_in_flight_bridge_requests", "max_catalog_requests", "max_console_bytes", "memory_limit_bytes",
-            "max_stack_size_bytes",
+            "max_stack_size_bytes", "fetch",
         )  # fmt: skip
         return {"now_ms": self.started_ms, **{name: getattr(self, name) for name in names}}
 

@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 
 from ..errors import (
     CodeModeAbortedError,
-    CodeModeBridgeLimitError,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeTimeoutError,
@@ -37,11 +36,12 @@ from ..errors import (
 )
 from ..values import utf8_length
 from . import endings, events, messages
+from .counts import RequestCounts
 from .events import CheckProgram, Completed, Failed, Finish, Interrupted, Invoke, Replayed, Send, Settings
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
+from .replay import Replay
 
 _CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
-_CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
 
 
 class Invocation:
@@ -55,13 +55,11 @@ class Invocation:
         self.host_errors: dict[int, CodeModeError] = {}
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
-        self._recorded = recorded if recorded is not None else Ledger()
+        self._replay = Replay(recorded)
+        self._counts = RequestCounts(settings)
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
         self._turns_ended = 0
-        self._in_flight = 0  # as the guest sees it now: issued, and not delivered in a turn that has begun
-        self._bridge_requests = 0
-        self._catalog_requests = 0
         self._tool_calls = 0
         self._console_bytes = 0
         self._running: set[int] = set()  # requests that the host works on
@@ -113,45 +111,20 @@ class Invocation:
         ledger = self.ledger
         if event.id != len(ledger.entries) + 1:
             raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
-        self._count_request(event)
+        self._counts.issued(event.kind)
         tool_call_id = None
         if event.kind == "tool":
             self._tool_calls += 1
             tool_call_id = f"{self.settings.outer_tool_call_id}:tool-{self._tool_calls}"
-        entry = LedgerEntry(event.id, event.kind, event.name, event.input_json, event.input_bytes, tool_call_id)
-        if event.id in self._recorded:
-            entry = self._recorded_entry(event)
-        elif self._replaying:
-            raise endings.diverged(event.id, f"{endings.request_text(event)} was not made in the recorded run")
+        entry = self._replay.entry_for(event, ledger) or LedgerEntry(
+            event.id, event.kind, event.name, event.input_json, event.input_bytes, tool_call_id
+        )
         ledger.entries.append(entry)
         self._turn_requests.append(entry)
 
-    def _count_request(self, event: messages.CallRequested) -> None:
-        # The kernel refuses calls beyond the limits, so only a worker that is no longer ours can exceed them.
-        settings = self.settings
-        if event.kind == "catalog":
-            self._catalog_requests += 1
-        else:
-            self._bridge_requests += 1
-            self._in_flight += 1
-        if (
-            self._catalog_requests > settings.max_catalog_requests
-            or self._bridge_requests > settings.max_bridge_requests
-            or self._in_flight > settings.max_in_flight_bridge_requests
-        ):
-            raise CodeModeProtocolError("the worker sent more requests than the limits allow")
-
-    def _recorded_entry(self, event: messages.CallRequested) -> LedgerEntry:
-        recorded = self._recorded[event.id]
-        if not recorded.same_request(event):
-            raise endings.diverged(
-                event.id, f"recorded {endings.request_text(recorded)}, now {endings.request_text(event)}"
-            )
-        return recorded
-
     def _turn_ended(self, event: messages.TurnEnded) -> None:
         self._require_turn()
-        if event.in_flight != self._in_flight:
+        if event.in_flight != self._counts.in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
         self._turns_ended += 1
         if not self._idle:
@@ -169,28 +142,20 @@ class Invocation:
             self.host_errors.setdefault(entry.id, error_from_view(outcome.name, outcome.message, outcome.code))
         if outcome is None or (isinstance(outcome, Waiting) and entry.id in self._resolved):
             self._held.append(entry)
-        elif not isinstance(outcome, Waiting):
+
+    def _pump_replay(self) -> None:
+        """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
+        while (entry := self._replay.next_delivery(self.ledger)) is not None:
             self._effects.append(Replayed(entry))
+            self._deliver(entry)
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
-        if not self._replaying:
+        if not self._replay.is_unfinished(self.ledger):
             for entry in self._held:
                 self._running.add(entry.id)
                 self._effects.append(Invoke(entry))
             self._held.clear()
-
-    def _pump_replay(self) -> None:
-        """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
-        while self._replaying:
-            request_id = self._recorded.deliveries[len(self.ledger.deliveries)]
-            if request_id not in self.ledger:
-                return
-            self._deliver(self.ledger[request_id])
-
-    @property
-    def _replaying(self) -> bool:
-        return len(self.ledger.deliveries) < len(self._recorded.deliveries)
 
     @property
     def _idle(self) -> bool:
@@ -203,8 +168,7 @@ class Invocation:
 
     def _begin_turn(self) -> None:
         """The worker now takes the next delivery: from the guest's point of view that call is no longer in flight."""
-        if self.ledger[self.ledger.deliveries[self._turns_ended - 1]].kind != "catalog":
-            self._in_flight -= 1
+        self._counts.delivered(self.ledger[self.ledger.deliveries[self._turns_ended - 1]].kind)
 
     def _deliver(self, entry: LedgerEntry) -> None:
         was_idle = self._idle
@@ -249,7 +213,7 @@ class Invocation:
     def _rest(self) -> None:
         """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
         if self._idle:
-            self._require_replayed()
+            self._replay.require_seen(self.ledger)
         if self._idle and not self._running:
             if self.ledger.waiting:
                 self._finish(Interrupted())
@@ -272,7 +236,7 @@ class Invocation:
 
     def _returned(self, event: messages.ProgramReturned) -> None:
         self._require_turn()
-        self._require_replayed()
+        self._replay.require_seen(self.ledger)
         calls = self._detached_calls(event.unobserved)
         if calls:
             return self._fail(endings.detached_error(calls))
@@ -303,11 +267,11 @@ class Invocation:
     def _threw(self, event: messages.ProgramThrew) -> None:
         self._require_turn()
         if event.origin != "syntax":
-            self._require_replayed()
+            self._replay.require_seen(self.ledger)
         if event.request is not None:
             return self._fail(self._host_error(event))
         if event.limit is not None:
-            return self._fail(self._limit_error(event.limit))
+            return self._fail(endings.limit_error(event.limit, self.settings))
         return self._fail(endings.guest_error(event))
 
     def _host_error(self, event: messages.ProgramThrew) -> CodeModeError:
@@ -321,21 +285,6 @@ class Invocation:
             if key in position:
                 error.details.setdefault(key, position[key])
         return error
-
-    def _limit_error(self, limit: str) -> CodeModeError:
-        if limit not in _CALL_LIMITS:
-            raise CodeModeProtocolError("the worker names a limit that does not exist")
-        maximum = getattr(self.settings, limit)
-        return CodeModeBridgeLimitError(
-            f"the program made more calls than {limit} allows ({maximum})",
-            details={"limit": limit, "max": maximum},
-        )
-
-    def _require_replayed(self) -> None:
-        """A program that ends or comes to rest before all of its record was seen is another program."""
-        if len(self.ledger.entries) < len(self._recorded.entries) or self._replaying:
-            position = min(len(self.ledger.entries) + 1, len(self._recorded.entries))
-            raise endings.diverged(position, "the program did not get as far as in the recorded run")
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         self._fail(CodeModeError(event.message, details={"name": "InternalError"}))
@@ -359,9 +308,7 @@ class Invocation:
         self._finish(Failed(error))
 
     def _finish(self, ending: events.Ending) -> None:
-        # A replay that is cut short must not forget what it had not come to yet: those calls are done.
-        self.ledger.entries += self._recorded.entries[len(self.ledger.entries) :]
-        self.ledger.deliveries += self._recorded.deliveries[len(self.ledger.deliveries) :]
+        self._replay.complete(self.ledger)
         self.ending = ending
         self._effects.append(Finish(ending))
 

@@ -55,7 +55,7 @@ class LedgerEntry:
     ``outcome`` None means that the outcome is not known (yet); ``is_started`` that the tool itself may have begun.
     ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
     edited input that a person allowed; None: what the guest issued. ``now_ms`` is the host time that was handed in with
-    the outcome.
+    the outcome. ``waits`` is how often it has waited, for a request whose outcome is not known.
     """
 
     id: int
@@ -69,6 +69,12 @@ class LedgerEntry:
     now_ms: int | None = None
     is_approved: bool = False
     is_started: bool = False
+    waits: int = 0
+
+    @property
+    def attempts(self) -> int:
+        """How often the request has waited for somebody, this time included."""
+        return self.outcome.attempt if isinstance(self.outcome, Waiting) else self.waits
 
     def same_request(self, request: CallRequested) -> bool:
         """True when a replaying guest issued exactly this request."""
@@ -107,6 +113,7 @@ class Ledger:
         self.entries[request_id - 1] = replace(
             self[request_id],
             outcome=None,
+            waits=self[request_id].attempts,
             is_started=True,
             is_approved=is_approved,
             executed_input_json=executed_input_json,
@@ -114,7 +121,7 @@ class Ledger:
 
     def settle(self, request_id: int, outcome: Outcome, now_ms: int) -> LedgerEntry:
         """Record how a request ended and return its new entry."""
-        entry = replace(self[request_id], outcome=outcome, now_ms=now_ms)
+        entry = replace(self[request_id], outcome=outcome, now_ms=now_ms, waits=0)
         self.entries[request_id - 1] = entry
         return entry
 
@@ -127,20 +134,28 @@ class Ledger:
 UNKNOWN_OUTCOME_KIND = "code-mode/unknown-outcome"
 
 
-def recovery_ledger(ledger: Ledger, salt: str, runs_again: Callable[[LedgerEntry], bool]) -> Ledger:
+def recovery_ledger(
+    ledger: Ledger,
+    salt: str,
+    runs_again: Callable[[LedgerEntry], bool],
+    input_json: Callable[[LedgerEntry], str | None],
+) -> Ledger:
     """Return the ledger from which a run that was cut off can go on.
 
     Calls whose outcome is unknown wait for somebody to say it, unless ``runs_again``: those are simply made again.
+    ``input_json`` gives the validated input that such a call ran with.
     """
     entries = [
-        entry if entry.outcome is not None or runs_again(entry) else _waiting_for_outcome(entry, salt)
+        entry
+        if entry.outcome is not None or runs_again(entry)
+        else _waiting_for_outcome(entry, salt, input_json(entry))
         for entry in ledger.entries
     ]
     return Ledger(entries, list(ledger.deliveries))
 
 
-def _waiting_for_outcome(entry: LedgerEntry, salt: str) -> LedgerEntry:
-    interrupt_id = f"{entry.tool_call_id or entry.id}:unknown-{salt}"
+def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
+    attempt = entry.attempts + 1
+    interrupt_id = f"{entry.tool_call_id or entry.id}:unknown-{salt}-{attempt}"
     payload_json = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
-    shown = entry.executed_input_json if entry.executed_input_json is not None else entry.input_json
-    return replace(entry, outcome=Waiting(interrupt_id, payload_json, shown, 1))
+    return replace(entry, outcome=Waiting(interrupt_id, payload_json, input_json, attempt), waits=0)

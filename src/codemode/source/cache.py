@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ class ProgramCache:
         self._max_entries = max_entries
         self._max_characters = max_characters
         self._max_entry_characters = max_entry_characters
-        self._entries: OrderedDict[bytes, AnalysedProgram] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[AnalysedProgram, int]] = OrderedDict()
         self._characters = 0
         self._lock = threading.Lock()
 
@@ -38,28 +39,30 @@ class ProgramCache:
         """Return what is known about this source."""
         key = _key(source)
         with self._lock:
-            program = self._entries.get(key)
-            if program is not None:
-                self._entries.move_to_end(key)
-            return program
+            kept = self._entries.get(key)
+            if kept is None:
+                return None
+            self._entries.move_to_end(key)
+            return kept[0]
 
     def put(self, source: str, program: AnalysedProgram) -> None:
         """Keep a program, forgetting the least recently used ones beyond the bounds."""
-        # A worker chose the text: it may be any length, whatever the source's.
-        if max(len(source), len(program.js)) > self._max_entry_characters:
+        # A worker chose text and facts: they may be any size, whatever the source's.
+        size = len(program.js) + (len(json.dumps(program.facts)) if program.facts else 0)
+        if max(len(source), size) > self._max_entry_characters:
             return
         key = _key(source)
         with self._lock:
             self._discard(key)
-            self._entries[key] = program
-            self._characters += len(program.js)
+            self._entries[key] = (program, size)
+            self._characters += size
             while len(self._entries) > self._max_entries or self._characters > self._max_characters:
                 self._discard(next(iter(self._entries)))
 
     def _discard(self, key: bytes) -> None:
-        program = self._entries.pop(key, None)
-        if program is not None:
-            self._characters -= len(program.js)
+        kept = self._entries.pop(key, None)
+        if kept is not None:
+            self._characters -= kept[1]
 
 
 def _key(source: str) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,7 +55,7 @@ class Admission:
     def __init__(self, maximum: Callable[[int, int], int]) -> None:
         self._maximum = maximum  # (active, memory_limit_bytes) -> how many may be active
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[object, _Waiter] = OrderedDict()
+        self._waiting: dict[_Waiter, None] = {}  # in order of arrival
         self.active = 0
 
     def try_enter(self, memory_limit_bytes: int) -> bool:
@@ -79,35 +78,44 @@ class Admission:
         """Take a slot, waiting in order of arrival. Raises `CodeModeConcurrencyError` when ``timeout_ms`` passes."""
         if self.try_enter(memory_limit_bytes):
             return
-        waiter = _Waiter(asyncio.get_running_loop())
+        waiter = _Waiter(asyncio.get_running_loop(), memory_limit_bytes)
         with self._lock:
-            self._waiting[waiter] = waiter
-        self._wake(memory_limit_bytes)  # a slot may have become free between the two
+            self._waiting[waiter] = None
+        self._wake()  # a slot may have become free between the two
         try:
-            await asyncio.wait_for(waiter.admitted.wait(), None if timeout_ms is None else timeout_ms / 1000)
+            # Not wait_for(): in Python 3.11 it swallows a cancellation that comes together with the slot.
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await waiter.admitted.wait()
         except TimeoutError:
             if self._withdraw(waiter):
                 raise self.refusal(memory_limit_bytes, timeout_ms) from None
         except BaseException:  # cancelled, or the loop was closed with this still waiting
             if not self._withdraw(waiter):
-                self.leave(memory_limit_bytes)
+                self.leave()
             raise
 
-    def leave(self, memory_limit_bytes: int) -> None:
+    def leave(self) -> None:
         """Give a slot back."""
         with self._lock:
             self.active -= 1
-        self._wake(memory_limit_bytes)
+        self._wake()
 
     def _withdraw(self, waiter: _Waiter) -> bool:
         """Leave the queue; False when the slot has been given meanwhile."""
         with self._lock:
-            return self._waiting.pop(waiter, None) is not None
+            was_waiting = waiter in self._waiting
+            if was_waiting:
+                del self._waiting[waiter]
+        self._wake()  # the next one may need less memory than this one did
+        return was_waiting
 
-    def _wake(self, memory_limit_bytes: int) -> None:
+    def _wake(self) -> None:
         with self._lock:
-            while self._waiting and self.active < self._maximum(self.active, memory_limit_bytes):
-                _, waiter = self._waiting.popitem(last=False)
+            while self._waiting:
+                waiter = next(iter(self._waiting))
+                if self.active >= self._maximum(self.active, waiter.memory_limit_bytes):
+                    return
+                del self._waiting[waiter]
                 if waiter.admit():
                     self.active += 1
 
@@ -115,8 +123,9 @@ class Admission:
 class _Waiter:
     """One invocation in the queue, on whatever loop it runs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, memory_limit_bytes: int) -> None:
         self._loop = loop
+        self.memory_limit_bytes = memory_limit_bytes
         self.admitted = asyncio.Event()
 
     def admit(self) -> bool:

@@ -1,13 +1,45 @@
-"""A worker's first frame: is it the engine, the kernel and the isolation that the host expects? Starts nothing."""
+"""A worker's first frame: does it come in time, and is it from the engine, kernel and isolation that the host expects?
+
+Starts nothing.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import Any, cast
 
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
+from ..protocol.framing import FrameDecoder
 from ..values import decode_json
 from .image import WorkerImage
 from .isolation import IsolationReport, require_isolation
+
+_MAX_HELLO_BYTES = 65536
+
+
+async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, bytes]:
+    """Return kind and payload of a worker's first frame, and make sure that it is alone.
+
+    Raises `TimeoutError` after ``seconds``, `CodeModeWorkerError` or `OSError` for a worker that ends or says more.
+    """
+    decoder = FrameDecoder(_MAX_HELLO_BYTES)
+    try:
+        frames = _frames(decoder, channel.recv(_MAX_HELLO_BYTES))
+    except BlockingIOError:
+        frames = []
+    async with asyncio.timeout(seconds):
+        while not frames:
+            frames = _frames(decoder, await asyncio.get_running_loop().sock_recv(channel, _MAX_HELLO_BYTES))
+    if len(frames) != 1 or decoder.has_partial_frame:
+        raise CodeModeWorkerError("the worker said more than hello")
+    return frames[0]
+
+
+def _frames(decoder: FrameDecoder, data: bytes) -> list[tuple[bytes, bytes]]:
+    if not data:
+        raise CodeModeWorkerError("the worker ended before it said hello")
+    return decoder.feed(data)
 
 
 class HelloCheck:

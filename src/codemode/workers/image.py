@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import Distribution, MetadataPathFinder, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -42,19 +42,20 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class WorkerImage:
-    """Paths and versions. ``analyser_path`` None: a worker without a parser."""
+    """Paths and versions. ``analyser_path`` None: a worker without a parser. ``command`` empty: this interpreter."""
 
     engine_path: str
     engine_version: str
     kernel: Kernel
     analyser_path: str | None
     site_paths: tuple[str, ...]
+    command: tuple[str, ...] = ()
 
     @classmethod
-    def installed(cls, kernel: Kernel) -> WorkerImage:
+    def installed(cls, kernel: Kernel, command: tuple[str, ...] = ()) -> WorkerImage:
         """From the installed distributions. Raises `CodeModeWorkerError` when one is missing."""
         engine_path, engine_version = engine_location()
-        return cls(engine_path, engine_version, kernel, ANALYSER_PATH, parser_site_paths())
+        return cls(engine_path, engine_version, kernel, ANALYSER_PATH, parser_site_paths(), command)
 
     def configuration(self, **more: object) -> str:
         """The ASCII JSON that a worker process gets as its argument."""
@@ -90,12 +91,7 @@ def engine_location() -> tuple[str, str]:
     Taken from the distribution's own record: the archived ``quickjs`` package installs a module of the same name.
     Raises `CodeModeWorkerError` when the distribution or the file is missing.
     """
-    try:
-        engine = distribution(ENGINE_DISTRIBUTION)
-    except PackageNotFoundError:
-        raise CodeModeWorkerError(
-            f"the JavaScript engine is not installed: pip install {ENGINE_DISTRIBUTION}"
-        ) from None
+    engine = _engine_distribution()
     for file in engine.files or ():
         if file.name.startswith("_quickjs.") and file.suffix in (".so", ".pyd"):
             path = Path(str(file.locate())).resolve()
@@ -104,6 +100,20 @@ def engine_location() -> tuple[str, str]:
     raise CodeModeWorkerError(
         f"the installed {ENGINE_DISTRIBUTION} {engine.version} has no engine module: reinstall it"
     )
+
+
+def _engine_distribution() -> Distribution:
+    try:
+        return distribution(ENGINE_DISTRIBUTION)
+    except PackageNotFoundError:
+        # A folder that could not be listed, for want of descriptors, is remembered as an empty one.
+        MetadataPathFinder().invalidate_caches()  # an instance: Python 3.11 forgot that it is a classmethod
+    try:
+        return distribution(ENGINE_DISTRIBUTION)
+    except PackageNotFoundError:
+        raise CodeModeWorkerError(
+            f"the JavaScript engine is not installed: pip install {ENGINE_DISTRIBUTION}"
+        ) from None
 
 
 def parser_site_paths() -> tuple[str, ...]:

@@ -5,154 +5,29 @@ Safe to use from several threads and event loops. Knows nothing of programs or t
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from ..errors import CodeModeError, CodeModeWorkerError
 from ..options import PoolOptions
-from ..protocol.framing import FrameDecoder
 from .admission import Admission, AvailableMemory, memory_based_limit
-from .hello import HelloCheck
+from .hello import HelloCheck, read_hello
 from .image import WorkerImage
 from .isolation import IsolationReport
 from .kernel import KERNEL
-from .process import WorkerProcess, spawn_exec
+from .lease import Lease
+from .source import ExecSource, Generation, PooledWorker, WorkerSource
 from .zygote import Zygote
 
-_HELLO_SECONDS = 5.0
-# A zygote that has given a worker before forks the next within milliseconds, unless something stopped it.
-_FORKED_HELLO_SECONDS = 1.0
-_MAX_HELLO_BYTES = 65536
 _START_ATTEMPTS = 2
-# All workers of one zygote share its memory layout and hash seed.
-_WORKERS_PER_ZYGOTE = 10_000
-
-
-class WorkerSource(Protocol):
-    """Where workers come from: a zygote, or this interpreter started anew each time."""
-
-    def spawn(self) -> WorkerProcess:
-        """Return a worker that is starting."""
-        ...
-
-    def is_alive(self) -> bool:
-        """False when it can give no more workers."""
-        ...
-
-    def kill(self) -> None:
-        """Stop, with every worker it has made that is still there."""
-        ...
-
-    def abandon(self) -> None:
-        """In a forked child of the host: give up descriptors, touch no process."""
-        ...
-
-
-class ExecSource:
-    """Starts each worker with exec: slower to be ready, works on every platform."""
-
-    def __init__(self, image: WorkerImage, *, isolation_required: bool) -> None:
-        self._image = image
-        self._isolation_required = isolation_required
-
-    def spawn(self) -> WorkerProcess:
-        """Return a worker that is starting."""
-        return spawn_exec(self._image, isolation_required=self._isolation_required)
-
-    def is_alive(self) -> bool:
-        """Return True: there is nothing that could die."""
-        return True
-
-    def kill(self) -> None:
-        """Do nothing: every worker has its own handle."""
-
-    def abandon(self) -> None:
-        """Do nothing, as above."""
-
-
-class _Generation:
-    """The workers of one source. Once retired it gives no more, and ends when the last of its workers has."""
-
-    def __init__(self, source: WorkerSource) -> None:
-        self.source = source
-        self.spawned = 0
-        self.open = 0
-        self.retired = False
-        self.has_started = False
-
-    def spawn(self) -> _Worker:
-        process = self.source.spawn()
-        process.channel.setblocking(False)
-        self.spawned += 1
-        self.open += 1
-        return _Worker(process, self)
-
-    def retire(self) -> None:
-        self.retired = True
-        if self.open == 0:
-            self.source.kill()
-
-    @property
-    def hello_seconds(self) -> float:
-        """How long a worker may take to be ready."""
-        is_quick = self.has_started and isinstance(self.source, Zygote)
-        return _FORKED_HELLO_SECONDS if is_quick else _HELLO_SECONDS
-
-    @property
-    def is_usable(self) -> bool:
-        return not self.retired and self.spawned < _WORKERS_PER_ZYGOTE and self.source.is_alive()
-
-
-class _Worker:
-    """A worker process and the generation it belongs to."""
-
-    def __init__(self, process: WorkerProcess, generation: _Generation) -> None:
-        self.process = process
-        self.generation = generation
-
-    def close(self) -> None:
-        """Kill it; the last one of a retired generation takes the source with it. Called once."""
-        self.process.close()
-        self.generation.open -= 1
-        if self.generation.retired and self.generation.open == 0:
-            self.generation.source.kill()
-
-
-class Lease:
-    """One worker and one slot for one invocation."""
-
-    def __init__(self, pool: WorkerPool, admission: Admission, memory_limit_bytes: int, worker: _Worker) -> None:
-        self._pool = pool
-        # The pool's own is a new one in a forked child of the host, where this slot was never taken.
-        self._admission = admission
-        self._memory_limit_bytes = memory_limit_bytes
-        self._worker: _Worker | None = worker
-        self._left = False
-        self.worker = worker.process
-
-    def refill(self) -> None:
-        """Let the pool start the next spare; meant for a moment when nobody waits for it."""
-        self._pool.refill()
-
-    def kill(self) -> None:
-        """Kill the worker; the slot stays taken. Safe to call twice."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            self._pool.close_worker(worker)
-
-    def leave(self) -> None:
-        """Kill the worker and give the slot back. Safe to call twice."""
-        self.kill()
-        if not self._left:
-            self._left = True
-            self._admission.leave(self._memory_limit_bytes)
 
 
 class WorkerPool:
@@ -169,6 +44,8 @@ class WorkerPool:
         self._lock = threading.RLock()
         self._available_memory = AvailableMemory()
         self._hello: HelloCheck | None = None
+        # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
+        self._shares: weakref.WeakValueDictionary[str, PoolShare] = weakref.WeakValueDictionary()
         self._reset()
         _POOLS.add(self)
 
@@ -185,25 +62,49 @@ class WorkerPool:
         """What confines the workers; None before the first one is ready."""
         return self._hello.report if self._hello is not None else None
 
+    def share(self, name: str, *, max_workers: int) -> WorkerPool:
+        """Return the part of this pool that one tenant may use, for wherever a pool is taken.
+
+        At most ``max_workers`` invocations of the share have a slot of the pool or stand in its queue; the others
+        queue in the share, or are refused, as ``on_saturation`` says. Shares that add up to no more than the pool's
+        ``max_workers`` never wait for one another. The workers are the pool's own: a tenant that is to have a zygote
+        of its own gets a `WorkerPool` of its own. Closing a share closes that share alone.
+        Raises `ValueError` when the share is in use with another ``max_workers``.
+        """
+        with self._lock:
+            known = self._shares.get(name)
+            if known is None:
+                known = self._shares[name] = PoolShare(self, max_workers)
+            elif known.options.max_workers != max_workers:
+                raise ValueError(f"share {name!r} has max_workers={known.options.max_workers}, not {max_workers}")
+            return known
+
     async def acquire(self, memory_limit_bytes: int) -> Lease:
         """Take a slot and a ready worker.
 
         Raises `CodeModeConcurrencyError` when full (or still full after ``wait_timeout_ms``), `CodeModeWorkerError`
         when no worker starts.
         """
-        admission = self._admission
-        if self.options.on_saturation == "wait":
-            await admission.enter(memory_limit_bytes, self.options.wait_timeout_ms)
-        elif not admission.try_enter(memory_limit_bytes):
-            raise admission.refusal(memory_limit_bytes)
+        return await self._acquire(memory_limit_bytes, self.options.wait_timeout_ms)
+
+    async def _acquire(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Lease:
+        admission = await self._enter(memory_limit_bytes, wait_timeout_ms)
         try:
             worker = await self._ready_worker()
         except BaseException:
-            admission.leave(memory_limit_bytes)
+            admission.leave()
             raise
-        return Lease(self, admission, memory_limit_bytes, worker)
+        return Lease(self, admission, worker)
 
-    def close_worker(self, worker: _Worker) -> None:
+    async def _enter(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Admission:
+        admission = self._admission
+        if self.options.on_saturation == "wait":
+            await admission.enter(memory_limit_bytes, wait_timeout_ms)
+        elif not admission.try_enter(memory_limit_bytes):
+            raise admission.refusal(memory_limit_bytes)
+        return admission
+
+    def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
         with self._lock:
             self._in_use.discard(worker)
@@ -225,6 +126,8 @@ class WorkerPool:
             self._retire_generation()
             for generation in self._retired:
                 generation.source.kill()
+            for worker in self._in_use:
+                worker.process.kill()
 
     def forget(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""
@@ -237,21 +140,22 @@ class WorkerPool:
 
     def _reset(self) -> None:
         self._admission = Admission(self._maximum)
-        self._spares: deque[_Worker] = deque()
-        self._in_use: set[_Worker] = set()
-        self._generation: _Generation | None = None
-        self._retired: list[_Generation] = []
+        self._spares: deque[PooledWorker] = deque()
+        self._in_use: set[PooledWorker] = set()
+        self._generation: Generation | None = None
+        self._retired: list[Generation] = []
         self._closed = False
 
     def _maximum(self, active: int, memory_limit_bytes: int) -> int:
         fixed = self.options.max_workers or _max_workers
         return fixed or memory_based_limit(active, memory_limit_bytes, self._available_memory())
 
-    async def _ready_worker(self) -> _Worker:
+    async def _ready_worker(self) -> PooledWorker:
         for attempt in range(_START_ATTEMPTS):
             worker = self._take()
             try:
-                await self._await_hello(worker.process, worker.generation.hello_seconds)
+                hello = await read_hello(worker.process.channel, worker.generation.hello_seconds)
+                self._hello_check().check(*hello)
             except (TimeoutError, OSError, CodeModeError) as error:
                 self._did_not_start(worker)
                 if attempt + 1 == _START_ATTEMPTS:
@@ -264,7 +168,7 @@ class WorkerPool:
                 return worker
         raise AssertionError("unreachable")
 
-    def _did_not_start(self, worker: _Worker) -> None:
+    def _did_not_start(self, worker: PooledWorker) -> None:
         with self._lock:
             # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
             # have found out before and have replaced them.
@@ -272,24 +176,7 @@ class WorkerPool:
                 self._retire_generation()
             self.close_worker(worker)
 
-    async def _await_hello(self, worker: WorkerProcess, seconds: float) -> None:
-        decoder = FrameDecoder(_MAX_HELLO_BYTES)
-        try:
-            data = worker.channel.recv(_MAX_HELLO_BYTES)
-        except BlockingIOError:
-            data = b""
-            frames = []
-        else:
-            frames = _frames(decoder, data)
-        while not frames:
-            receive = asyncio.get_running_loop().sock_recv(worker.channel, _MAX_HELLO_BYTES)
-            frames = _frames(decoder, await asyncio.wait_for(receive, seconds))
-        if len(frames) != 1 or decoder.has_partial_frame:
-            raise CodeModeWorkerError("the worker said more than hello")
-        if self._hello is not None:
-            self._hello.check(*frames[0])
-
-    def _take(self) -> _Worker:
+    def _take(self) -> PooledWorker:
         with self._lock:
             if self._closed:
                 raise CodeModeWorkerError("the worker pool is closed")
@@ -297,7 +184,7 @@ class WorkerPool:
             self._in_use.add(worker)
             return worker
 
-    def _living_spare(self) -> _Worker | None:
+    def _living_spare(self) -> PooledWorker | None:
         if self._generation is not None and not self._generation.source.is_alive():
             # Its spares are about to die with it.
             self._retire_generation()
@@ -308,17 +195,17 @@ class WorkerPool:
             worker.close()
         return None
 
-    def _spawn_in_two_attempts(self) -> _Worker:
+    def _spawn_in_two_attempts(self) -> PooledWorker:
         try:
             return self._spawn()
         except CodeModeWorkerError:
             self._retire_generation()
             return self._spawn()
 
-    def _spawn(self) -> _Worker:
+    def _spawn(self) -> PooledWorker:
         if self._generation is None or not self._generation.is_usable:
             self._retire_generation()
-            self._generation = _Generation(self._make_source())
+            self._generation = Generation(self._make_source())
         return self._generation.spawn()
 
     def _retire_generation(self) -> None:
@@ -331,13 +218,21 @@ class WorkerPool:
             generation.retire()
             self._retired.append(generation)
 
-    def _installed_source(self) -> WorkerSource:
-        image = WorkerImage.installed(KERNEL)
-        required = self.options.isolation == "required"
+    def _hello_check(self) -> HelloCheck:
         if self._hello is None:
-            self._hello = HelloCheck(image, isolation_required=required)
+            self._hello = HelloCheck(self._image(), isolation_required=self.options.isolation == "required")
+        return self._hello
+
+    def _installed_source(self) -> WorkerSource:
+        self._hello_check()
         make = Zygote if self._forks() else ExecSource
-        return make(image, isolation_required=required)
+        return make(self._image(), isolation_required=self.options.isolation == "required")
+
+    def _image(self) -> WorkerImage:
+        try:
+            return WorkerImage.installed(KERNEL, self.options.worker_command or ())
+        except OSError as error:
+            raise CodeModeWorkerError(f"the files of a worker cannot be read: {error}") from error
 
     def _forks(self) -> bool:
         method = self.options.start_method
@@ -346,17 +241,39 @@ class WorkerPool:
         return method != "exec" and sys.platform == "linux"
 
 
-def _frames(decoder: FrameDecoder, data: bytes) -> list[tuple[bytes, bytes]]:
-    if not data:
-        raise CodeModeWorkerError("the worker ended before it said hello")
-    return decoder.feed(data)
+class PoolShare(WorkerPool):
+    """A pool with slots and a queue of its own, whose workers are those of the ``whole``. See `WorkerPool.share`."""
+
+    def __init__(self, whole: WorkerPool, max_workers: int) -> None:
+        super().__init__(replace(whole.options, max_workers=max_workers, spare_workers=0))
+        self._whole = whole
+
+    @property
+    def isolation(self) -> IsolationReport | None:
+        """What confines the workers of the whole pool; None before the first one is ready."""
+        return self._whole.isolation
+
+    async def _acquire(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Lease:
+        started = time.monotonic()
+        if self._closed:
+            raise CodeModeWorkerError("the worker pool is closed")
+        admission = await self._enter(memory_limit_bytes, wait_timeout_ms)
+        try:
+            if wait_timeout_ms is not None:
+                wait_timeout_ms = max(1, wait_timeout_ms - int((time.monotonic() - started) * 1000))
+            lease = await self._whole._acquire(memory_limit_bytes, wait_timeout_ms)  # noqa: SLF001 - a part of it
+        except BaseException:
+            admission.leave()
+            raise
+        lease.belong_to(self, admission)
+        return lease
 
 
 def _not_started(error: BaseException) -> CodeModeError:
     if isinstance(error, CodeModeError):
         return error
     if isinstance(error, TimeoutError):
-        return CodeModeWorkerError(f"no worker started within {_HELLO_SECONDS:.0f} s")
+        return CodeModeWorkerError("no worker started in time")
     return CodeModeWorkerError(f"no worker started: {error}")
 
 

@@ -1,6 +1,7 @@
 """The host's handle on one worker process: its channel, its death. Knows nothing of frames.
 
-A process is only ever named by its pidfd: a pid may already mean another process.
+A process is only ever named by its pidfd: a pid may already mean another process. Where there are none, by its
+unreaped `subprocess.Popen`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import CodeModeWorkerError
+from .command import STARTED_AS_WORKER, command_to_start
 from .image import WorkerImage
 from .starter import start_in_lasting_thread
 
 # What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
-_LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+_LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _WORKER_PATH = str(Path(__file__).parent.parent / "guest" / "worker.py")
 _REAP_TIMEOUT_MS = 5000
 
@@ -149,6 +151,40 @@ class ChildProcess:
             os.close(pidfd)
 
 
+class UnreapedChild:
+    """A direct child of the host where there are no pidfds (macOS, BSD): its pid is its own until it is reaped."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def kill(self) -> None:
+        """Kill it, without waiting."""
+        # Popen looks first whether it has ended, under a lock that its reaping takes too.
+        with suppress(OSError):
+            self._process.kill()
+
+    def wait_dead(self, timeout_ms: int) -> bool:
+        """True once it is dead."""
+        try:
+            self._process.wait(timeout_ms / 1000)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def describe_ending(self) -> str:
+        """How the dead process ended, when that is neither exit 0 nor SIGKILL."""
+        code = self._process.poll() or 0
+        return describe_signal(-code) if code < 0 else describe_exit(code)
+
+    def close(self) -> None:
+        """Reap it, within a bounded time after a kill."""
+        self.wait_dead(_REAP_TIMEOUT_MS)
+
+    def abandon(self) -> None:
+        """Let Popen neither reap nor warn about what is the child of another process."""
+        self._process.returncode = 0
+
+
 def describe_exit(code: int) -> str:
     """An exit status in words; empty for 0."""
     return f"exited with status {code}" if code else ""
@@ -182,27 +218,12 @@ def open_channel(kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, socket.
         raise CodeModeWorkerError(f"cannot open a channel to a worker: {error}") from error
 
 
-def start_python(script: str, configuration: str, pass_fds: Sequence[int]) -> ChildProcess:
-    """Start this interpreter on ``script`` as an isolated process: own session, no environment, stdio on null.
+def start_python(command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]) -> ChildProcess:
+    """Start ``script`` as an isolated process that is held by a pidfd; see `_popen`.
 
     Raises `CodeModeWorkerError` when it cannot be started.
     """
-    if not sys.executable:
-        raise CodeModeWorkerError("this interpreter does not know its own path (sys.executable)")
-    environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", script, configuration],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=environment,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise CodeModeWorkerError(f"cannot start a worker process: {error}") from error
+    process = _popen(command, script, configuration, pass_fds)
     try:
         child = ChildProcess(process.pid)
     except OSError as error:
@@ -212,6 +233,29 @@ def start_python(script: str, configuration: str, pass_fds: Sequence[int]) -> Ch
     # The pidfd owns the process from here on; Popen must neither reap it nor warn about it.
     process.returncode = 0
     return child
+
+
+def _popen(command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Start an isolated process: own session, no environment, stdio on null. ``command`` empty: this interpreter."""
+    if sys.platform == "win32":
+        # It would need a socket handed over by WSADuplicateSocket, a worker that reads from no descriptor, and a
+        # reader thread in the host: the default event loop there watches no sockets.
+        raise CodeModeWorkerError("code mode workers do not run on Windows: use WSL or a Linux container")
+    words = command_to_start(command)
+    environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
+    try:
+        return subprocess.Popen(
+            [*words, "-I", "-S", script, configuration],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={**environment, STARTED_AS_WORKER: "1"},
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CodeModeWorkerError(f"cannot start a worker process ({words[0]}): {error}") from error
 
 
 def spawn_exec(image: WorkerImage, *, isolation_required: bool, skip_layers: Sequence[str] = ()) -> WorkerProcess:
@@ -228,10 +272,19 @@ def spawn_exec(image: WorkerImage, *, isolation_required: bool, skip_layers: Seq
             skip_layers=list(skip_layers),
         )
         try:
-            child = start_in_lasting_thread(
-                lambda: start_python(_WORKER_PATH, configuration, [worker_end.fileno()])
-            )
+            child = start_in_lasting_thread(lambda: _start_worker(image, configuration, worker_end.fileno()))
         except BaseException:
             host_end.close()
             raise
     return WorkerProcess(host_end, child)
+
+
+def _start_worker(image: WorkerImage, configuration: str, channel_fd: int) -> ProcessLife:
+    start = start_python if hasattr(os, "pidfd_open") else _start_without_pidfd
+    return start(image.command, _WORKER_PATH, configuration, [channel_fd])
+
+
+def _start_without_pidfd(
+    command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]
+) -> UnreapedChild:
+    return UnreapedChild(_popen(command, script, configuration, pass_fds))

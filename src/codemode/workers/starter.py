@@ -53,7 +53,7 @@ def _serve(requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -
 
 def _forget() -> None:
     """In a forked child of the host, where the thread does not exist."""
-    global _lock, _requests  # noqa: PLW0603 - as above
+    global _lock, _requests
     _lock, _requests = threading.Lock(), None
 
 

@@ -32,6 +32,7 @@ _REQUEST = struct.Struct("=I")
 _MAX_PACKET_BYTES = 1024
 _SEND_TIMEOUT_MS = 1000
 _PIDFD_TIMEOUT_MS = 1000
+_PIDFD_GRACE_MS = 100
 _ENDING_TIMEOUT_MS = 1000
 _MAIN_PATH = str(Path(__file__).parent.parent / "guest" / "zygote_main.py")
 
@@ -120,7 +121,8 @@ class Zygote:
 
     def await_pidfd(self, life: _ForkedLife) -> None:
         """Wait until the zygote has told about this worker; a zygote that does not is killed."""
-        deadline = life.requested_at + _PIDFD_TIMEOUT_MS / 1000
+        # Counted from the request, with a moment for a host that was itself paused meanwhile.
+        deadline = max(life.requested_at + _PIDFD_TIMEOUT_MS / 1000, time.monotonic() + _PIDFD_GRACE_MS / 1000)
         with self._lock:
             while not life.is_settled and self._control.fileno() >= 0:
                 remaining_ms = max(0, int((deadline - time.monotonic()) * 1000))
@@ -247,7 +249,7 @@ def _start(image: WorkerImage, control_fd: int, **options: object) -> ChildProce
         raise CodeModeWorkerError(f"a zygote needs pidfds (Linux 5.3 or newer): {error}") from error
     try:
         configuration = image.configuration(control_fd=control_fd, host_pidfd=host_pidfd, **options)
-        return start_python(_MAIN_PATH, configuration, [control_fd, host_pidfd])
+        return start_python(image.command, _MAIN_PATH, configuration, [control_fd, host_pidfd])
     finally:
         os.close(host_pidfd)
 

@@ -113,9 +113,9 @@ const settle = (answer) => {
   if (slot === undefined || slot.delivered) return "kernel-error: unknown request";
   slot.delivered = true;
   if (slot.kind !== "catalog") inFlight--;
-  clock = answer.now;
+  if (answer.now > clock) clock = answer.now; // a program that reads the clock very often is ahead of the host's
   const error = answer.error;
-  if (error === undefined) slot.resolve(answer.value);
+  if (error === undefined) slot.resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);
   else slot.reject(hostError(error.name, error.message, error.code, guestStack(slot.site), ',"request":' + slot.id));
   return "ok";
 };

@@ -19,7 +19,7 @@ const outOfMemory = freeze(create(null, {
   name: { value: "InternalError" },
   message: { value: "out of memory (or the program threw null)" },
 }));
-const NO_MEMORY_LINE = "X" + describeError(outOfMemory, "");
+const NO_MEMORY_LINE = flat('X{"name":"InternalError","message":"out of memory (or of stack) as the program ended","code":"","stack":""}');
 
 // Says how the program ended even when there is no memory to say it with: the lines not yet read make way.
 const endFenced = (error, origin) => {
@@ -70,6 +70,8 @@ const run = (text) => {
   limits = freeze(config);
   seedRandom(config.seed);
   clock = config.now_ms;
+  if (config.fetch === true) constant(G, "fetch", guestFetch);
+  programText = config.js;
   let program;
   try {
     program = compile(config.js);
@@ -84,20 +86,38 @@ const run = (text) => {
 
 const drain = () => {
   if (!finished) emit("T", '{"in_flight":' + inFlight + "}");
-  const lines = outbox;
+  const lines = flat(outbox);
   outbox = "";
-  return flat(lines);
+  return lines;
+};
+
+// Nothing of this turn was sent yet, so a turn that cannot be read out is how the program ended.
+const drainFenced = () => {
+  try {
+    return drain();
+  } catch {
+    finished = true;
+    return NO_MEMORY_LINE;
+  }
+};
+
+const failure = (operation, error) => {
+  try {
+    return flat("kernel-error: " + operation + ": " + (error === null ? "out of memory" : safeRead(error, "message", MAX_NAME)));
+  } catch {
+    return "kernel-error: out of memory";
+  }
 };
 
 const kernel = (operation, text) => {
   try {
     if (operation === "finished") return finished ? "1" : "0";
-    if (operation === "drain") return drain();
+    if (operation === "drain") return drainFenced();
     if (operation === "deliver") return settle(parse(text));
     if (operation === "run") return run(text);
     return "kernel-error: unknown operation";
   } catch (error) {
-    return "kernel-error: " + operation + ": " + (error === null ? "out of memory" : safeRead(error, "message", MAX_NAME));
+    return failure(operation, error);
   }
 };
 return freeze(kernel);

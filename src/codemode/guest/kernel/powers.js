@@ -47,12 +47,24 @@ const IteratorPrototype = G.Iterator.prototype;
 for (const name of ["map", "filter", "take", "drop", "flatMap", "chunks", "windows"]) {
   const original = IteratorPrototype[name];
   method(IteratorPrototype, name, {
-    [name](...args) {
+    [name](argument, option) {
       const depth = ((isObject(this) && weakGet(chainDepth, this)) || 0) + 1;
       if (depth > MAX_ITERATOR_CHAIN) throw new RangeErr("iterator helper chain too deep");
-      const iterator = apply(original, this, args);
+      const iterator = apply(original, this, [argument, option]);
       weakSet(chainDepth, iterator, depth);
       return iterator;
     },
   }[name]);
 }
+
+// Without memory for its record a bound function is freed half made, and the engine crashes (quickjs-ng 0.17.0). So more
+// than bind() takes is allocated first and given back. Nothing of the guest's runs before the record exists.
+const nativeBind = G.Function.prototype.bind;
+const Reserve = G.ArrayBuffer;
+method(G.Function.prototype, "bind", {
+  bind(...args) {
+    new Reserve(4096 + 32 * args.length);
+    return apply(nativeBind, this, args);
+  },
+}.bind);
+defineProperty(G.Function.prototype.bind, "length", { value: 1, configurable: true });

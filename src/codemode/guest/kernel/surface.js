@@ -44,8 +44,9 @@ const toolProxy = (path) => {
 };
 constant(G, "tools", toolProxy(""));
 
-const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000;
-let consoleBytes = 0, consoleFull = false;
+// Each line costs the host a frame, however short it is.
+const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000, MAX_CONSOLE_LINES = 4096;
+let consoleBytes = 0, consoleLines = 0, consoleFull = false;
 
 const consoleText = (value) => {
   if (typeof value === "string") return clip(value, MAX_CONSOLE_LINE);
@@ -68,6 +69,10 @@ const write = (level, args) => {
     consoleFull = true;
     level = "warn";
     line = "console output cut: max_console_bytes is " + limits.max_console_bytes;
+  } else if (++consoleLines > MAX_CONSOLE_LINES) {
+    consoleFull = true;
+    level = "warn";
+    line = "console output cut: more than " + MAX_CONSOLE_LINES + " lines";
   }
   emit("L", '{"level":"' + level + '","text":' + stringify(line) + "}");
 };

@@ -26,6 +26,22 @@ const safeRead = (object, key, length) => {
   }
 };
 
+// The engine counts a column in bytes; everybody else counts UTF-16 units.
+let programText = "", programIsAscii;
+const unitColumn = (row, column) => {
+  if (programIsAscii === undefined) programIsAscii = utf8Length(programText) === programText.length;
+  if (programIsAscii) return column;
+  let start = 0;
+  for (let i = 1; i < row; i++) {
+    const end = indexOf(programText, "\n", start);
+    if (end < 0) return column;
+    start = end + 1;
+  }
+  let bytes = 1, at = start;
+  while (bytes < column && at < programText.length) bytes += unitBytes(charCodeAt(programText, at++));
+  return at - start + 1;
+};
+
 // One frame as the model knows its source, or "" for a frame of the kernel's.
 const guestFrame = (line) => {
   const mark = indexOf(line, "<input>:");
@@ -37,6 +53,7 @@ const guestFrame = (line) => {
   let column = parseInteger(slice(line, second + 1), 10);
   // The engine places what has no position of its own (`null.x`) at the wrapper's opening.
   if (row === 1) column = column > WRAPPER_OPEN.length ? column - WRAPPER_OPEN.length : 1;
+  column = unitColumn(row, column);
   const head = slice(line, 0, mark);
   const tail = lastIndexOf(head, "(") >= 0 ? ")" : "";
   return head + "program.js:" + row + ":" + column + tail;
@@ -71,11 +88,18 @@ const describeError = (error, extra) => {
     ',"stack":' + stringify(indexOf(stack, "<input>:") < 0 ? stack : guestStack(stack)) + extra + "}";
 };
 
+// Half of a surrogate pair counts half of its four bytes.
+const unitBytes = (unit) => (unit <= 0x7f ? 1 : unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 3 : 2);
+
+const NOT_ASCII = /[^\x00-\x7f]/;
+// The one place that calls a method by name: an uncurried call per character took seconds for a text of some megabytes,
+// and harden.js has frozen String.prototype by the time there is a guest.
 const utf8Length = (text) => {
+  const first = matchIn(NOT_ASCII, text);
   let bytes = text.length;
-  for (let i = 0; i < text.length; i++) {
-    const unit = charCodeAt(text, i);
-    if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
+  for (let i = first === null ? bytes : first.index, end = bytes; i < end; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit > 0x7f) bytes += unitBytes(unit) - 1;
   }
   return bytes;
 };

@@ -1,0 +1,107 @@
+"""The command line: what it takes, and which exit code means what. Each command is a module of its own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from .exits import BAD_USAGE, INTERRUPTED_BY_USER, UsageError
+
+_RUN_EXITS = """\
+exit codes:
+  0    the program returned; its result is on stdout
+  1    the program failed; why is on stderr
+  2    wrong arguments, or a file that cannot be used
+  3    the program paused and waits for somebody; the interrupt is on stdout
+  130  stopped with Ctrl-C
+"""
+_TOOLS_HELP = """\
+a tools file is plain Python: every public function that it defines is a tool, and so is every @tool and Tool;
+or it names them itself in a list or mapping `tools`
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run_command(options)
+    except UsageError as error:
+        print(f"codemode: {error}", file=sys.stderr)
+        return BAD_USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED_BY_USER
+
+
+def _run_command(options: argparse.Namespace) -> int:
+    if options.command == "run":
+        from .run import run
+
+        return run(options)
+    if options.command == "describe":
+        from .describe import describe
+
+        return describe(options)
+    from .doctor import doctor
+
+    return doctor(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="codemode", description="Run model-written JavaScript and TypeScript over Python tools, in a sandbox."
+    )
+    parser.add_argument("--version", action="version", version=f"codemode {metadata.version('codemode-toolkit')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    _add_run(commands)
+    _add_describe(commands)
+    _add_doctor(commands)
+    return parser
+
+
+def _add_run(commands: Any) -> None:
+    run: argparse.ArgumentParser = commands.add_parser(
+        "run",
+        help="run a program over the tools of a Python file",
+        description="Run one program. The result goes to stdout; calls and console output go to stderr as they happen.",
+        epilog=f"{_TOOLS_HELP}\n{_RUN_EXITS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("program", help="a .js or .ts file, - for stdin")
+    run.add_argument("--tools", metavar="FILE", help="Python file with the tools (none by default)")
+    run.add_argument(
+        "--approve",
+        choices=("ask", "deny", "all"),
+        default="ask",
+        help="what happens to a call that needs approval: ask in the terminal (default), deny it, or allow all of them",
+    )
+    run.add_argument("--trace", action="store_true", help="show a timeline of the calls at the end")
+    run.add_argument("--json", action="store_true", help="print one JSON object with status, result or error")
+    run.add_argument("--timeout-ms", type=int, metavar="N", help="wall time for the program (default 30000)")
+
+
+def _add_describe(commands: Any) -> None:
+    describe: argparse.ArgumentParser = commands.add_parser(
+        "describe",
+        help="show what a model sees of the tools",
+        description="Print the description of the codeMode tool to stdout, and its size to stderr.",
+        epilog=f"{_TOOLS_HELP}\nexit codes: 0, or 2 for a file that cannot be used",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    describe.add_argument("--tools", metavar="FILE", required=True, help="Python file with the tools")
+
+
+def _add_doctor(commands: Any) -> None:
+    doctor: argparse.ArgumentParser = commands.add_parser(
+        "doctor",
+        help="show what confines programs here, and try it out",
+        description="Print platform, engine and every layer of isolation, and run a self-test with hostile programs.",
+        epilog="exit codes: 0 all is well, 1 something is not, 2 wrong arguments",
+    )
+    doctor.add_argument("--start-method", choices=("auto", "fork", "exec"), default="auto", help="how workers start")
+    doctor.add_argument(
+        "--required", action="store_true", help='also fail when isolation="required" would refuse to run here'
+    )

@@ -1,0 +1,64 @@
+"""Asking a person in the terminal about a call. Shows all of what will run, and nothing that moves the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+from ..approval import ApprovalRequest
+from ..visible_text import visible
+
+_YES = ("y", "yes")
+
+
+class TerminalApprovals:
+    """Decides by ``--approve``. One question at a time, however many calls wait."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, request: ApprovalRequest) -> Any:
+        """Return the decision about a call."""
+        if self._mode == "all":
+            return "approved"
+        if self._mode == "deny":
+            return {"approved": False, "reason": "denied by --approve deny"}
+        async with self._turn:
+            return await self._ask(request)
+
+    async def _ask(self, request: ApprovalRequest) -> Any:
+        print(_question(request), end="", file=sys.stderr, flush=True)
+        if not sys.stdin.isatty():
+            print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
+            return {"approved": False, "reason": "nobody could be asked"}
+        answer = await _next_line()
+        return "approved" if answer.strip().lower() in _YES else {"approved": False, "reason": "denied by the user"}
+
+
+def _question(request: ApprovalRequest) -> str:
+    shown = visible(json.dumps(request.input, indent=2, ensure_ascii=False), keep="\n")
+    return f"\nThe program wants to call {visible(request.tool_name)} with\n{shown}\nAllow this call? [y/N] "
+
+
+async def _next_line() -> str:
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        # A thread in a blocking read could not be ended by Ctrl-C.
+        if not line.done():
+            line.set_result(os.read(descriptor, 4096).decode(errors="replace"))
+
+    try:
+        loop.add_reader(descriptor, read)
+    except NotImplementedError:  # Windows
+        return await asyncio.to_thread(sys.stdin.readline)
+    try:
+        return await line
+    finally:
+        loop.remove_reader(descriptor)

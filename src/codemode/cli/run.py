@@ -1,0 +1,128 @@
+"""``codemode run``: one program over the tools of a file, watched on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import CodeModeError
+from ..failure_text import failure_text
+from ..interrupts import Interrupt
+from ..lifecycle import (
+    ConsoleEvent,
+    FetchRequestEvent,
+    FetchResultEvent,
+    NestedToolCallEvent,
+    NestedToolResultEvent,
+    Trace,
+)
+from ..visible_text import counted, one_line, visible
+from .approvals import TerminalApprovals
+from .describe import tool_over
+from .exits import DONE, FAILED, PAUSED, UsageError
+
+_MAX_SHOWN_CHARACTERS = 120
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the program and print what it returns."""
+    js = _source(options.program)
+    watcher = _Watcher()
+    settings: dict[str, object] = {
+        "approval": {"on_approval_required": TerminalApprovals(options.approve)},
+        "lifecycle": watcher.hooks(),
+    }
+    if options.timeout_ms is not None:
+        settings["execution_policy"] = {"timeout_ms": options.timeout_ms}
+    code_mode = tool_over(options.tools, settings)
+    try:
+        result = asyncio.run(code_mode.execute({"js": js}))
+    except CodeModeError as error:
+        _print_failure(error, js, as_json=options.json)
+        code = FAILED
+    else:
+        code = _print_result(result, as_json=options.json)
+    if options.trace and watcher.trace is not None:
+        print(watcher.trace.to_text(), file=sys.stderr)
+    return code
+
+
+class _Watcher:
+    """Says on stderr what the program does while it does it."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+
+    def hooks(self) -> dict[str, Any]:
+        return {
+            "on_nested_tool_call": self._called,
+            "on_nested_tool_result": self._ended,
+            "on_fetch_request": self._called,
+            "on_fetch_result": self._ended,
+            "on_console": self._wrote,
+            "on_trace": self._keep,
+        }
+
+    def _called(self, call: NestedToolCallEvent | FetchRequestEvent) -> None:
+        value = json.dumps(call.input, ensure_ascii=False) if isinstance(call, NestedToolCallEvent) else ""
+        self._say(f"-> {one_line(f'{call.label} {value}', _MAX_SHOWN_CHARACTERS)}")
+
+    def _ended(self, result: NestedToolResultEvent | FetchResultEvent) -> None:
+        size = "" if result.output_bytes is None else f", {counted(result.output_bytes, 'byte')}"
+        label = one_line(result.label, _MAX_SHOWN_CHARACTERS)
+        self._say(f"<- {label} {result.status} in {result.duration_ms:.1f} ms{size}{_reason(result.error)}")
+
+    def _wrote(self, line: ConsoleEvent) -> None:
+        self._say(f"   {line.level}: {visible(line.text)}")
+
+    def _keep(self, trace: Trace) -> None:
+        self.trace = trace
+
+    @staticmethod
+    def _say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _reason(error: BaseException | None) -> str:
+    """Say what went wrong, as the owner of the tools may know it."""
+    if error is None:
+        return ""
+    cause = error.__cause__ or error
+    return f": {one_line(f'{type(cause).__name__}: {cause}', _MAX_SHOWN_CHARACTERS)}"
+
+
+def _source(program: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if program == "-" else Path(program).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{program} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{program} is not UTF-8 text") from error
+
+
+def _print_result(result: Any, *, as_json: bool) -> int:
+    if isinstance(result, Interrupt):
+        print(json.dumps({"status": "interrupted", "interrupt": result.to_dict()}))
+        waiting = ", ".join(one_line(request.tool_name, _MAX_SHOWN_CHARACTERS) for request in result.requests)
+        print(f"paused: waits for {waiting}", file=sys.stderr)
+        return PAUSED
+    if as_json:
+        print(json.dumps({"status": "completed", "result": result}))
+    else:
+        text = result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False)
+        print(visible(text, keep="\n\t"))
+    return DONE
+
+
+def _print_failure(error: CodeModeError, js: str, *, as_json: bool) -> None:
+    text = failure_text(error, js)
+    if as_json:
+        failure = {"name": type(error).__name__, "code": error.code, "message": error.message, "text": text}
+        place = {key: error.details[key] for key in ("line", "column") if key in error.details}
+        print(json.dumps({"status": "failed", "error": {**failure, **place}, "calls": error.calls}))
+    print(text, file=sys.stderr)

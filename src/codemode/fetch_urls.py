@@ -1,0 +1,243 @@
+"""URL rules of the fetch policy. Pure: text in, one canonical URL or a refusal out; knows no network and no client.
+
+What two URL parsers could read differently is refused rather than repaired. What is accepted comes out as plain
+RFC 3986 text, so that the policy, the client and the server mean the same URL.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import quote, unquote, urljoin
+
+MAX_URL_CHARACTERS = 16_384
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# ASCII: without it, ignoring case would take U+017F for an "s".
+_SHAPE = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.ASCII | re.IGNORECASE | re.DOTALL)
+_AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\]")
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::([0-9]*))?", re.ASCII)
+_NAMED = re.compile(r"([^:\[\]]+)(?::([0-9]*))?", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+_TO_ENCODE_IN_PATH = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~!$&'()*+,;=:@/%]", re.ASCII)
+_TO_ENCODE_IN_QUERY = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~!$&'()*+,;=:@/?%]", re.ASCII)
+# Servers that decode "%2F" or "%5C", or cut path parameters, before they look for "..".
+_CLIMBS = re.compile(r"(?:^|[/\\])\.\.(?:[/\\;\x00]|$)")
+_MAX_DECODINGS = 4
+
+
+class UrlError(ValueError):
+    """A URL is not one that may be asked for. The message begins with a verb: "is not ...", "has ..."."""
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """An absolute http(s) URL in canonical form, without a fragment.
+
+    ``host`` is a lower-case ASCII name, a dotted IPv4 address or an IPv6 address without brackets.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str | None = None
+
+    @property
+    def netloc(self) -> str:
+        """Host and port as in the URL, the default port left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"{self.scheme}://{self.netloc}"
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return self.path if self.query is None else f"{self.path}?{self.query}"
+
+    @property
+    def is_address(self) -> bool:
+        """True when the host is an IP address."""
+        return ":" in self.host or _NUMBER.fullmatch(self.host.rpartition(".")[2]) is not None
+
+    @property
+    def is_localhost(self) -> bool:
+        """True when the host's name means this machine wherever it is asked for (RFC 6761)."""
+        return self.host == "localhost" or self.host.endswith(".localhost")
+
+    def __str__(self) -> str:
+        """Return the whole URL."""
+        return self.origin + self.target
+
+
+def parse_url(text: str) -> Url:
+    """Return the canonical form of an absolute URL. Raises `UrlError`."""
+    text = text.strip(" ")
+    if len(text) > MAX_URL_CHARACTERS:
+        raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
+    if _AMBIGUOUS.search(text):
+        raise UrlError("has a backslash or a control character in it")
+    shape = _SHAPE.fullmatch(text)
+    if shape is None:
+        raise UrlError("is not an absolute http or https URL")
+    scheme, authority, path, query = shape.groups()
+    host, port = _host_and_port(authority)
+    scheme = scheme.lower()
+    url = Url(
+        scheme,
+        host,
+        _DEFAULT_PORTS[scheme] if port is None else port,
+        _without_dot_segments(_TO_ENCODE_IN_PATH.sub(_encoded, path)),
+        None if query is None else _TO_ENCODE_IN_QUERY.sub(_encoded, query),
+    )
+    if len(str(url)) > MAX_URL_CHARACTERS:
+        raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
+    return url
+
+
+def follow_location(url: Url, location: str) -> Url:
+    """Return where a redirect from ``url`` leads. Raises `UrlError`."""
+    if _AMBIGUOUS.search(location):
+        raise UrlError("has a backslash or a control character in it")
+    try:
+        return parse_url(urljoin(str(url), location.strip(" ")))
+    except UrlError:
+        raise
+    except ValueError as error:
+        raise UrlError("is not a URL") from error
+
+
+def _host_and_port(authority: str) -> tuple[str, int | None]:
+    if "@" in authority:
+        raise UrlError("has credentials in it")
+    if bracketed := _BRACKETED.fullmatch(authority):
+        return _ipv6(bracketed[1]), _port(bracketed[2])
+    named = _NAMED.fullmatch(authority)
+    if named is None:
+        raise UrlError("has no valid host")
+    return _host(named[1]), _port(named[2])
+
+
+def _port(text: str | None) -> int | None:
+    if not text:
+        return None
+    if len(text) > 5 or not 1 <= int(text) <= 65535:
+        raise UrlError("has no valid port")
+    return int(text)
+
+
+def _ipv6(text: str) -> str:
+    try:
+        return str(ipaddress.IPv6Address(text))
+    except ValueError:
+        raise UrlError("has no valid IPv6 address") from None
+
+
+def _host(text: str) -> str:
+    host = (text if text.isascii() else _international(text)).lower()
+    labels = host.split(".")
+    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
+        raise UrlError("has no valid host")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _ipv4(host)
+    return host
+
+
+def _ipv4(host: str) -> str:
+    # 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are 127.0.0.1 to some parsers and a name to others.
+    try:
+        return str(ipaddress.IPv4Address(host))
+    except ValueError:
+        raise UrlError("has an IPv4 address that is not four plain decimal numbers") from None
+
+
+def _international(host: str) -> str:
+    try:
+        import idna
+    except ModuleNotFoundError:
+        raise UrlError("has a host that is not ASCII: write it in its xn-- form") from None
+    try:
+        return idna.encode(host, uts46=True, std3_rules=True).decode("ascii")
+    except UnicodeError:
+        raise UrlError("has no valid host") from None
+
+
+def _encoded(match: re.Match[str]) -> str:
+    return quote(match[0], safe="", errors="replace")
+
+
+def _without_dot_segments(path: str) -> str:
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for position, segment in enumerate(segments, 1):
+        plain = segment.lower().replace("%2e", ".")
+        if plain not in (".", ".."):
+            kept.append(segment)
+            continue
+        if plain == ".." and kept:
+            kept.pop()
+        if position == len(segments):
+            kept.append("")
+    return "/" + "/".join(kept)
+
+
+# --- what may be asked for ---
+
+
+@dataclass(frozen=True, slots=True)
+class UrlRules:
+    """Which URLs are allowed: whole origins, and prefixes that end on a path boundary."""
+
+    origins: frozenset[str]
+    prefixes: tuple[Url, ...]
+
+    @classmethod
+    def of(cls, origins: Iterable[str], prefixes: Iterable[str]) -> UrlRules:
+        """Read both lists. Raises `ValueError` naming the option and the entry that is wrong."""
+        return cls(
+            frozenset(_entry(text, "allowed_origins").origin for text in origins),
+            tuple(_entry(text, "allowed_url_prefixes") for text in prefixes),
+        )
+
+    def allow(self, url: Url) -> bool:
+        """True when an origin or a prefix covers the URL."""
+        return url.origin in self.origins or any(_is_under(url, prefix) for prefix in self.prefixes)
+
+
+def _entry(text: str, option: str) -> Url:
+    try:
+        url = parse_url(text)
+    except UrlError as error:
+        raise ValueError(f"fetch_policy.{option}: {text!r} {error}") from None
+    if "?" in text or "#" in text:
+        raise ValueError(f"fetch_policy.{option}: {text!r} has a query or a fragment")
+    if option == "allowed_origins" and url.path != "/":
+        raise ValueError(f"fetch_policy.{option}: {text!r} has a path: put it into allowed_url_prefixes")
+    return url
+
+
+def _is_under(url: Url, prefix: Url) -> bool:
+    if url.origin != prefix.origin:
+        return False
+    if prefix.path == "/":
+        return True
+    folder = prefix.path if prefix.path.endswith("/") else prefix.path + "/"
+    return (url.path == prefix.path or url.path.startswith(folder)) and not _may_climb(url.path)
+
+
+def _may_climb(path: str) -> bool:
+    for _ in range(_MAX_DECODINGS):
+        if _CLIMBS.search(path):
+            return True
+        decoded = unquote(path)
+        if decoded == path:
+            return False
+        path = decoded
+    return True

@@ -1,0 +1,219 @@
+// `fetch` and what it answers. Bodies stay here, in a WeakMap, until the program reads them.
+
+const Bytes = G.Uint8Array, NativeArrayBuffer = G.ArrayBuffer;
+const TypedArrayPrototype = getPrototypeOf(Bytes.prototype);
+const getter = (object, key) => uncurry(getOwnPropertyDescriptor(object, key).get);
+const typedArrayTag = getter(TypedArrayPrototype, Sym.toStringTag);
+const typedArrayBuffer = getter(TypedArrayPrototype, "buffer");
+const typedArrayOffset = getter(TypedArrayPrototype, "byteOffset");
+const typedArrayByteLength = getter(TypedArrayPrototype, "byteLength");
+const arrayBufferLength = getter(NativeArrayBuffer.prototype, "byteLength");
+const toBase64 = uncurry(Bytes.prototype.toBase64);
+const fromBase64 = (text) => apply(Bytes.fromBase64, Bytes, [text]);
+const toLowerCase = uncurry(Str.prototype.toLowerCase);
+const arrayValues = uncurry(Arr.prototype.values);
+const { fromCharCode, fromCodePoint } = Str;
+const { keys: enumerableKeys } = Obj;
+
+// As the Encoding Standard decodes: one U+FFFD for each maximal part of a broken sequence.
+const decodeUtf8 = (bytes) => {
+  let text = "", point = 0, needed = 0, lower = 0x80, upper = 0xbf;
+  const length = typedArrayByteLength(bytes);
+  for (let i = 0; i < length; i++) {
+    const byte = bytes[i];
+    if (needed > 0) {
+      const fits = byte >= lower && byte <= upper;
+      lower = 0x80;
+      upper = 0xbf;
+      if (fits) {
+        point = (point << 6) | (byte & 0x3f);
+        if (--needed === 0) text += fromCodePoint(point);
+        continue;
+      }
+      needed = 0;
+      text += "\ufffd";
+    }
+    if (byte < 0x80) text += fromCharCode(byte);
+    else if (byte < 0xc2 || byte > 0xf4) text += "\ufffd";
+    else if (byte < 0xe0) {
+      needed = 1;
+      point = byte & 0x1f;
+    } else if (byte < 0xf0) {
+      needed = 2;
+      point = byte & 0xf;
+      if (byte === 0xe0) lower = 0xa0;
+      if (byte === 0xed) upper = 0x9f;
+    } else {
+      needed = 3;
+      point = byte & 0x7;
+      if (byte === 0xf0) lower = 0x90;
+      if (byte === 0xf4) upper = 0x8f;
+    }
+  }
+  return needed > 0 ? text + "\ufffd" : text;
+};
+
+// The host sends well-formed text only, so every surrogate has its partner.
+const encodeUtf8 = (text) => {
+  const bytes = new Bytes(utf8Length(text));
+  let at = 0;
+  for (let i = 0; i < text.length; i++) {
+    let point = charCodeAt(text, i);
+    if (point < 0x80) {
+      bytes[at++] = point;
+      continue;
+    }
+    if (point < 0x800) bytes[at++] = 0xc0 | (point >> 6);
+    else {
+      if (point >= 0xd800 && point <= 0xdbff) {
+        point = 0x10000 + ((point - 0xd800) << 10) + (charCodeAt(text, ++i) - 0xdc00);
+        bytes[at++] = 0xf0 | (point >> 18);
+        bytes[at++] = 0x80 | ((point >> 12) & 0x3f);
+      } else bytes[at++] = 0xe0 | (point >> 12);
+      bytes[at++] = 0x80 | ((point >> 6) & 0x3f);
+    }
+    bytes[at++] = 0x80 | (point & 0x3f);
+  }
+  return bytes;
+};
+
+const conceal = (prototype, tag, members) => {
+  const names = ownKeys(members);
+  for (let i = 0; i < names.length; i++) {
+    const descriptor = getOwnPropertyDescriptor(members, names[i]);
+    freeze(descriptor.value === undefined ? descriptor.get : descriptor.value);
+    defineProperty(prototype, names[i], { ...descriptor, enumerable: false });
+  }
+  constant(prototype, Sym.toStringTag, tag);
+  return freeze(prototype);
+};
+
+const headersOf = new NativeWeakMap(); // a headers object -> its [name, value] pairs, sorted, names in lower case
+const pairsOf = (headers) => {
+  const pairs = isObject(headers) ? weakGet(headersOf, headers) : undefined;
+  if (pairs === undefined) throw new TypeErr("this is not a headers object");
+  return pairs;
+};
+const headerValue = (headers, name) => {
+  const pairs = pairsOf(headers), wanted = toLowerCase(Str(name));
+  for (let i = 0; i < pairs.length; i++) if (pairs[i][0] === wanted) return pairs[i][1];
+  return null;
+};
+const listed = (headers, pick) => {
+  const pairs = pairsOf(headers), list = [];
+  for (let i = 0; i < pairs.length; i++) list[i] = pick(pairs[i][0], pairs[i][1]);
+  return arrayValues(list);
+};
+const HeadersPrototype = conceal({}, "Headers", {
+  get(name) { return headerValue(this, name); },
+  has(name) { return headerValue(this, name) !== null; },
+  entries() { return listed(this, (name, value) => [name, value]); },
+  keys() { return listed(this, (name) => name); },
+  values() { return listed(this, (_name, value) => value); },
+  forEach(callback, self) {
+    const pairs = pairsOf(this);
+    for (let i = 0; i < pairs.length; i++) apply(callback, self, [pairs[i][1], pairs[i][0], this]);
+  },
+  [Sym.iterator]() { return listed(this, (name, value) => [name, value]); },
+});
+
+const bodyOf = new NativeWeakMap(); // a response -> { answer, used }
+const heldBy = (response) => {
+  const held = isObject(response) ? weakGet(bodyOf, response) : undefined;
+  if (held === undefined) throw new TypeErr("this is not a response");
+  return held;
+};
+const takeBody = (response) => {
+  const held = heldBy(response);
+  if (held.used) throw new TypeErr("the body of this response was already read");
+  held.used = true;
+  return held.answer;
+};
+const bodyText = (answer) => {
+  const text = answer.text === undefined ? decodeUtf8(fromBase64(answer.base64)) : answer.text;
+  return charCodeAt(text, 0) === 0xfeff ? slice(text, 1) : text;
+};
+const bodyBytes = (answer) => (answer.text === undefined ? fromBase64(answer.base64) : encodeUtf8(answer.text));
+const ResponsePrototype = conceal({}, "Response", {
+  get bodyUsed() { return heldBy(this).used; },
+  async text() { return bodyText(takeBody(this)); },
+  async json() { return parse(bodyText(takeBody(this))); },
+  async bytes() { return bodyBytes(takeBody(this)); },
+  async arrayBuffer() { return typedArrayBuffer(bodyBytes(takeBody(this))); },
+  clone() {
+    const held = heldBy(this);
+    if (held.used) throw new TypeErr("the body of this response was already read");
+    return makeResponse(held.answer);
+  },
+});
+
+const makeResponse = (answer) => {
+  const headers = create(HeadersPrototype);
+  weakSet(headersOf, headers, answer.headers);
+  const response = create(ResponsePrototype);
+  const { status, statusText, url, redirected } = answer;
+  const shown = { __proto__: null, ok: status >= 200 && status <= 299, status, statusText, url, redirected, headers };
+  const names = ownKeys(shown);
+  for (let i = 0; i < names.length; i++)
+    defineProperty(response, names[i], { value: shown[names[i]], writable: false, enumerable: true, configurable: false });
+  weakSet(bodyOf, response, { __proto__: null, answer, used: false });
+  return response;
+};
+
+const headerPairs = (given) => {
+  const pairs = [];
+  if (given === undefined || given === null) return pairs;
+  if (!isObject(given)) throw new TypeErr("fetch: headers must be an object or pairs");
+  if (typeof given[Sym.iterator] === "function") {
+    for (const pair of given) {
+      if (!isObject(pair) || pair.length !== 2) throw new TypeErr("fetch: each header must be a [name, value] pair");
+      pairs[pairs.length] = [Str(pair[0]), Str(pair[1])];
+    }
+    return pairs;
+  }
+  const names = enumerableKeys(given);
+  for (let i = 0; i < names.length; i++) pairs[i] = [names[i], Str(given[names[i]])];
+  return pairs;
+};
+
+const bytesOf = (value) => {
+  if (typedArrayTag(value) !== undefined)
+    return new Bytes(typedArrayBuffer(value), typedArrayOffset(value), typedArrayByteLength(value));
+  try {
+    arrayBufferLength(value);
+  } catch {
+    throw new TypeErr("fetch: the body must be a string or bytes; use JSON.stringify for an object");
+  }
+  return new Bytes(value);
+};
+
+const fetchInput = (input, init) => {
+  const options = init === undefined || init === null ? { __proto__: null } : init;
+  const isRequest = isObject(input) && input.url !== undefined;
+  const option = (key) => {
+    const value = options[key];
+    return value === undefined && isRequest ? input[key] : value;
+  };
+  const method = option("method"), body = option("body");
+  const fields = {
+    __proto__: null,
+    url: Str(isRequest ? input.url : input),
+    method: method === undefined ? "GET" : Str(method),
+    headers: headerPairs(option("headers")),
+  };
+  if (isObject(body)) fields.base64 = toBase64(bytesOf(body));
+  else if (body !== undefined && body !== null) fields.body = Str(body);
+  return fields;
+};
+
+const guestFetch = freeze({
+  fetch(input, init = undefined) {
+    let fields;
+    try {
+      fields = fetchInput(input, init);
+    } catch (error) {
+      return new NativePromise((_, reject) => reject(error));
+    }
+    return request("fetch", "fetch", [fields]);
+  },
+}.fetch);

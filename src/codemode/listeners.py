@@ -1,0 +1,282 @@
+"""Tells hooks and other listeners what happens in one invocation, and makes its trace. Nothing they do changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import fields
+from typing import Any, TypeAlias, cast
+
+from .errors import CodeModeAbortedError
+from .lifecycle import (
+    CallStatus,
+    ConsoleEvent,
+    Event,
+    FetchRequestEvent,
+    FetchResultEvent,
+    InterruptEvent,
+    InvocationStarted,
+    NestedToolCallEvent,
+    NestedToolResultEvent,
+    Trace,
+    WorkerTaken,
+)
+from .options import Lifecycle
+from .protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from .values import decode_json, json_length, utf8_length
+
+Listener: TypeAlias = Callable[[Event], None]
+Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
+
+_HOOK_GRACE_SECONDS = 5.0
+_STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
+
+
+class Events:
+    """Hands the events of one invocation to its listeners and keeps what its trace needs.
+
+    The events of a call come in the task that performs it, so that a listener can set context variables for it.
+    """
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        invocation_id: str,
+        outer_tool_call_id: str,
+        listeners: tuple[Listener, ...] = (),
+    ) -> None:
+        self._hooks = _Hooks(lifecycle)
+        self._listeners = listeners
+        self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
+        self._clock = _Clock()
+        self._started_at_ms = self._clock()
+        self._source_bytes = 0
+        self._open: dict[int, Call] = {}
+        self._bridge_requests: list[NestedToolResultEvent | FetchResultEvent] = []
+        self._console: list[ConsoleEvent] = []
+
+    @property
+    def seconds_in_hooks(self) -> float:
+        """How long hooks have kept the event loop, so that no deadline counts it."""
+        return self._hooks.seconds
+
+    def started(self, source: str) -> None:
+        """Tell that the run of this program begins."""
+        self._source_bytes = utf8_length(source)
+        self._emit(InvocationStarted(**self._ids, source_bytes=self._source_bytes))
+
+    def worker_taken(self) -> None:
+        """Tell that there is a worker for it."""
+        self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
+
+    def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> Call:
+        """Tell that the program called a tool or asked for a URL."""
+        times = {"replayed": replayed, "started_at_ms": self._clock()}
+        event = (_fetch_request if entry.kind == "fetch" else _tool_call)(entry, {**self._ids, **times})
+        self._open[event.bridge_index] = event
+        self._emit(event)
+        return event
+
+    def call_ended(self, call: Call, outcome: Outcome, error: BaseException | None) -> None:
+        """Tell how that call ended. Ignored once the invocation has ended."""
+        text = outcome.value_json if isinstance(outcome, Fulfilled) else None
+        size = None if text is None else json_length(text)
+        status = _STATUS[type(outcome)]
+        if isinstance(call, FetchRequestEvent):
+            self._close(call, status, output_bytes=size, error=error, http_status=_members(text).get("status"))
+        else:
+            paused = _readable(outcome.payload_json) if isinstance(outcome, Waiting) else None
+            self._close(call, status, output_bytes=size, error=error, output=_readable(text), interrupt=paused)
+
+    def still_waiting(self, entry: LedgerEntry) -> None:
+        """Tell of a call that was waiting before and still does, unless this run made it again."""
+        if entry.outcome is not None and all(entry.id != told.bridge_index for told in self._bridge_requests):
+            self.call_ended(self.call_started(entry, replayed=True), entry.outcome, None)
+
+    def console_written(self, level: str, text: str) -> None:
+        """Tell about a line of console output."""
+        event = ConsoleEvent(**self._ids, level=level, text=text)
+        self._console.append(event)
+        self._emit(event)
+
+    def interrupted(self, interrupt: Any) -> None:
+        """Tell that the invocation paused."""
+        self._emit(InterruptEvent(**self._ids, interrupt=interrupt))
+
+    async def ended(
+        self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
+    ) -> Trace:
+        """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
+        for call in list(self._open.values()):
+            self._close(call, "aborted", error=CodeModeAbortedError("the invocation ended before this call did"))
+        now_ms = self._clock()
+        trace = Trace(
+            **self._ids,
+            status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
+            started_at_ms=self._started_at_ms,
+            completed_at_ms=now_ms,
+            duration_ms=now_ms - self._started_at_ms,
+            bridge_requests=tuple(self._bridge_requests),
+            console=tuple(self._console),
+            source_bytes=self._source_bytes,
+            result_bytes=result_bytes,
+            interrupted_by=interrupted_by,
+            error=error,
+        )
+        self._emit(trace)
+        await self._hooks.finish()
+        return trace
+
+    def _close(self, call: Call, status: CallStatus, **ended: Any) -> None:
+        if self._open.pop(call.bridge_index, None) is None:
+            return
+        completed_at_ms = self._clock()
+        values: dict[str, Any] = {
+            **{item.name: getattr(call, item.name) for item in fields(call)},
+            "status": status,
+            "completed_at_ms": completed_at_ms,
+            "duration_ms": completed_at_ms - call.started_at_ms,
+            **ended,
+        }
+        event = (FetchResultEvent if isinstance(call, FetchRequestEvent) else NestedToolResultEvent)(**values)
+        self._bridge_requests.append(event)
+        self._emit(event)
+
+    def _emit(self, event: Event) -> None:
+        for listener in self._listeners:
+            self._hooks.call(listener, event, "telemetry")
+        self._hooks.tell(event)
+
+
+class _Hooks:
+    """Calls the host's hooks: sync ones at once, async ones as tasks. What they raise is reported, no more."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.seconds = 0.0
+
+    def tell(self, event: Event) -> None:
+        """Call the hook for this event, if there is one."""
+        hook = getattr(self._lifecycle, event.hook) if event.hook else None
+        if hook is not None:
+            self.call(hook, event, event.hook)
+
+    def call(self, hook: Callable[[Any], Any], event: Event, name: str) -> None:
+        """Call a hook with an event."""
+        started = time.perf_counter()
+        try:
+            pending = hook(event)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a hook must never change the invocation it watches
+            self._report(error, event, name)
+        else:
+            if inspect.isawaitable(pending):
+                self._start(self._awaited(cast("Any", pending), event, name))
+        self.seconds += time.perf_counter() - started
+
+    async def finish(self) -> None:
+        """Wait for the async hooks, for five seconds at the most; what is still running then is cancelled."""
+        if not self._tasks:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _HOOK_GRACE_SECONDS
+        try:
+            while self._tasks and (seconds := deadline - loop.time()) > 0:
+                await asyncio.wait(self._tasks, timeout=seconds)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    async def _awaited(self, pending: Any, event: Event, name: str) -> None:
+        try:
+            await pending
+        except BaseException as error:  # noqa: BLE001 - as above; out of a task, SystemExit would end the whole loop
+            _raise_own_end(error)
+            self._report(error, event, name)
+
+    def _report(self, error: BaseException, event: Event, name: str) -> None:
+        report = self._lifecycle.on_hook_error
+        if report is None:
+            return
+        try:
+            pending = report(error, {"hook": name, "event": event})
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - nobody is left to tell
+            return
+        if inspect.isawaitable(pending):
+            self._start(_swallowed(pending))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _swallowed(pending: Any) -> None:
+    try:
+        await pending
+    except BaseException as error:  # noqa: BLE001 - nobody is left to tell
+        _raise_own_end(error)
+
+
+def _raise_own_end(error: BaseException) -> None:
+    """Raise what ends this very task. A cancellation of something inside the hook is the hook's own failure."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        raise error
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+
+
+class _Clock:
+    """Wall-clock milliseconds that never run backwards."""
+
+    def __init__(self) -> None:
+        self._offset_ms = (time.time() - time.perf_counter()) * 1000
+
+    def __call__(self) -> float:
+        return self._offset_ms + time.perf_counter() * 1000
+
+
+def _tool_call(entry: LedgerEntry, common: Mapping[str, Any]) -> NestedToolCallEvent:
+    return NestedToolCallEvent(
+        **common,
+        bridge_index=entry.id,
+        tool_name=entry.name,
+        tool_call_id=entry.tool_call_id or "",
+        input=_readable(entry.input_json),
+        input_bytes=_input_bytes(entry),
+    )
+
+
+def _fetch_request(entry: LedgerEntry, common: Mapping[str, Any]) -> FetchRequestEvent:
+    asked = _members(entry.input_json)
+    return FetchRequestEvent(
+        **common,
+        bridge_index=entry.id,
+        url=str(asked.get("url", "")),
+        method=str(asked.get("method", "")).upper(),
+        input_bytes=_input_bytes(entry),
+    )
+
+
+def _input_bytes(entry: LedgerEntry) -> int:
+    return entry.input_bytes or utf8_length(entry.input_json or "")
+
+
+def _members(text: str | None) -> dict[str, Any]:
+    value = _readable(text)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _readable(text: str | None) -> Any:
+    try:
+        return None if text is None else decode_json(text)
+    except ValueError:
+        return None

@@ -1,0 +1,151 @@
+"""What the model is shown beside a result, and which run a result belongs to. Runs nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from .errors import CodeModeProtocolError
+from .interrupts import Interrupt
+from .lifecycle import FetchResultEvent, NestedToolResultEvent, Trace
+from .options import ModelOutput
+from .values import decode_json, encode_json
+
+Shown: TypeAlias = dict[str, Any]  # {"type": "text" | "json", "value": ...}
+Show: TypeAlias = Callable[[Any], Any]
+
+MAX_KEPT_TRACES = 256
+_NOT_SHOWN: Shown = {"type": "text", "value": "(this output cannot be shown)"}
+
+
+class ModelOutputs:
+    """Shows the results of one `CodeModeTool`, each beside what its own run did. Safe to use from several threads."""
+
+    def __init__(self, options: ModelOutput, show_of: Callable[[str], Show | None]) -> None:
+        self._options = options
+        self._show_of = show_of  # a tool's own to_model_output, by the tool's name
+        self._kept: deque[_Run] = deque(maxlen=MAX_KEPT_TRACES)
+        self._lock = threading.Lock()
+
+    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace) -> None:
+        """Remember a run for its result, when anything of it is to be shown."""
+        if self._wraps:
+            with self._lock:
+                self._kept.append(_Run(outer_tool_call_id, result, self._needed(trace)))
+
+    def show(self, result: Any, tool_call_id: str | None) -> Shown:
+        """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
+        if isinstance(result, Interrupt):
+            return {"type": "json", "value": result.to_dict()}
+        if not self._wraps or _is_interrupt_json(result):
+            return _shown(result)
+        trace = self._trace_of(result, tool_call_id)
+        value: dict[str, Any] = {"result": result}
+        if self._options.summarises:
+            value |= self._summary(trace)
+        if self._options.include_console:
+            value["console"] = "\n".join(line.text for line in trace.console) if trace is not None else ""
+        return {"type": "json", "value": value}
+
+    @property
+    def _wraps(self) -> bool:
+        return self._options.summarises or self._options.include_console
+
+    def _needed(self, trace: Trace) -> Trace:
+        """Return the trace without what is never shown: it is kept for a while, and outputs may be large."""
+        outputs = self._options.include_nested_tool_outputs
+        requests = tuple(
+            dataclasses.replace(one, input=None, output=one.output if outputs else None)
+            if isinstance(one, NestedToolResultEvent)
+            else one
+            for one in trace.bridge_requests
+        )
+        return dataclasses.replace(trace, bridge_requests=requests)
+
+    def _trace_of(self, result: Any, tool_call_id: str | None) -> Trace | None:
+        """Return the trace of the one run that this result certainly came from, else None."""
+        with self._lock:
+            runs = [run for run in self._kept if run.gave(result, tool_call_id)]
+        return runs[0].trace if len(runs) == 1 else None
+
+    def _summary(self, trace: Trace | None) -> dict[str, Any]:
+        entries = list(self._entries(trace)) if trace is not None else []
+        maximum = self._options.max_summary_entries
+        left_out = len(entries) - maximum
+        return {"nestedTools": entries[:maximum], **({"nestedToolsLeftOut": left_out} if left_out > 0 else {})}
+
+    def _entries(self, trace: Trace) -> Iterator[dict[str, Any]]:
+        options = self._options
+        for request in trace.bridge_requests:
+            ended = {"status": request.status, "replayed": request.replayed}
+            if isinstance(request, FetchResultEvent):
+                if options.include_fetch_summary:
+                    yield {"kind": "fetch", "method": request.method, "url": request.url, **ended}
+            elif options.include_nested_tool_summary or options.include_nested_tool_outputs:
+                yield {
+                    "kind": "tool",
+                    "toolName": request.tool_name,
+                    "toolCallId": request.tool_call_id,
+                    **ended,
+                    **self._output(request),
+                }
+
+    def _output(self, request: NestedToolResultEvent) -> dict[str, Shown]:
+        if not self._options.include_nested_tool_outputs or request.status != "fulfilled":
+            return {}
+        show = self._show_of(request.tool_name)
+        return {"output": _shown(request.output) if show is None else _shown_by(show, request.output)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """A run that completed. Keeping the result itself means that no other object can ever take its identity."""
+
+    outer_tool_call_id: str
+    result: Any
+    trace: Trace
+
+    def gave(self, result: Any, tool_call_id: str | None) -> bool:
+        """Return True when the result may come from this run. Values that are one object everywhere need the id."""
+        if tool_call_id is None:
+            return result is self.result and not _is_shared(result)
+        return tool_call_id == self.outer_tool_call_id and (result is self.result or _is_same(result, self.result))
+
+
+def _is_shared(value: Any) -> bool:
+    """Return True for what Python may keep one object of: None, booleans, numbers, short text."""
+    return value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 1)
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and left == right
+
+
+def _shown(value: Any) -> Shown:
+    return {"type": "text" if isinstance(value, str) else "json", "value": value}
+
+
+def _shown_by(show: Show, output: Any) -> Shown:
+    """Return what a tool's own function makes of its output; it is host code and may fail."""
+    try:
+        made: Any = show(output)
+        plain = decode_json(encode_json(made, what="the model output of a tool"))
+    except Exception:  # noqa: BLE001 - a summary must not cost the result it stands beside
+        return dict(_NOT_SHOWN)
+    if isinstance(plain, dict) and {"type", "value"} <= set(cast("dict[str, Any]", plain)):
+        return cast("Shown", plain)
+    return _shown(plain)
+
+
+def _is_interrupt_json(value: Any) -> bool:
+    if not isinstance(value, Mapping) or cast("Mapping[str, Any]", value).get("type") != "code-mode-interrupt":
+        return False
+    try:
+        Interrupt.from_dict(cast("Mapping[str, Any]", value))
+    except CodeModeProtocolError:
+        return False
+    return True

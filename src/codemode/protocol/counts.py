@@ -1,0 +1,40 @@
+"""How many requests the guest has made, as the guest itself sees it. Pure."""
+
+from __future__ import annotations
+
+from ..errors import CodeModeProtocolError
+from .events import Settings
+from .messages import RequestKind
+
+
+class RequestCounts:
+    """``in_flight`` counts what was issued and not delivered in a turn that has begun; catalog requests do not count.
+
+    The kernel refuses calls beyond the limits, so only a worker that is no longer ours can exceed them here.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.in_flight = 0
+        self._bridge_requests = 0
+        self._catalog_requests = 0
+
+    def issued(self, kind: RequestKind) -> None:
+        """Count a request. Raises `CodeModeProtocolError` beyond the limits."""
+        if kind == "catalog":
+            self._catalog_requests += 1
+        else:
+            self._bridge_requests += 1
+            self.in_flight += 1
+        settings = self._settings
+        if (
+            self._catalog_requests > settings.max_catalog_requests
+            or self._bridge_requests > settings.max_bridge_requests
+            or self.in_flight > settings.max_in_flight_bridge_requests
+        ):
+            raise CodeModeProtocolError("the worker sent more requests than the limits allow")
+
+    def delivered(self, kind: RequestKind) -> None:
+        """Count an answer whose turn begins."""
+        if kind != "catalog":
+            self.in_flight -= 1

@@ -1,0 +1,49 @@
+"""The recorded part of an invocation that is run again. Pure: compares what comes with what was, in both orders."""
+
+from __future__ import annotations
+
+from . import endings
+from .ledger import Ledger, LedgerEntry
+from .messages import CallRequested
+
+
+class Replay:
+    """A recorded ledger beside the one that grows again. Raises `CodeModeProtocolError` where the two differ."""
+
+    def __init__(self, recorded: Ledger | None) -> None:
+        self._recorded = recorded if recorded is not None else Ledger()
+
+    def entry_for(self, request: CallRequested, ledger: Ledger) -> LedgerEntry | None:
+        """Return the recorded entry of a request, None for one that is new."""
+        if request.id not in self._recorded:
+            if self.is_unfinished(ledger):
+                raise endings.diverged(request.id, f"{endings.request_text(request)} was not made in the recorded run")
+            return None
+        recorded = self._recorded[request.id]
+        if not recorded.same_request(request):
+            was, now = endings.request_text(recorded), endings.request_text(request)
+            raise endings.diverged(request.id, f"recorded {was}, now {now}")
+        return recorded
+
+    def is_unfinished(self, ledger: Ledger) -> bool:
+        """True while recorded outcomes are still to be handed in."""
+        return len(ledger.deliveries) < len(self._recorded.deliveries)
+
+    def next_delivery(self, ledger: Ledger) -> LedgerEntry | None:
+        """Return the entry whose outcome comes next, if its request has been made again."""
+        if not self.is_unfinished(ledger):
+            return None
+        request_id = self._recorded.deliveries[len(ledger.deliveries)]
+        has_been_made = request_id in ledger
+        return ledger[request_id] if has_been_made else None
+
+    def require_seen(self, ledger: Ledger) -> None:
+        """A program that ends or comes to rest before all of its record was seen is another program."""
+        if len(ledger.entries) < len(self._recorded.entries) or self.is_unfinished(ledger):
+            position = min(len(ledger.entries) + 1, len(self._recorded.entries))
+            raise endings.diverged(position, "the program did not get as far as in the recorded run")
+
+    def complete(self, ledger: Ledger) -> None:
+        """Add what the replay had not come to yet: a run that is cut short must not forget which calls are done."""
+        ledger.entries += self._recorded.entries[len(ledger.entries) :]
+        ledger.deliveries += self._recorded.deliveries[len(ledger.deliveries) :]

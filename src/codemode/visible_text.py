@@ -1,0 +1,38 @@
+"""Text of guests and tools made safe to look at, on a terminal or a page. Knows nothing of what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    r"""Return the text with what cannot be seen, or moves the cursor or the reading direction, as ``\u`` escapes.
+
+    ``keep`` lists characters to leave as they are, such as a newline.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else _escaped(char) for char in text)
+
+
+def one_line(text: str, max_characters: int) -> str:
+    """Return visible text on one line, clipped to so many characters."""
+    shown = visible(text[: max_characters + 1])
+    return shown if len(shown) <= max_characters else shown[: max_characters - 1] + "…"
+
+
+def counted(count: int, what: str) -> str:
+    """Return "1 call" or "1,200 calls"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def aligned(rows: Iterable[Sequence[str]], *, gap: str = "  ") -> list[str]:
+    """Return rows of equally many cells as lines in which the cells of a column begin at the same place."""
+    table = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\u{{{code:x}}}"

@@ -1,0 +1,3 @@
+//! {"ends": ["syntax"]}
+export const a = 1;
+return a

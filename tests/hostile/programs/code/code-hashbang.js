@@ -1,0 +1,3 @@
+//! {"ends": ["syntax"]}
+#!/bin/sh
+return 1

@@ -1,0 +1,3 @@
+//! {"ends": ["syntax", "throws"]}
+const name = '<input>';
+return String(await import(name))

@@ -1,0 +1,7 @@
+//! {"ends": ["returns"], "value": ["refused", "EvalError"]}
+try {
+  const v = await (Reflect.construct(Function, ['return 1'])());
+  return ['RAN', String(v)];
+} catch (e) {
+  return ['refused', e.name];
+}

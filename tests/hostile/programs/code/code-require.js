@@ -1,0 +1,2 @@
+//! {"ends": ["syntax", "throws"]}
+return require('fs')

@@ -1,0 +1,7 @@
+//! {"ends": ["returns"], "value": ["refused", "ReferenceError"]}
+try {
+  const v = await (setTimeout('1', 0));
+  return ['RAN', String(v)];
+} catch (e) {
+  return ['refused', e.name];
+}

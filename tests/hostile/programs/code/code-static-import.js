@@ -1,0 +1,3 @@
+//! {"ends": ["syntax"]}
+import fs from 'fs';
+return 1

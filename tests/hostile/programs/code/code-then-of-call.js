@@ -1,0 +1,7 @@
+//! {"ends": ["detached"], "value": ["refused", "EvalError"]}
+try {
+  const v = await ((() => { const q = tools.x(1); q.catch(() => {}); const c = q.then.constructor('return 1'); return c() })());
+  return ['RAN', String(v)];
+} catch (e) {
+  return ['refused', e.name];
+}

@@ -1,0 +1,7 @@
+//! {"ends": ["returns"], "value": ["refused", "TypeError"]}
+try {
+  const v = await (tools.x['constructor'].constructor('return 1')());
+  return ['RAN', String(v)];
+} catch (e) {
+  return ['refused', e.name];
+}

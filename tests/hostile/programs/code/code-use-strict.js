@@ -1,0 +1,3 @@
+//! {"ends": ["returns"], "value": true}
+'use strict';
+return this === undefined

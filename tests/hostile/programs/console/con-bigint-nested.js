@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+console.log([5n]);
+return 1

@@ -1,0 +1,5 @@
+//! {"ends": ["returns"]}
+const a = [];
+a.push(a);
+console.log(a);
+return 1

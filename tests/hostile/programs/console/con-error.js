@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+console.error(new TypeError('t'));
+return 1

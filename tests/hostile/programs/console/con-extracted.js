@@ -1,0 +1,4 @@
+//! {"ends": ["returns"], "console": ["free"]}
+const { log } = console;
+log('free');
+return 1

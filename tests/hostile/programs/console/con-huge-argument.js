@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+console.log('a'.repeat(5e6), 'b');
+return 1

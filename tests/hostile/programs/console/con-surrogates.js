@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+console.log('\ud800\udc00\ud800');
+return 1

@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+console.log(Symbol('x'));
+return 1

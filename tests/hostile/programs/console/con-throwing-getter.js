@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+console.log({ get a() { throw 1 } });
+return 1

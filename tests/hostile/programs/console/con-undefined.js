@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+console.log(undefined, null, () => 1);
+return 1

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": ["undefined", "undefined", "undefined", "undefined", "undefined", "undefined", "undefined"]}
+return [typeof performance, typeof Intl, typeof Temporal, typeof setTimeout, typeof setInterval, typeof setImmediate, typeof requestAnimationFrame]

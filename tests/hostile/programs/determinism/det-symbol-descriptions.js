@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": "Symbol()Symbol(a)"}
+return String(Symbol()) + String(Symbol('a'))

@@ -1,0 +1,2 @@
+//! {"ends": ["detached"], "calls": []}
+try { return 1 } finally { tools.admin(1) }

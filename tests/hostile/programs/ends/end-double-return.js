@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": 2}
+try { return 1 } finally { return 2 }

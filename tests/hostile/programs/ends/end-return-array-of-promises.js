@@ -1,0 +1,2 @@
+//! {"ends": ["detached"], "calls": []}
+return [tools.x(1), tools.y(2)]

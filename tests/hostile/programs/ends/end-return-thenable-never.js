@@ -1,0 +1,2 @@
+//! {"ends": ["deadlock"]}
+return { then() {} }

@@ -1,0 +1,3 @@
+//! {"ends": ["detached"], "calls": []}
+tools.x(1);
+return 1

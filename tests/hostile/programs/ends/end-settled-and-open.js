@@ -1,0 +1,5 @@
+//! {"ends": ["detached"], "calls": [["never", 1], ["x", 2]]}
+const a = tools.never(1);
+const b = tools.x(2);
+await b;
+return 'x'

@@ -1,0 +1,3 @@
+//! {"ends": ["throws"], "calls": []}
+tools.x(1);
+throw new Error('t')

@@ -1,0 +1,4 @@
+//! {"ends": ["timeout"], "calls": [["never", 1], ["never", 2]]}
+tools.never(1);
+tools.never(2);
+await new Promise(() => {})

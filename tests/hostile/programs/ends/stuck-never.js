@@ -1,0 +1,2 @@
+//! {"ends": ["deadlock"], "sample": "stuck-never"}
+await new Promise(()=>{})

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw new Error('x', { cause: 'c'.repeat(1e6) })

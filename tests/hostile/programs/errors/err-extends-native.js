@@ -1,0 +1,3 @@
+//! {"ends": ["throws"], "error_name": "TypeError"}
+class E extends TypeError {}
+throw new E('x')

@@ -1,0 +1,3 @@
+//! {"ends": ["throws"]}
+const a = 1;
+throw new Error('l')

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "error_name": "RangeError"}
+throw new Proxy(new RangeError('r'), {})

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "error_name": "ReferenceError"}
+return undefinedVariableWithAName

@@ -1,0 +1,3 @@
+//! {"ends": ["returns"]}
+try { Error.prototype.message = 'p' } catch (e) { return e.name }
+return 'silent'

@@ -1,0 +1,2 @@
+//! {"ends": ["bridge-limit"]}
+for (let i = 0; i < 100; i++) await tools.$search('x')

@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"], "error_name": "RangeError"}
+let t = tools;
+for (let i = 0; i < 1e4; i++) t = t['n' + i]

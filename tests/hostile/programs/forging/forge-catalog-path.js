@@ -1,0 +1,2 @@
+//! {"ends": ["tool-error", "syntax"]}
+return await tools.$search.x('x')

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+return await tools['']('x')

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "calls": []}
+throw { get message() { tools.admin(1); return 'm' } }

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"]}
+return { type: 'code-mode-interrupt', interruptId: 'x', continuation: 'y' }

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "error_name": "RangeError"}
+return await tools['x'.repeat(1000)](1)

@@ -1,0 +1,2 @@
+//! {"ends": ["tool-error", "syntax"]}
+return await tools.x.call(null, 1)

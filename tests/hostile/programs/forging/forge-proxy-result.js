@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": {"a": 1}}
+return new Proxy({ a: 1 }, {})

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "message": "missing tool name"}
+return await tools('x')

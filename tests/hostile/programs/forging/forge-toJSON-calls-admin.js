@@ -1,0 +1,2 @@
+//! {"ends": ["detached"], "calls": [["y", 2], ["x", 1]]}
+return await tools.x({ toJSON() { tools.y(2); return 1 } })

@@ -1,0 +1,4 @@
+//! {"ends": ["throws"], "error_name": "RangeError", "message": "chain too deep"}
+let it = [1].values();
+for (let i = 0; i < 1e5; i++) it = it.chunks(1);
+return it.next()

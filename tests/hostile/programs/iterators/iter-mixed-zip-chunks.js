@@ -1,0 +1,4 @@
+//! {"ends": ["throws", "memory", "returns"]}
+let it = [1].values();
+for (let i = 0; i < 20000; i++) it = i % 2 ? it.chunks(1) : Iterator.zip([it]);
+return typeof it.next()

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "error_name": "TypeError"}
+return await tools.x(1n)

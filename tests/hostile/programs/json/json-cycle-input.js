@@ -1,0 +1,4 @@
+//! {"ends": ["throws"], "error_name": "TypeError"}
+const a = {};
+a.a = a;
+return await tools.x(a)

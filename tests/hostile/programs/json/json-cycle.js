@@ -1,0 +1,4 @@
+//! {"ends": ["serialization"]}
+const a = [];
+a[0] = a;
+return a

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": 1}
+return ['\\"['.repeat(1000)].length

@@ -1,0 +1,2 @@
+//! {"ends": ["serialization"]}
+return JSON.parse('[{"a":'.repeat(600) + '1' + '}]'.repeat(600))

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": ["undefined", "undefined"]}
+return [typeof JSON.rawJSON, typeof JSON.isRawJSON]

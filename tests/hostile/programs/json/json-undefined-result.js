@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": null}
+return undefined

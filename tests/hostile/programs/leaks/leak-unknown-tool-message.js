@@ -1,0 +1,3 @@
+//! {"ends": ["returns"], "value": true}
+const name = 'no' + 'pe';
+try { await tools[name](1) } catch (e) { return e.message.includes('nope') }

@@ -1,0 +1,3 @@
+//! {"ends": ["timeout", "memory", "deadlock"]}
+async function f() { await null; return f() }
+return f()

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+for (;;) { try { throw 1 } catch {} }

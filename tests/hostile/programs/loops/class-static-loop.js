@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+class A { static { for (;;); } }

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+throw { get code() { for (;;); } }

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+console.log({ get a() { for (;;); } })

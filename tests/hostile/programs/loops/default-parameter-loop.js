@@ -1,0 +1,3 @@
+//! {"ends": ["timeout"]}
+function f(a = (() => { for (;;); })()) {}
+f()

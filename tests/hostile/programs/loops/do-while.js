@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+do {} while (1)

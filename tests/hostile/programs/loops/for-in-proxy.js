@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+for (const k in new Proxy({}, { ownKeys() { for (;;); } }));

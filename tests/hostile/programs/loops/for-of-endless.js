@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+for (const x of { [Symbol.iterator]: () => ({ next: () => ({ done: false }) }) });

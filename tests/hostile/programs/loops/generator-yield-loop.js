@@ -1,0 +1,3 @@
+//! {"ends": ["timeout", "memory"]}
+function* g() { for (;;) yield 1 }
+return [...g()].length

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"], "sample": "inf-for"}
+for(;;);

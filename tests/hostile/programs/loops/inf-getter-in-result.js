@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"], "sample": "inf-getter-in-result"}
+return {get a(){for(;;);}}

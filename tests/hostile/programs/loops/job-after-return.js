@@ -1,0 +1,3 @@
+//! {"ends": ["timeout", "returns"]}
+queueMicrotask(() => { for (;;); });
+return 1

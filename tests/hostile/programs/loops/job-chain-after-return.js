@@ -1,0 +1,4 @@
+//! {"ends": ["returns"]}
+const again = () => queueMicrotask(again);
+again();
+return 1

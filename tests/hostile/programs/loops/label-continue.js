@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+outer: for (;;) { continue outer }

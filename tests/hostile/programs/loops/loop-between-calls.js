@@ -1,0 +1,3 @@
+//! {"ends": ["timeout"], "calls": [["x", 1]]}
+await tools.x(1);
+for (;;);

@@ -1,0 +1,3 @@
+//! {"ends": ["timeout"]}
+tools.x(1);
+for (;;);

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout", "memory", "deadlock"]}
+return await Promise.all({ [Symbol.iterator]: () => ({ next: () => ({ value: 1, done: false }) }) })

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout", "memory"]}
+return [...{ [Symbol.iterator]: () => ({ next: () => ({ value: 0, done: false }) }) }].length

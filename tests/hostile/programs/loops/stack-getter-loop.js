@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+throw { name: 'x', get stack() { for (;;); } }

@@ -1,0 +1,3 @@
+//! {"ends": ["timeout"]}
+function t() { for (;;); }
+return t`x`

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+return await tools[{ toString() { for (;;); } }](1)

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+while (true) {}

@@ -1,0 +1,2 @@
+//! {"ends": ["throws", "timeout", "memory"], "sample": "mem-array-nest"}
+let a=[];for(;;)a=[a]

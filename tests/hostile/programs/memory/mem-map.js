@@ -1,0 +1,3 @@
+//! {"ends": ["memory", "timeout", "deadlock"]}
+const m = new Map();
+for (let i = 0; ; i++) m.set(i, i)

@@ -1,0 +1,2 @@
+//! {"ends": ["memory", "timeout", "deadlock"]}
+for (;;) queueMicrotask(() => {})

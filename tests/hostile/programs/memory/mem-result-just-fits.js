@@ -1,0 +1,2 @@
+//! {"ends": ["serialization", "memory"]}
+return 'x'.repeat(20e6)

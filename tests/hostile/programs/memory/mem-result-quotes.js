@@ -1,0 +1,2 @@
+//! {"ends": ["serialization", "memory"]}
+return '\"'.repeat(1e6)

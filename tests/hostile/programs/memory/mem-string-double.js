@@ -1,0 +1,2 @@
+//! {"ends": ["throws", "timeout", "memory"], "sample": "mem-string-double"}
+let s='x';for(;;)s+=s

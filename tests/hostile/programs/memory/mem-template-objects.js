@@ -1,0 +1,4 @@
+//! {"ends": ["memory", "timeout", "deadlock"]}
+const t = x => x;
+const a = [];
+for (;;) a.push(t`${[]}`, [...'abcdef'])

@@ -1,0 +1,3 @@
+//! {"ends": ["memory", "timeout", "deadlock"]}
+let q = Promise.resolve();
+for (;;) q = q.then(() => {})

@@ -1,0 +1,3 @@
+//! {"ends": ["memory", "timeout", "deadlock"]}
+const m = new WeakMap(), k = [];
+for (;;) { const o = {}; k.push(o); m.set(o, 1) }

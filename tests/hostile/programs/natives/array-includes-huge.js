@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+return Array.prototype.includes.call({ length: 2 ** 53 - 1 }, 1)

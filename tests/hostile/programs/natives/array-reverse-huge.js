@@ -1,0 +1,2 @@
+//! {"ends": ["timeout", "memory", "throws", "returns"]}
+return Array.prototype.reverse.call({ length: 2 ** 53 - 1 }).length

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "error_name": "RangeError"}
+return 2n ** -1n

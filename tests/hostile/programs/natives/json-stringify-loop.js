@@ -1,0 +1,3 @@
+//! {"ends": ["timeout"]}
+const a = Array(1000).fill({ a: [1, 2, 3] });
+for (;;) JSON.stringify(a)

@@ -1,0 +1,3 @@
+//! {"ends": ["timeout"]}
+const s = 'a'.repeat(1e6);
+for (;;) s.localeCompare(s + 'b')

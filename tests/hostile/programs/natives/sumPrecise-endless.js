@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+return Math.sumPrecise({ [Symbol.iterator]: () => ({ next: () => ({ value: 1, done: false }) }) })

@@ -1,0 +1,4 @@
+//! {"ends": ["syntax"]}
+let a;
+let a;
+return 1

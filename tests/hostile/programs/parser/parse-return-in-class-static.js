@@ -1,0 +1,2 @@
+//! {"ends": ["syntax"]}
+class A { static { return 1 } }

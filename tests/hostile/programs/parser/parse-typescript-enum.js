@@ -1,0 +1,3 @@
+//! {"ends": ["syntax", "returns", "throws"]}
+enum A { B }
+return A.B

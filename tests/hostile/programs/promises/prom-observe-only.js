@@ -1,0 +1,5 @@
+//! {"ends": ["returns", "detached"], "calls": [["x", 1], ["y", 1]]}
+const a = tools.x(1);
+a.then();
+await tools.y(1);
+return 1

@@ -1,0 +1,3 @@
+//! {"ends": ["returns", "detached", "throws"], "calls": null}
+const a = tools.x(1);
+return await new Proxy(a, {})

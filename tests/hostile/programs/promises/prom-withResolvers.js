@@ -1,0 +1,4 @@
+//! {"ends": ["returns"], "value": [1], "calls": [["x", 1]]}
+const { promise, resolve } = Promise.withResolvers();
+resolve(tools.x(1));
+return await promise

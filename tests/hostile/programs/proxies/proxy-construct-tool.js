@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+return new tools.x(1)

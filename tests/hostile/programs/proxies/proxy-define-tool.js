@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+Object.defineProperty(tools, 'x', { get: () => 1 })

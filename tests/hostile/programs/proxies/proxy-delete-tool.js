@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+return delete tools.x

@@ -1,0 +1,3 @@
+//! {"ends": ["returns"], "value": true}
+const h = { get(t, k) { return this === h } };
+return new Proxy({}, h).a

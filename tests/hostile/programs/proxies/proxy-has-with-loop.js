@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"], "sample": "proxy-has-with-loop"}
+const p=new Proxy({}, {has(){for(;;);}});return 'x' in p

@@ -1,0 +1,2 @@
+//! {"ends": ["serialization"]}
+return new Proxy({}, { ownKeys: () => ['a', 'a'] })

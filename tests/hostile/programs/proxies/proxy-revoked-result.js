@@ -1,0 +1,4 @@
+//! {"ends": ["serialization"]}
+const r = Proxy.revocable({}, {});
+r.revoke();
+return { a: r.proxy }

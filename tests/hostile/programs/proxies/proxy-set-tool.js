@@ -1,0 +1,3 @@
+//! {"ends": ["throws"]}
+'use strict';
+tools.x = 1

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": "string"}
+return typeof String(tools.x)

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"]}
+return [tools.x === tools.x, tools.x == 1]

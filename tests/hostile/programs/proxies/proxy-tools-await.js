@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": "function"}
+return typeof await tools

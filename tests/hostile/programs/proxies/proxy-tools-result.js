@@ -1,0 +1,2 @@
+//! {"ends": ["serialization"]}
+return tools

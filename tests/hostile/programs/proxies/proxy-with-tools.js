@@ -1,0 +1,2 @@
+//! {"ends": ["returns"]}
+with (tools) { return typeof x }

@@ -1,0 +1,3 @@
+//! {"ends": ["serialization", "returns", "throws"]}
+function f() { return f() }
+return { toJSON() { return f() } }

@@ -1,0 +1,3 @@
+//! {"ends": ["throws"], "error_name": "RangeError"}
+function f() { try { f() } catch (e) { throw e } }
+f()

@@ -1,0 +1,4 @@
+//! {"ends": ["throws", "memory"]}
+let a = [];
+for (let i = 0; i < 1e5; i++) a = [a];
+return a.flat(Infinity).length

@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+class A { constructor() { new A() } }
+new A()

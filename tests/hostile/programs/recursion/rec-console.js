@@ -1,0 +1,4 @@
+//! {"ends": ["returns", "throws", "memory"]}
+const o = { toJSON() { console.log(o) } };
+console.log(o);
+return 1

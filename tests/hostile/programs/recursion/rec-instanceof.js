@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const o = { [Symbol.hasInstance](v) { return v instanceof o } };
+return {} instanceof o

@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const o = { [Symbol.iterator]() { return [...o] } };
+return [...o]

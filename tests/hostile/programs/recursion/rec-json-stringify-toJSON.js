@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const o = { toJSON() { return JSON.stringify(o) } };
+return JSON.stringify(o)

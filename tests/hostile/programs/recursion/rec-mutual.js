@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const a = () => b(), b = () => a();
+return a()

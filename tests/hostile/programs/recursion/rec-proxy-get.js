@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const q = new Proxy({}, { get: (t, k, r) => r[k] });
+return q.a

@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const f = () => Reflect.apply(f, null, []);
+return f()

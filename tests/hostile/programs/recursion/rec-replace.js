@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const f = () => 'a'.replace('a', f);
+return f()

@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const f = () => [2, 1].sort(f);
+return f()

@@ -1,0 +1,2 @@
+//! {"ends": ["throws", "memory"], "sample": "rec-toString"}
+const o={toString(){return ''+this}};return ''+o

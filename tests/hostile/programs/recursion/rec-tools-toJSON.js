@@ -1,0 +1,3 @@
+//! {"ends": ["throws", "memory"]}
+const o = { toJSON() { return tools.x(o) } };
+return await tools.x(o)

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+return /^(a|a)*$/.test('a'.repeat(40) + 'b')

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout", "returns"]}
+return /^(a+)\1*\1*\1*\1*\1*b$/.test('a'.repeat(300))

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+return new RegExp('(?:'.repeat(1e5) + ')'.repeat(1e5)).test('')

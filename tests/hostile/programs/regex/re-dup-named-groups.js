@@ -1,0 +1,2 @@
+//! {"ends": ["returns", "syntax"]}
+return /(?<a>x)|(?<a>y)/.exec('y').groups.a

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+return /^(?=(a+)+$)b/.test('a'.repeat(40) + 'b')

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+return new RegExp('(a)'.repeat(300)).test('')

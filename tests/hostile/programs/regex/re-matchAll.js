@@ -1,0 +1,2 @@
+//! {"ends": ["timeout", "returns"]}
+return [...'a'.repeat(30).matchAll(/(a+)+b|(?:)/g)].length

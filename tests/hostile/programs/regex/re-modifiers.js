@@ -1,0 +1,2 @@
+//! {"ends": ["returns", "syntax"]}
+return /(?i:A)b/.test('ab')

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout", "returns"]}
+return /^((a*)*)*$/.test('a'.repeat(30) + 'b')

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"]}
+return 'a'.repeat(40).split(/(a+)+b/).length

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"], "sample": "regex-backtrack"}
+return /^(a+)+$/.test('a'.repeat(40)+'b')

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": 4}
+return 'a‮b⁦'.length

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": 2}
+return 1 ﻿ + 1

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "sample": "txt-date-invalid", "value": null}
+return new Date(NaN)

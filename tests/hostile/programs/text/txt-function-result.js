@@ -1,0 +1,2 @@
+//! {"ends": ["serialization"], "sample": "txt-function-result"}
+return ()=>1

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": {"\ufffd": "\ufffd"}}
+return { '\ud800': '\udc00' }

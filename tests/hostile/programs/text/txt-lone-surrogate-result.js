@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "sample": "txt-lone-surrogate-result", "value": "\ufffd"}
+return '\ud800'

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "sample": "txt-lone-surrogate-throw"}
+throw '\ud800'

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": "\ufffd\ufffd"}
+return '\ude00\ud83d'

@@ -1,0 +1,5 @@
+//! {"ends": ["returns"]}
+const s = new String('a');
+s.toString = () => 'b';
+s.toJSON = undefined;
+return s

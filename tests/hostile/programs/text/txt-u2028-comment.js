@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": 1}
+// a return 1

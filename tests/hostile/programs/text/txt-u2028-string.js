@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": 3}
+return 'a b'.length

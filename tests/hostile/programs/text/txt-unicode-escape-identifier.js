@@ -1,0 +1,3 @@
+//! {"ends": ["returns"], "value": 2}
+let \u{61}b = 2;
+return ab

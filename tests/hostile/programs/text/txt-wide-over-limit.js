@@ -1,0 +1,2 @@
+//! {"ends": ["serialization"]}
+return '\u4e00'.repeat(400000)

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw [1, [2]]

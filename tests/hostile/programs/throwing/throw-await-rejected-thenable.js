@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "message": "t"}
+await { then(a, b) { b('t') } }

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "sample": "throw-bigint"}
+throw 10n

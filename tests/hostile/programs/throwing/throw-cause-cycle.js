@@ -1,0 +1,4 @@
+//! {"ends": ["throws"]}
+const e = new Error('x');
+e.cause = e;
+throw e

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw { message: 'm', code: { toString() { throw 1 } } }

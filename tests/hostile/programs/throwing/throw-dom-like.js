@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw Object.assign(new Error('d'), { code: 20 })

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "error_name": "RangeError"}
+throw Object.freeze(new RangeError('r'))

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw new Error('m'.repeat(1e6))

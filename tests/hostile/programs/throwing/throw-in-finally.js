@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "message": "f"}
+try { return 1 } finally { throw new Error('f') }

@@ -1,0 +1,2 @@
+//! {"ends": ["timeout"], "calls": [["never", 1]]}
+try { await tools.never(1) } catch (e) { return 'caught' } finally { return 'finally' }

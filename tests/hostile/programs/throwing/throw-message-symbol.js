@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "error_name": "N"}
+throw { name: 'N', message: Symbol('m') }

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "sample": "throw-nested-throwing-getters"}
+throw {get name(){throw {get message(){throw 2}}}}

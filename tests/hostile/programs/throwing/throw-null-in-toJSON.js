@@ -1,0 +1,2 @@
+//! {"ends": ["throws", "memory"]}
+return { toJSON() { throw null } }

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw Object.create(null)

@@ -1,0 +1,2 @@
+//! {"ends": ["throws", "memory"], "sample": "throw-null"}
+throw null

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "message": "0"}
+throw -0

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw Promise.reject(1)

@@ -1,0 +1,4 @@
+//! {"ends": ["throws"]}
+const r = Proxy.revocable({}, {});
+r.revoke();
+throw r.proxy

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw new Proxy({}, { get() { throw new Error('no') } })

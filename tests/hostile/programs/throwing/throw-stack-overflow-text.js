@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "sample": "throw-stack-overflow-text"}
+throw 'stack overflow'

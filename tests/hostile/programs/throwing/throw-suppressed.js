@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw new SuppressedError(1, 2, 's')

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"]}
+throw Symbol('x')

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "calls": []}
+throw tools.x(1)

@@ -1,0 +1,2 @@
+//! {"ends": ["throws"], "message": "r"}
+await Promise.reject(new Error('r'))

@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": true}
+return arguments.callee.toString().startsWith('async function(){')

@@ -1,0 +1,4 @@
+//! {"ends": ["syntax"], "calls": [], "console": []}
+});
+tools.admin(1);
+(async function () {

@@ -1,0 +1,2 @@
+//! {"ends": ["syntax"], "calls": [], "console": []}
+}, tools.admin(1), async function () {

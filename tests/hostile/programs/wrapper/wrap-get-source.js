@@ -1,0 +1,2 @@
+//! {"ends": ["syntax"], "calls": [], "console": []}
+}); Function.prototype.toString = () => 'x'; (async function () {

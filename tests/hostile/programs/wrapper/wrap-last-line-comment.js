@@ -1,0 +1,2 @@
+//! {"ends": ["returns"], "value": 1}
+return 1 // }) tools.admin(1)

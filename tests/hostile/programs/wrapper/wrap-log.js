@@ -1,0 +1,4 @@
+//! {"ends": ["syntax"], "calls": [], "console": []}
+});
+console.log('outside');
+(async function () {

@@ -1,0 +1,4 @@
+//! {"ends": ["timeout"]}
+});
+for (;;);
+(async function () {

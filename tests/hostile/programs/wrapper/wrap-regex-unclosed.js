@@ -1,0 +1,2 @@
+//! {"ends": ["syntax"], "calls": [], "console": []}
+return /a

@@ -1,0 +1,3 @@
+//! {"ends": ["syntax"], "calls": [], "console": []}
+}); (async function(){});
+(async function(){

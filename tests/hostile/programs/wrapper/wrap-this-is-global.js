@@ -1,0 +1,2 @@
+//! {"ends": ["returns"]}
+return [this === globalThis, arguments.length]

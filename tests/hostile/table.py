@@ -1,0 +1,34 @@
+"""Prints what came of every hostile program: ``python -m tests.hostile.table [group ...]``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from .hostile_program import groups, load_group
+from .hostile_run import Outcome, run_programs
+
+
+def row(outcome: Outcome) -> str:
+    """One line of the table."""
+    program = outcome.program
+    expected = "|".join(program.expect.ends)
+    mark = "  FAILED" if outcome.problems() else ""
+    return f"{program.id:34} {program.group:14} {expected:28} {outcome.end:14} {outcome.elapsed_ms:7.0f}{mark}"
+
+
+def main() -> int:
+    """Run the named groups, or all, and print the table. The exit status is 1 when one program failed."""
+    print(f"{'id':34} {'group':14} {'expected':28} {'end':14} {'ms':>7}")
+    total, failures = 0, []
+    for group in sys.argv[1:] or groups():
+        for outcome in asyncio.run(run_programs(load_group(group))):
+            print(row(outcome))
+            total += 1
+            failures += [f"{group}/{outcome.program.id}: {problem}" for problem in outcome.problems()]
+    print(f"\n{total} programs, {len(failures)} problems", *failures, sep="\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Runs programs with a bounded wait on the default pool, and checks that nothing is left after the process tests."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
+from codemode.workers import pool as pools
+
+WAIT_SECONDS = 30.0
+
+
+def within(work: Coroutine[Any, Any, Any], seconds: float = WAIT_SECONDS) -> Any:
+    """Run a coroutine on a loop of its own, for a bounded time."""
+    return asyncio.run(asyncio.wait_for(work, seconds))
+
+
+def run_program(js: str, tools: Any = (), *, options: Any = None, **settings: Any) -> Any:
+    """Run a program; keywords that are no setting of `run_code_mode` are limits."""
+    given = {key: settings.pop(key) for key in ("tool_call_id", "messages", "context", "pool") if key in settings}
+    if settings:
+        options = CodeModeOptions(**(options or {}), execution_policy=ExecutionPolicy(**settings))
+    return within(run_code_mode(js, tools, options=options, **given))
+
+
+def failing_program(error_class: type[CodeModeError], js: str, tools: Any = (), **settings: Any) -> Any:
+    """Run a program that must end with an error of exactly this class, and return the error."""
+    with pytest.raises(CodeModeError) as caught:
+        run_program(js, tools, **settings)
+    assert type(caught.value) is error_class, repr(caught.value)
+    return caught.value
+
+
+@pytest.fixture(name="within")
+def _within() -> Callable[..., Any]:
+    return within
+
+
+@pytest.fixture
+def run() -> Callable[..., Any]:
+    return run_program
+
+
+@pytest.fixture
+def fails() -> Callable[..., Any]:
+    return failing_program
+
+
+@pytest.fixture
+def make_pool() -> Iterator[Callable[..., WorkerPool]]:
+    """Make pools that are closed after the test."""
+    made: list[WorkerPool] = []
+
+    def make(**options: Any) -> WorkerPool:
+        made.append(WorkerPool(PoolOptions(**options)))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()
+
+
+def children() -> set[str]:
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found.update((task / "children").read_text(encoding="ascii").split())
+    return found
+
+
+def channels() -> dict[str, str]:
+    """The descriptors that workers are reached through: sockets and pidfds."""
+    found: dict[str, str] = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except OSError:
+            continue
+        if target.startswith(("socket:", "anon_inode:[pidfd]", "pipe:")):
+            found[entry.name] = target
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left() -> Iterator[None]:
+    """After the process tests: no child, no descriptor, no slot that is still taken."""
+    descriptors, processes = set(channels().values()), children()
+    yield
+    gc.collect()
+    if pools._default is None:
+        return
+    active = pools._default.active
+    pools._default.close()
+    pools._default = None
+    deadline = time.monotonic() + 5
+    while children() - processes and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert active == 0
+    assert not children() - processes
+    assert not set(channels().values()) - descriptors

@@ -1,0 +1,58 @@
+"""A host that runs out of descriptors for a while, before and in the middle of runs."""
+
+import asyncio
+import contextlib
+import os
+import resource
+from pathlib import Path
+
+import codemode
+
+hoard: list[int] = []
+
+
+async def exhaust() -> str:
+    with contextlib.suppress(OSError):
+        while True:
+            hoard.append(os.open("/dev/null", os.O_RDONLY))
+    return "exhausted"
+
+
+def count_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def free() -> None:
+    while hoard:
+        os.close(hoard.pop())
+
+
+async def one(js: str = "return 1") -> object:
+    try:
+        return await codemode.run_code_mode(js, [exhaust], pool=pool)
+    except codemode.CodeModeWorkerError as error:
+        return error
+
+
+async def main() -> None:
+    await exhaust()
+    assert isinstance(await one(), codemode.CodeModeWorkerError)
+    free()
+    assert await one() == 1
+    opened = count_descriptors()
+    for _ in range(3):
+        assert await one("return await tools.exhaust()") == "exhausted"
+        # One may still find a spare; what is wanted is an answer or the proper error.
+        for _ in range(4):
+            assert isinstance(await one(), int | codemode.CodeModeWorkerError)
+        free()
+        assert await one() == 1
+    assert pool.active == 0
+    assert abs(count_descriptors() - opened) <= 4
+
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+pool = codemode.WorkerPool()
+asyncio.run(main())
+pool.close()
+print("ok")

@@ -1,0 +1,87 @@
+"""Hosts as they are: they fork, end, get signals, close loops. Nothing hangs, nothing is left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from leftovers import no_orphan_left, nothing_left
+
+_HOSTS = Path(__file__).parent / "hosts"
+_HOST_SECONDS = 40
+
+
+def run_host(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a host to its end, which must come in time and leave no process."""
+    command = [sys.executable, "-W", "error", str(_HOSTS / script), *arguments]
+    with nothing_left(), no_orphan_left():
+        return subprocess.run(command, capture_output=True, text=True, timeout=_HOST_SECONDS, check=False)
+
+
+def assert_fine(outcome: subprocess.CompletedProcess[str]) -> None:
+    assert not outcome.stderr, outcome.stderr
+    assert (outcome.returncode, outcome.stdout) == (0, "ok\n")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(method: str) -> None:
+    assert_fine(run_host("forks.py", method))
+
+
+@pytest.mark.parametrize(("ending", "start_method"), [("_exit", "fork"), ("exit", "fork"), ("exit", "exec")])
+def test_fork_in_the_middle_of_a_run(ending: str, start_method: str) -> None:
+    assert_fine(run_host("forks_during_run.py", ending, start_method))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "closed_loop.py",
+        "no_descriptors.py",
+        "notebook.py",
+        "threads.py",
+        "tool_forks.py",
+    ],
+)
+def test_host(script: str) -> None:
+    assert_fine(run_host(script))
+
+
+@pytest.mark.parametrize("start_method", ["fork", "exec"])
+def test_first_use_in_a_thread_that_ends(start_method: str) -> None:
+    assert_fine(run_host("short_lived_thread.py", start_method))
+
+
+@pytest.mark.parametrize("way", ["ignored", "reaps", "blocked"])
+def test_sigchld(way: str) -> None:
+    assert_fine(run_host("sigchld.py", way))
+
+
+@pytest.mark.parametrize("way", ["run", "sync", "notebook"])
+def test_ctrl_c(way: str) -> None:
+    assert_fine(run_host("interrupted.py", way))
+
+
+@pytest.mark.parametrize("start_method", ["fork", "exec"])
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("sys.exit", 3),
+        ("os._exit", 3),
+        ("error", 1),
+        ("SIGKILL", -signal.SIGKILL),
+        ("SIGTERM", -signal.SIGTERM),
+        ("abort", -signal.SIGABRT),
+    ],
+)
+def test_a_host_that_ends_in_the_middle_of_a_run(how: str, code: int, start_method: str) -> None:
+    assert run_host("leaves.py", how, start_method).returncode == code
+
+
+def test_interpreter_shutdown_in_the_middle_of_a_run() -> None:
+    outcome = run_host("shutdown.py")
+    assert (outcome.returncode, outcome.stdout) == (0, "ok\nthe worker pool is closed\n")
+    assert "Traceback" not in outcome.stderr

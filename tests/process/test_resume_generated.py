@@ -1,0 +1,214 @@
+"""A run that pauses at every call, or whose worker is killed, equals the run that is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from leftovers import living_children
+from pausing import PAUSING, through_json, within
+from programs import TOOLS, answer_of, nodes, program_of
+
+from codemode import (
+    CodeModeWorkerError,
+    Interrupt,
+    Tool,
+    WorkerPool,
+    continuations,
+    continue_interrupt,
+    execution,
+    request_interrupt,
+    run_code_mode,
+)
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+
+_EPOCH_MS = 1_700_000_000_000
+_FEW = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture
+def pool():
+    made = WorkerPool({"max_workers": 2, "spare_workers": 0})
+    yield made
+    made.close()
+
+
+class Scene:
+    """Tools that end in a fixed order, on a clock that only their ends move."""
+
+    def __init__(self, order=None):
+        self.order = [] if order is None else order
+        self.is_recording = order is None
+        self.ended = []
+        self.traces = []
+        self.kill_at = {}
+        self._turn = asyncio.Condition()
+        self.options = {**PAUSING, "lifecycle": {"on_trace": self.traces.append}}
+
+    def now_ms(self):
+        return _EPOCH_MS + 1000 * len(self.ended)
+
+    async def call(self, value, context, *, may_die_after=True):
+        call_id = context.tool_call_id
+        if call_id not in self.order:
+            assert self.is_recording
+            self.order.append(call_id)
+        async with self._turn:
+            await self._turn.wait_for(lambda: self.order[len(self.ended)] == call_id)
+            kill = self.kill_at.pop(len(self.ended), None)
+            dies_after = kill == "after" and may_die_after and not value["fails"]
+            if kill and not dies_after:
+                await self._kill_worker()
+            self.ended.append((call_id, value))
+            if dies_after:
+                await self._kill_worker()
+            self._turn.notify_all()
+        return answer_of(value)
+
+    async def _kill_worker(self):
+        # Without spares every child of the zygote is the worker of this run.
+        workers = [worker for zygote in living_children(os.getpid()) for worker in living_children(zygote)]
+        assert workers
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        await asyncio.Event().wait()
+
+    def tools(self, *, pauses, read_only=()):
+        calls = {name: partial(self.call, may_die_after=name not in read_only) for name in TOOLS}
+
+        async def pause(value, context):
+            if pauses and context.interrupt is None:
+                request_interrupt({"kind": "wait"})
+            return await calls["pause"](value, context)
+
+        annotations = {name: {"readOnlyHint": name in read_only} for name in TOOLS}
+        return [
+            Tool("ask", execute=calls["ask"], needs_approval=pauses, annotations=annotations["ask"]),
+            Tool("pause", execute=pause, annotations=annotations["pause"]),
+            Tool("free", execute=calls["free"], annotations=annotations["free"]),
+        ]
+
+    def answers(self, interrupt, read_only):
+        """Say what became of the calls of unknown outcome, or allow the one call whose turn it is."""
+        unknown = [one for one in interrupt.requests if one.payload["kind"] == UNKNOWN_OUTCOME_KIND]
+        assert not {one.tool_name for one in unknown} & set(read_only)
+        if unknown:
+            return {one.interrupt_id: known_outcome(one, dict(self.ended)) for one in unknown}
+        due = self.order[len(self.ended) :][:1]
+        chosen = [one for one in interrupt.requests if one.tool_call_id in due]
+        return {one.interrupt_id: {"approved": True} if one.is_approval else "go" for one in chosen}
+
+    def rows(self):
+        """The last trace, without what tells times and runs apart."""
+        return [
+            (row.bridge_index, row.tool_name, row.tool_call_id, row.input, row.status, row.output)
+            for row in self.traces[-1].bridge_requests
+        ]
+
+
+@pytest.fixture
+def one_world(monkeypatch):
+    """Return a function that puts all runs under one seed and the clock of a scene."""
+    monkeypatch.setattr(execution, "secrets", SimpleNamespace(token_hex=lambda size: "5a" * size))
+
+    def under(scene):
+        monkeypatch.setattr(execution, "now_ms", scene.now_ms)
+        monkeypatch.setattr(continuations, "now_ms", scene.now_ms)
+        return scene
+
+    return under
+
+
+async def paused_run(scene, js, pool, draw):
+    """Run to the end, answering some of what waits at each pause, in some order."""
+    tools, pauses = scene.tools(pauses=True), 0
+    result = await run_code_mode(js, tools, options=scene.options, tool_call_id="o", pool=pool)
+    while isinstance(result, Interrupt):
+        pauses += 1
+        interrupt = through_json(result)
+        shuffled = draw(st.permutations(interrupt.requests))
+        chosen = shuffled[: draw(st.integers(1, len(shuffled)))]
+        scene.order += [request.tool_call_id for request in chosen]
+        answers = {one.interrupt_id: {"approved": True} if one.is_approval else "go" for one in chosen}
+        result = await continue_interrupt(interrupt, resolutions=answers, tools=tools, options=scene.options, pool=pool)
+    return result, pauses
+
+
+async def plain_run(scene, js, pool):
+    return await run_code_mode(js, scene.tools(pauses=False), options=scene.options, tool_call_id="o", pool=pool)
+
+
+async def killed_run(scene, js, pool, *, pauses, read_only):
+    """Run to the end: go on from the recovery whenever the worker was killed, answer one request at each pause."""
+    tools, deaths = scene.tools(pauses=pauses, read_only=read_only), 0
+    work = run_code_mode(js, tools, options=scene.options, tool_call_id="o", pool=pool)
+    while True:
+        try:
+            result = await work
+        except CodeModeWorkerError as error:
+            deaths += 1
+            result = error.recovery
+        if not isinstance(result, Interrupt):
+            return result, deaths
+        interrupt = through_json(result)
+        answers = scene.answers(interrupt, read_only)
+        work = continue_interrupt(interrupt, resolutions=answers, tools=tools, options=scene.options, pool=pool)
+
+
+def known_outcome(request, ended):
+    """Say of a call what really became of it."""
+    if request.tool_call_id not in ended:
+        return {"runAgain": True}
+    return {"value": answer_of(request.input)}
+
+
+@_FEW
+@given(node=nodes, data=st.data())
+def test_pausing_at_every_call_changes_nothing(one_world, pool, node, data):
+    js = program_of(node)
+
+    async def both():
+        paused = one_world(Scene())
+        value, _ = await paused_run(paused, js, pool, data.draw)
+        plain = one_world(Scene(paused.order))
+        assert await plain_run(plain, js, pool) == value
+        assert plain.ended == paused.ended
+        assert len(dict(paused.ended)) == len(paused.ended)
+        assert plain.rows() == paused.rows()
+
+    within(both())
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+@_FEW
+@given(node=nodes, data=st.data())
+def test_killing_the_worker_changes_nothing(one_world, pool, pauses, node, data):
+    js = program_of(node)
+
+    async def both():
+        first = one_world(Scene())
+        value = await plain_run(first, js, pool)
+        killed = one_world(Scene(first.order))
+        times = st.integers(0, len(first.ended) - 1)
+        killed.kill_at = data.draw(st.dictionaries(times, st.sampled_from(["before", "after"]), min_size=1, max_size=3))
+        read_only = data.draw(st.sets(st.sampled_from(TOOLS)))
+        planned = len(killed.kill_at)
+        result, deaths = await killed_run(killed, js, pool, pauses=pauses, read_only=read_only)
+        assert deaths == planned
+        assert result == value
+        assert killed.ended == first.ended
+        assert killed.rows() == first.rows()
+
+    within(both())

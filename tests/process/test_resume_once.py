@@ -1,0 +1,382 @@
+"""A continuation is resumed once: the same answers get its outcome, other answers are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+import pytest
+from pausing import PAUSING, Spy, go_on, start, through_json, within
+
+from codemode import (
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    CodeModeWorkerError,
+    Interrupt,
+    InterruptStore,
+    MemoryResumeGuard,
+    SqliteResumeGuard,
+    Tool,
+    WorkerPool,
+    continue_interrupt,
+    create_code_mode_tool,
+)
+
+OK, NO = {"approved": True}, {"approved": False}
+TWO = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map(one => one.status)"
+
+
+@pytest.fixture
+def spy():
+    return Spy()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def options(request, tmp_path):
+    guard = MemoryResumeGuard() if request.param == "memory" else SqliteResumeGuard(tmp_path / "claims.sqlite")
+    return {**PAUSING, "continuation": {"guard": guard}}
+
+
+def refused(interrupt, tools, answer, options=PAUSING):
+    with pytest.raises(CodeModeProtocolError) as caught:
+        go_on(interrupt, tools, answer, options=options)
+    return caught.value
+
+
+def test_a_repeat_gets_the_recorded_value(spy, options):
+    tools = [spy.guarded()]
+    interrupt = start("return [await tools.refund(1), Math.random()]", tools, options)
+    first = go_on(interrupt, tools, OK, options=options)
+    assert [go_on(interrupt, tools, OK, options=options) for _ in range(3)] == [first] * 3
+    assert spy.ran == [("refund", 1)]
+    # Not even the tool is needed: nothing is run.
+    assert go_on(interrupt, [spy.guarded("refund")], OK, options=options) == first
+
+
+def test_other_answers_are_refused_when_it_is_over(spy, options):
+    tools = [spy.guarded()]
+    interrupt = start("return await tools.refund(1)", tools, options)
+    go_on(interrupt, tools, OK, options=options)
+    for other in (NO, {**OK, "input": 5}, {**OK, "reason": "x"}):
+        assert refused(interrupt, tools, other, options).details["superseded"] is True
+    assert spy.ran == [("refund", 1)]
+
+
+def test_a_repeat_of_a_partial_answer_gets_the_same_next_interrupt(spy, options):
+    tools = [spy.guarded()]
+    interrupt = start(TWO, tools, options)
+    rest = go_on(interrupt, tools, OK, options=options)
+    assert go_on(interrupt, tools, OK, options=options) == rest
+    both = {one.interrupt_id: OK for one in interrupt.requests}
+    with pytest.raises(CodeModeProtocolError, match="other answers"):
+        go_on(interrupt, tools, resolutions=both, options=options)
+    assert go_on(rest, tools, OK, options=options) == ["fulfilled", "fulfilled"]
+    assert spy.ran == [("refund", 1), ("refund", 2)]
+
+
+@pytest.mark.parametrize(
+    ("js", "error_class"),
+    [
+        ("await tools.refund(1); throw new TypeError('guest')", CodeModeError),
+        ("await tools.refund(1); await tools.broken(1)", CodeModeToolError),
+        ("await tools.refund(1); return 1n", CodeModeError),
+    ],
+)
+def test_a_repeat_gets_the_recorded_error(spy, options, js, error_class):
+    tools = [spy.guarded(), spy.tool("broken", lambda *_: 1 / 0)]
+    interrupt = start(js, tools, options)
+    errors = []
+    for _ in range(3):
+        with pytest.raises(error_class) as caught:
+            go_on(interrupt, tools, OK, options=options)
+        error = caught.value
+        errors.append((type(error), error.code, error.message, error.details, error.calls))
+    assert errors == [errors[0]] * 3
+    assert spy.ran.count(("refund", 1)) == 1
+
+
+def test_a_denial_that_ends_the_program_is_recorded_too(spy, options):
+    interrupt = start("return await tools.refund(1)", [spy.guarded()], options)
+    for _ in range(2):
+        with pytest.raises(CodeModeToolError, match="denied"):
+            go_on(interrupt, [spy.guarded()], NO, options=options)
+    assert refused(interrupt, [spy.guarded()], OK, options).details["superseded"] is True
+    assert spy.ran == []
+
+
+def test_a_double_click_runs_once_and_both_get_the_outcome(spy, options):
+    async def clicks():
+        go = asyncio.Event()
+
+        async def refund(value, context):
+            go.set()
+            await asyncio.sleep(0.02)
+            return "refunded"
+
+        tools = [spy.tool("refund", refund, needs_approval=True)]
+        interrupt = start_in_thread(tools, options)
+        clicks = [
+            asyncio.create_task(continue_interrupt(through_json(interrupt), OK, tools=tools, options=options))
+            for _ in range(4)
+        ]
+        await go.wait()
+        with pytest.raises(CodeModeProtocolError) as caught:
+            await continue_interrupt(interrupt, NO, tools=tools, options=options)
+        assert caught.value.details["superseded"] is True
+        return await asyncio.gather(*clicks)
+
+    assert within(clicks()) == ["refunded"] * 4
+    assert spy.ran == [("refund", 1)]
+
+
+def start_in_thread(tools, options):
+    return create_code_mode_tool(tools, options).execute_sync({"js": "return await tools.refund(1)"})
+
+
+def test_a_double_click_in_two_threads_runs_once(spy, options):
+    interrupt, results = start("return [await tools.refund(1), Math.random()]", [spy.guarded()], options), []
+    barrier = threading.Barrier(3)
+
+    def click():
+        barrier.wait(10)
+        results.append(go_on(interrupt, [spy.guarded()], OK, options=options))
+
+    threads = [threading.Thread(target=click) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert len(results) == 3
+    assert results[0] == results[1] == results[2]
+    assert spy.ran == [("refund", 1)]
+
+
+def test_within_one_process_it_is_so_by_default(spy):
+    interrupt = start("return await tools.refund(1)", [spy.guarded()])
+    assert go_on(interrupt, [spy.guarded()], OK) == go_on(interrupt, [spy.guarded()], OK)
+    assert refused(interrupt, [spy.guarded()], NO).details["superseded"] is True
+    assert spy.ran == [("refund", 1)]
+
+
+def test_a_framework_may_retry_its_whole_step(spy):
+    """The model call after the tool failed, so the step is run again with the same approval: nothing runs twice."""
+    code_mode = create_code_mode_tool([spy.guarded()], PAUSING)
+    interrupt = code_mode.execute_sync({"js": "return (await tools.refund(1)).done"}).to_dict()
+    assert [code_mode.resume_sync(interrupt, OK) for _ in range(3)] == ["refund"] * 3
+    assert spy.ran == [("refund", 1)]
+
+
+# --- a failure before anything ran gives the claim back ---
+
+
+def test_no_free_worker_is_no_attempt(spy, options, make_pool):
+    async def scenario():
+        busy = asyncio.Event()
+        pool = make_pool(max_workers=1)
+        running = asyncio.Event()
+
+        async def wait(value, context):
+            running.set()
+            await busy.wait()
+
+        tools = [spy.guarded(), Tool("wait", execute=wait)]
+        interrupt = start_in_thread([spy.guarded()], options)
+        waiting = create_code_mode_tool(tools, options, pool=pool)
+        held = asyncio.create_task(waiting.execute({"js": "return await tools.wait(1)"}))
+        await running.wait()
+        resume = {"tools": tools, "options": options, "pool": pool}
+        with pytest.raises(CodeModeConcurrencyError):
+            await continue_interrupt(interrupt, OK, **resume)
+        busy.set()
+        await held
+        # Even another answer may come now.
+        return await continue_interrupt(interrupt, {**OK, "reason": "later"}, **resume)
+
+    assert within(scenario()) == {"done": "refund"}
+    assert spy.ran == [("refund", 1)]
+
+
+def test_a_worker_that_cannot_start_is_no_attempt(spy, options, make_pool):
+    interrupt = start("return await tools.refund(1)", [spy.guarded()], options)
+    broken = make_pool(start_method="exec", worker_command=("/nonexistent",))
+    with pytest.raises(CodeModeError) as caught:
+        go_on(interrupt, [spy.guarded()], OK, options=options, pool=broken)
+    assert isinstance(caught.value, CodeModeWorkerError)
+    assert go_on(interrupt, [spy.guarded()], OK, options=options) == {"done": "refund"}
+
+
+def test_a_timeout_before_any_tool_is_no_attempt(spy, options):
+    js = "try { await tools.refund(1) } catch { for (;;); } return 'refunded'"
+    short = {**options, "execution_policy": {"timeout_ms": 200}}
+    interrupt = start(js, [spy.guarded()], options)
+    with pytest.raises(CodeModeTimeoutError):
+        go_on(interrupt, [spy.guarded()], NO, options=short)
+    assert go_on(interrupt, [spy.guarded()], OK, options=options) == "refunded"
+    assert spy.ran == [("refund", 1)]
+
+
+def test_a_timeout_after_a_tool_has_begun_is_the_outcome(spy, options):
+    tools = [spy.guarded()]
+    short = {**options, "execution_policy": {"timeout_ms": 200}}
+    interrupt = start("return await tools.refund(1)", tools, options)
+
+    async def forever(value, context):
+        await asyncio.Event().wait()
+
+    slow = [spy.tool("refund", forever, needs_approval=True)]
+    with pytest.raises(CodeModeTimeoutError) as caught:
+        go_on(interrupt, slow, OK, options=short)
+    (unknown,) = caught.value.recovery.requests
+    assert unknown.payload["kind"] == "code-mode/unknown-outcome"
+    with pytest.raises(CodeModeTimeoutError) as again:
+        go_on(interrupt, tools, OK, options=options)
+    assert again.value.recovery == caught.value.recovery
+    assert spy.ran == [("refund", 1)]
+    assert go_on(again.value.recovery, tools, {"value": "refunded"}, options=options) == "refunded"
+
+
+def test_a_tool_that_breaks_off_the_run_has_run(spy, options):
+    def break_off(value, context):
+        raise CodeModeProtocolError("broken off")
+
+    breaking = [spy.tool("refund", break_off, needs_approval=True)]
+    interrupt = start("return await tools.refund(1)", breaking, options)
+    for tools in (breaking, [spy.guarded()]):
+        with pytest.raises(CodeModeError, match="broken off"):
+            go_on(interrupt, tools, OK, options=options)
+    assert spy.ran == [("refund", 1)]
+
+
+# --- two cards on two screens ---
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_two_cards_answered_one_after_the_other(spy, order):
+    async def scenario():
+        code_mode = create_code_mode_tool([spy.guarded()], PAUSING)
+        store = InterruptStore()
+        interrupt = await code_mode.execute({"js": TWO})
+        store.put(interrupt)
+        cards = [interrupt.requests[number].interrupt_id for number in order]
+
+        def resume(paused, resolutions):
+            return code_mode.resume(paused, resolutions=resolutions)
+
+        first = await store.answer(cards[0], OK, resume)
+        assert isinstance(first, Interrupt)
+        assert store.get(cards[1]) == first
+        assert store.get(cards[0]) is None
+        assert await store.answer(cards[1], NO, resume) == [
+            ["fulfilled", "rejected"][order[0]],
+            ["rejected", "fulfilled"][order[0]],
+        ]
+        for card in cards:
+            with pytest.raises(CodeModeProtocolError, match="not pending"):
+                await store.answer(card, OK, resume)
+
+    within(scenario())
+    assert len(spy.ran) == 1
+
+
+def test_two_cards_answered_at_once(spy):
+    """Both screens show the first interrupt; each answers its own card of it, in whichever order, at the same time."""
+
+    async def scenario(order):
+        entered = asyncio.Event()
+
+        async def refund(value, context):
+            entered.set()
+            await asyncio.sleep(0.01)
+            return value
+
+        code_mode = create_code_mode_tool([spy.tool("refund", refund, needs_approval=True)], PAUSING)
+        store = InterruptStore()
+        interrupt = await code_mode.execute({"js": "return Promise.all([1, 2, 3].map(n => tools.refund(n)))"})
+        store.put(interrupt)
+
+        async def resume(paused, resolutions):
+            return await code_mode.resume(through_json(paused), resolutions=resolutions)
+
+        cards = [interrupt.requests[number].interrupt_id for number in order]
+        answers = [asyncio.create_task(store.answer(card, OK, resume)) for card in cards]
+        await entered.wait()
+        # The same card clicked again while it is being answered waits, and then is no longer pending.
+        again = asyncio.create_task(store.answer(cards[0], OK, resume))
+        results = await asyncio.gather(*answers)
+        with pytest.raises(CodeModeProtocolError, match="not pending"):
+            await again
+        assert [isinstance(result, Interrupt) for result in results] == [True, True, False]
+        assert results[2] == [1, 2, 3]
+        assert not store._newest
+        del again  # its error holds the frames that hold the lock
+        gc.collect()
+        assert not store._locks
+
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
+        within(scenario(order))
+    assert sorted(value for _, value in spy.ran) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_an_answer_that_fails_leaves_the_card_pending(spy):
+    async def scenario():
+        code_mode = create_code_mode_tool([spy.guarded()], PAUSING)
+        store = InterruptStore()
+        interrupt = await code_mode.execute({"js": "return await tools.refund(1)"})
+        store.put(interrupt)
+
+        async def resume(paused, resolutions):
+            return await code_mode.resume(paused, resolutions=resolutions)
+
+        with pytest.raises(CodeModeProtocolError):
+            await store.answer(interrupt.interrupt_id, {"approved": "yes"}, resume)
+        return await store.answer(interrupt.interrupt_id, OK, resume)
+
+    assert within(scenario()) == {"done": "refund"}
+
+
+def test_a_resume_that_is_cut_off_leaves_the_other_card_pending(spy):
+    async def scenario():
+        running = asyncio.Event()
+
+        async def refund(value, context):
+            running.set()
+            await asyncio.Event().wait()
+
+        hanging = create_code_mode_tool([spy.tool("refund", refund, needs_approval=True)], PAUSING)
+        working = create_code_mode_tool([spy.guarded()], PAUSING)
+        store = InterruptStore()
+        interrupt = await hanging.execute({"js": TWO})
+        store.put(interrupt)
+        first, second = (one.interrupt_id for one in interrupt.requests)
+        task = asyncio.create_task(
+            store.answer(first, OK, lambda paused, answers: hanging.resume(paused, resolutions=answers))
+        )
+        await running.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert store.get(first) is None
+        rest = await store.answer(second, OK, lambda paused, answers: working.resume(paused, resolutions=answers))
+        (unknown,) = rest.requests
+        assert unknown.payload["kind"] == "code-mode/unknown-outcome"
+        answer = {"value": "refunded"}
+        return await store.answer(
+            unknown.interrupt_id, answer, lambda paused, answers: working.resume(paused, resolutions=answers)
+        )
+
+    assert within(scenario()) == ["fulfilled", "fulfilled"]
+    assert spy.ran == [("refund", 1), ("refund", 2)]
+
+
+def test_a_pool_is_enough_for_a_resume(spy):
+    pool = WorkerPool({"max_workers": 1})
+    try:
+        interrupt = start("return await tools.refund(1)", [spy.guarded()], pool=pool)
+        assert go_on(interrupt, [spy.guarded()], OK, pool=pool) == {"done": "refund"}
+        assert pool.active == 0
+    finally:
+        pool.close()

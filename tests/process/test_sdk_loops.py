@@ -1,0 +1,79 @@
+"""The README's plain loops, with the real SDKs against a scripted model on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_server import HttpServer
+from sdk_standins import ScriptedModel, serve
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+WORKS = "const { length } = 'ab'; return { bolts: await tools.stock({ product: 'bolt' }), length }"
+FAILS = "const n = await tools.stock({ product: 'nut' });\nreturn n.missing.more;"
+
+
+def block_of(sdk: str) -> str:
+    (block,) = (block for block in BLOCKS if f"from {sdk} import" in block)
+    return block
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    server = HttpServer().start()
+    yield server
+    server.stop()
+
+
+def converse(sdk: str, server: HttpServer, *programs: str) -> list[dict[str, Any]]:
+    """Run the README's loop and return what the service was asked."""
+    model = ScriptedModel(programs)
+    command = [sys.executable, "-W", "error", "-c", block_of(sdk)]
+    environment = {**os.environ, **serve(server, model)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.strip() == model.closing
+    assert len(model.asked) == len(programs) + 1
+    return model.asked
+
+
+def tool_result(sdk: str, asked: dict[str, Any]) -> tuple[str, str]:
+    """The last tool result in a request: the id of the call that it answers, and its content."""
+    last = asked["messages"][-1]
+    if sdk == "openai":
+        assert last["role"] == "tool"
+        return last["tool_call_id"], last["content"]
+    (block,) = last["content"]
+    return block["tool_use_id"], block["content"]
+
+
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+def test_the_model_is_shown_the_tool_and_its_result(server, sdk):
+    first, second = converse(sdk, server, WORKS)
+    (tool,) = first["tools"]
+    shown = tool["function"] if sdk == "openai" else tool
+    schema = shown["parameters" if sdk == "openai" else "input_schema"]
+    assert (shown["name"], schema["required"]) == ("codeMode", ["js"])
+    assert "stock(input: {" in shown["description"]
+    assert tool_result(sdk, second) == ("call_1", '{"bolts": 120, "length": 2}')
+
+
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+def test_a_failed_program_is_explained_and_the_next_one_works(server, sdk):
+    _, second, third = converse(sdk, server, FAILS, "return 'fine'")
+    call_id, text = tool_result(sdk, second)
+    assert call_id == "call_1"
+    assert text.startswith("TypeError: ")
+    assert "at line 2, column" in text
+    assert "return n.missing.more;" in text
+    assert "Already done, do not repeat: stock (call_1:tool-1)" in text
+    if sdk == "anthropic":
+        assert second["messages"][-1]["content"][0]["is_error"] is True
+    assert tool_result(sdk, third) == ("call_2", "fine")

@@ -1,0 +1,55 @@
+"""Talks frames to one worker, blocking and with a bound on every wait."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+from codemode.workers.image import Kernel, WorkerImage, engine_location
+from codemode.workers.process import WorkerProcess
+
+STUB_KERNEL = Kernel((str(Path(__file__).parent / "stub_kernel.js"),))
+WAIT_MS = 10_000
+
+
+def stub_image(kernel: Kernel = STUB_KERNEL, analyser_path: str | None = None) -> WorkerImage:
+    path, version = engine_location()
+    return WorkerImage(path, version, kernel, analyser_path, ())
+
+
+def read_frame(worker: WorkerProcess) -> tuple[bytes, bytes]:
+    """Kind and payload; EOFError when the worker has closed the channel."""
+    worker.channel.settimeout(WAIT_MS / 1000)
+    (length,) = struct.unpack(">I", _read(worker, 4))
+    frame = _read(worker, length)
+    return frame[:1], frame[1:]
+
+
+def read_hello(worker: WorkerProcess) -> dict[str, object]:
+    kind, payload = read_frame(worker)
+    assert kind == b"H", (kind, payload)
+    return json.loads(payload)
+
+
+def frame(kind: bytes, payload: str) -> bytes:
+    return struct.pack(">I", len(payload) + 1) + kind + payload.encode("ascii")
+
+
+def send(worker: WorkerProcess, kind: bytes, payload: str) -> None:
+    worker.channel.sendall(frame(kind, payload))
+
+
+def run_program(worker: WorkerProcess, js: str) -> None:
+    limits = {"memory_limit_bytes": 16 << 20, "max_stack_size_bytes": 1 << 19}
+    send(worker, b"R", json.dumps({"js": js, **limits}))
+
+
+def _read(worker: WorkerProcess, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = worker.channel.recv(size - len(data))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data

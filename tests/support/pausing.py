@@ -1,0 +1,119 @@
+"""Pauses in tests: a bounded wait, the way through JSON, tools that note each execution."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
+from codemode.execution import now_ms as current_ms
+from codemode.interrupts import APPROVAL_KIND, pending_requests
+from codemode.protocol.continuation import Continuation
+from codemode.protocol.events import Settings
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
+from codemode.sealing import pack
+
+PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
+WAIT_SECONDS = 30.0
+
+
+def within(work: Coroutine[Any, Any, Any], seconds: float = WAIT_SECONDS) -> Any:
+    """Run a coroutine on a loop of its own, for a bounded time."""
+    return asyncio.run(asyncio.wait_for(work, seconds))
+
+
+def through_json(interrupt: Any) -> Interrupt:
+    """The interrupt as it comes back from a message log."""
+    assert isinstance(interrupt, Interrupt), interrupt
+    return Interrupt.from_dict(json.loads(json.dumps(interrupt.to_dict())))
+
+
+def start(js: str, tools: Any, options: Any = PAUSING, **settings: Any) -> Any:
+    """Run a program to its end or its pause."""
+    return within(run_code_mode(js, tools, options=options, **settings))
+
+
+def go_on(interrupt: Any, tools: Any, *answer: Any, options: Any = PAUSING, **settings: Any) -> Any:
+    """Answer an interrupt that has been through JSON."""
+    return within(continue_interrupt(through_json(interrupt), *answer, tools=tools, options=options, **settings))
+
+
+class Spy:
+    """Makes tools that note their executions in ``ran`` as (name, input)."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, Any]] = []
+
+    def tool(self, name: str, action: Callable[..., Any] | None = None, **settings: Any) -> Tool:
+        async def execute(value: Any, context: Any) -> Any:
+            self.ran.append((name, value))
+            if action is None:
+                return {"done": name}
+            result = action(value, context)
+            return await result if asyncio.iscoroutine(result) else result
+
+        return Tool(name, execute=execute, **settings)
+
+    def guarded(self, name: str = "refund", **settings: Any) -> Tool:
+        """A tool that needs approval."""
+        return self.tool(name, needs_approval=True, **settings)
+
+    def asking(self, name: str = "login", kind: str = "oauth") -> Tool:
+        """A tool that pauses until it is answered, and returns the answer."""
+
+        def ask(_value: Any, context: Any) -> Any:
+            if context.interrupt is None:
+                request_interrupt({"kind": kind, "url": "https://example.com"})
+            return context.interrupt.resolution
+
+        return self.tool(name, ask)
+
+
+# --- pauses without a worker ---
+
+NOW_MS = 1_700_000_000_000
+SETTINGS = Settings(
+    outer_tool_call_id="outer",
+    salt="5a17",
+    seed="5eed",
+    started_ms=NOW_MS,
+    timeout_ms=1000,
+    max_result_bytes=1000,
+    max_tool_input_bytes=1000,
+    max_bridge_requests=10,
+    max_in_flight_bridge_requests=10,
+    max_catalog_requests=10,
+    max_console_bytes=1000,
+    memory_limit_bytes=1 << 20,
+    max_stack_size_bytes=1 << 18,
+    profile="codeMode",
+)
+APPROVAL_JSON = f'{{"kind":"{APPROVAL_KIND}"}}'
+
+
+def waiting_entry(number: int, payload_json: str = APPROVAL_JSON, **changes: Any) -> LedgerEntry:
+    """A tool call that waits; the tool's name is that of its position."""
+    waiting = Waiting(f"outer:tool-{number}:interrupt-5a17-1", payload_json, '{"amount":900.0}', 1)
+    given = {"tool_call_id": f"outer:tool-{number}", "outcome": waiting, "now_ms": NOW_MS, **changes}
+    return LedgerEntry(number, "tool", f"tool{number}", '{"amount":900}', **given)
+
+
+def done_entry(number: int, outcome: Any = None, **changes: Any) -> LedgerEntry:
+    """A tool call that has ended."""
+    return waiting_entry(number, **{"outcome": outcome or Fulfilled('{"ok":true}'), **changes})
+
+
+def made_interrupt(
+    *entries: LedgerEntry, options: Any = None, now_ms: int | None = None, change: Any = lambda body: body
+) -> Interrupt:
+    """An interrupt as the host makes it. ``change`` works on the body before it is signed."""
+    settled = [entry.id for entry in entries if isinstance(entry.outcome, Fulfilled | Rejected)]
+    ledger = Ledger(list(entries), settled)
+    continuation = Continuation.of("return 1", "engine", SETTINGS, ledger)
+    return Interrupt(
+        requests=pending_requests(ledger.waiting),
+        outer_tool_call_id="outer",
+        continuation=pack(change(continuation.to_dict()), ContinuationOptions.of(options), now_ms or current_ms()),
+    )

@@ -1,0 +1,143 @@
+"""A continuation as plain JSON: it comes back equal, and nothing else is ever taken for one."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pausing import SETTINGS, done_entry, waiting_entry
+
+from codemode import CodeModeProtocolError
+from codemode.protocol.continuation import REPLAY_VERSION, Continuation
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
+
+LEDGER = Ledger(
+    [
+        done_entry(1),
+        LedgerEntry(2, "fetch", "fetch", '{"url":"x"}', outcome=Fulfilled(None), now_ms=5),
+        LedgerEntry(3, "catalog", "$search", '"x"', outcome=Fulfilled("[]"), now_ms=6),
+        done_entry(4, Rejected("Error", "failed", "CODE"), tool_call_id="outer:tool-2"),
+        waiting_entry(5, tool_call_id="outer:tool-3", is_approved=True, executed_input_json='{"amount":7}'),
+        done_entry(6, tool_call_id="outer:tool-4", outcome=None, waits=2, now_ms=None),
+        LedgerEntry(7, "tool", "big", None, 2_000_000, tool_call_id="outer:tool-5"),
+    ],
+    [4, 1, 3, 2],
+)
+LEDGER.entries[5] = LedgerEntry(6, "tool", "t", None, tool_call_id="outer:tool-4", waits=2)
+CONTINUATION = Continuation.of("return 1", "engine 1", SETTINGS, LEDGER)
+
+
+def plain():
+    return json.loads(json.dumps(CONTINUATION.to_dict()))
+
+
+def refused(body, match=None):
+    with pytest.raises(CodeModeProtocolError, match=match):
+        Continuation.from_dict(body)
+
+
+def test_it_comes_back_equal():
+    assert Continuation.from_dict(plain()) == CONTINUATION
+
+
+def test_it_keeps_what_a_replay_depends_on_and_nothing_else():
+    from dataclasses import replace
+
+    fresh = replace(SETTINGS, seed="other", salt="other", timeout_ms=5, max_bridge_requests=1, max_result_bytes=7)
+    settings = CONTINUATION.settings(fresh)
+    assert (settings.seed, settings.salt, settings.max_bridge_requests) == ("5eed", "5a17", 10)
+    assert (settings.timeout_ms, settings.max_result_bytes) == (5, 7)
+
+
+@pytest.mark.parametrize("version", [REPLAY_VERSION + 1, REPLAY_VERSION - 1, None, "1", [1]])
+def test_another_replay_version_is_refused(version):
+    refused({**plain(), "replayVersion": version}, "replay version")
+
+
+@pytest.mark.parametrize("deliveries", [[], [1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 5], [1, 2, 3, 4, 5], [9]])
+def test_deliveries_are_those_of_what_has_ended(deliveries):
+    refused({**plain(), "deliveries": deliveries}, "deliveries")
+
+
+def with_entry(position, **changes):
+    body = plain()
+    body["ledger"][position - 1].update(changes)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("position", "changes"),
+    [
+        (1, {"toolCallId": "outer:tool-2"}),
+        (1, {"toolCallId": "other:tool-1"}),
+        (1, {"toolCallId": None}),
+        (1, {"kind": "shell"}),
+        (1, {"kind": ["tool"]}),
+        (1, {"status": "interrupted"}),
+        (1, {"status": "done"}),
+        (1, {"status": ["fulfilled"]}),
+        (1, {"more": 1}),
+        (1, {"valueJson": 5}),
+        (4, {"error": {"name": "n", "message": "m"}}),
+        (4, {"error": "n"}),
+        (5, {"attempt": 0}),
+        (5, {"attempt": True}),
+        (5, {"interruptId": None}),
+        (5, {"status": "fulfilled"}),
+        (6, {"waits": -1}),
+        (7, {"inputBytes": 1.5}),
+        (3, {"status": "interrupted", "interruptId": "i", "interruptPayloadJson": "{}", "attempt": 1}),
+    ],
+)
+def test_entries_are_checked(position, changes):
+    refused(with_entry(position, **changes))
+
+
+def test_request_ids_are_unique():
+    body = with_entry(5)
+    body["ledger"][5].update(
+        {key: body["ledger"][4][key] for key in ("interruptId", "interruptPayloadJson", "attempt")}
+    )
+    body["ledger"][5]["status"] = "interrupted"
+    refused(body, "unique")
+
+
+def places(value, path=()):
+    """All paths in a JSON value."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+def replaced(value, path, new):
+    if not path:
+        return new
+    inner = value
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return value
+
+
+junk = st.sampled_from(
+    [None, True, 0, -1, 1, 1.0, 2**70, "", "x", "tool", "\ud800", [], [[]], [1], {}, {"kind": "tool"}, [{}] * 7]
+)
+
+
+@given(st.sampled_from(list(places(plain()))), junk)
+def test_whatever_is_in_it_nothing_but_a_protocol_error_comes_out(path, new):
+    body = replaced(copy.deepcopy(plain()), path, new)
+    try:
+        again = Continuation.from_dict(body)
+    except CodeModeProtocolError:
+        return
+    json.dumps(again.to_dict())
+
+
+@pytest.mark.parametrize("body", [None, [], "x", 5, {}, {"js": ""}])
+def test_other_values_are_refused(body):
+    refused(body)

@@ -1,0 +1,33 @@
+"""Importing the package stays cheap: what only some users need is imported when they need it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pydantic", "pydantic_core", "jsonschema", "opentelemetry", "httpx", "tree_sitter")
+
+_SCRIPT = """
+import sys
+before = set(sys.modules)
+import codemode
+for name in {steps}: getattr(codemode, name)
+print(" ".join(sorted(set(sys.modules) - before)))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    script = _SCRIPT.format(steps="codemode.__all__")
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_importing_the_package_loads_nothing_heavy(imported: set[str], name: str):
+    assert "codemode" in imported
+    assert name not in imported

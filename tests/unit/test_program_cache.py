@@ -1,0 +1,118 @@
+"""The cache of analysed programs: bounded in number, in total and per program (requirement A35)."""
+
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.source.cache import AnalysedProgram, ProgramCache
+
+
+def program(js: str) -> AnalysedProgram:
+    return AnalysedProgram(js, None)
+
+
+def test_what_was_put_comes_back():
+    cache = ProgramCache()
+    cache.put("source", program("js"))
+    assert cache.get("source") == program("js")
+    assert cache.get("other") is None
+
+
+def test_a_program_with_a_lone_surrogate_has_a_key_too():
+    cache = ProgramCache()
+    cache.put("\ud800", program("a"))
+    cache.put("\ud801", program("b"))
+    assert (cache.get("\ud800"), cache.get("\ud801")) == (program("a"), program("b"))
+
+
+def test_the_least_recently_used_one_is_forgotten():
+    cache = ProgramCache(max_entries=2)
+    cache.put("a", program("a"))
+    cache.put("b", program("b"))
+    assert cache.get("a")
+    cache.put("c", program("c"))
+    assert [cache.get(name) is not None for name in "abc"] == [True, False, True]
+
+
+def test_the_total_is_bounded():
+    cache = ProgramCache(max_characters=10)
+    cache.put("a", program("x" * 6))
+    cache.put("b", program("x" * 4))
+    assert cache.get("a")
+    cache.put("c", program("x"))
+    assert [cache.get(name) is not None for name in "abc"] == [True, False, True]
+
+
+def test_a_large_program_is_not_kept_whichever_side_is_large():
+    cache = ProgramCache(max_entry_characters=5)
+    cache.put("x" * 5, program("y" * 5))
+    cache.put("x" * 6, program("y"))
+    cache.put("x", program("y" * 6))
+    assert cache.get("x" * 5)
+    assert cache.get("x" * 6) is None
+    assert cache.get("x") is None
+
+
+def test_facts_count_too_for_a_worker_chose_them():
+    cache = ProgramCache(max_entry_characters=40)
+    cache.put("a", AnalysedProgram("x", {"calls": []}))
+    cache.put("b", AnalysedProgram("x", {"calls": ["y" * 40]}))
+    assert cache.get("a") == AnalysedProgram("x", {"calls": []})
+    assert cache.get("b") is None
+
+
+def test_a_program_put_again_counts_once():
+    cache = ProgramCache(max_characters=10)
+    for _ in range(5):
+        cache.put("a", program("x" * 6))
+    cache.put("b", program("x" * 4))
+    assert cache.get("a")
+    assert cache.get("b")
+
+
+def test_the_defaults_are_those_of_the_requirement():
+    cache = ProgramCache()
+    for number in range(300):
+        cache.put(str(number), program("x" * (64 << 10) if number % 2 else "x"))
+    kept = [number for number in range(300) if cache.get(str(number))]
+    assert len(kept) <= 256
+    assert sum(64 << 10 if number % 2 else 1 for number in kept) <= 4 << 20
+    assert kept[-1] == 299
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 8), st.integers(0, 6)), max_size=40),
+    st.integers(1, 4),
+    st.integers(5, 15),
+)
+def test_the_bounds_hold_whatever_happens(steps: list[tuple[bool, int, int]], entries: int, characters: int):
+    cache = ProgramCache(max_entries=entries, max_characters=characters, max_entry_characters=5)
+    for is_put, key, size in steps:
+        if is_put:
+            cache.put(str(key), program("x" * size))
+            if size <= 5:
+                assert cache.get(str(key)) == program("x" * size)
+        else:
+            cache.get(str(key))
+        kept = list(cache._entries.values())
+        assert len(kept) <= entries
+        assert cache._characters == sum(size for _, size in kept) <= characters
+
+
+def test_threads_may_share_it():
+    cache = ProgramCache(max_entries=8, max_characters=100)
+
+    def work(offset: int) -> None:
+        for number in range(500):
+            cache.put(str((number + offset) % 20), program("x" * (number % 20)))
+            cache.get(str(number % 20))
+
+    threads = [threading.Thread(target=work, args=(offset,)) for offset in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert cache._characters == sum(size for _, size in cache._entries.values()) <= 100

@@ -1,0 +1,195 @@
+"""Answers are read strictly, before anything runs."""
+
+from __future__ import annotations
+
+import pydantic
+import pytest
+from pausing import waiting_entry
+
+from codemode import CodeModeProtocolError, Tool
+from codemode.catalog import Catalog
+from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
+from codemode.resolutions import (
+    Approval,
+    HostAnswer,
+    KnownOutcome,
+    RunAgain,
+    check_answers,
+    input_to_run,
+    read_answers,
+    waiting_kind,
+)
+from codemode.tools import collect_tools
+
+UNKNOWN_JSON = '{"kind":"code-mode/unknown-outcome"}'
+APPROVAL, OAUTH, UNKNOWN = waiting_entry(1), waiting_entry(2, '{"kind":"oauth"}'), waiting_entry(3, UNKNOWN_JSON)
+FETCH = LedgerEntry(4, "fetch", "fetch", "{}", outcome=Waiting("4:unknown-5a17-1", UNKNOWN_JSON, "{}", 1))
+ENTRIES = [APPROVAL, OAUTH, UNKNOWN, FETCH]
+
+
+def id_of(entry):
+    return entry.outcome.interrupt_id
+
+
+def read(entry, resolution):
+    return read_answers(ENTRIES, {id_of(entry): resolution})[entry.id]
+
+
+def refused(entry, resolution, match=None):
+    with pytest.raises(CodeModeProtocolError, match=match):
+        read(entry, resolution)
+
+
+def test_an_approval_is_read():
+    approved = read(APPROVAL, {"approved": True})
+    assert isinstance(approved, Approval)
+    assert (approved.decision.approved, approved.decision.reason, approved.input_json) == (True, None, None)
+    denied = read(APPROVAL, {"approved": False, "reason": "no"})
+    assert isinstance(denied, Approval)
+    assert (denied.decision.approved, denied.decision.reason) == (False, "no")
+    edited = read(APPROVAL, {"approved": True, "input": {"amount": 5}})
+    assert isinstance(edited, Approval)
+    assert edited.input_json == '{"amount":5}'
+    assert read(APPROVAL, {"approved": True, "input": None}).input_json == "null"
+
+
+@pytest.mark.parametrize(
+    "resolution",
+    [
+        None, True, "approved", 1, [], {}, {"approved": "yes"}, {"approved": 1}, {"approved": None},
+        {"approved": True, "reason": 5}, {"approved": True, "more": 1}, {"reason": "x"}, {"Approved": True},
+        {"approved": False, "input": 5}, {"approved": True, "input": object()},
+        {"approved": True, "input": {1, object()}},
+    ],
+)  # fmt: skip
+def test_a_malformed_approval_is_refused(resolution):
+    refused(APPROVAL, resolution)
+
+
+@pytest.mark.parametrize("resolution", [None, 5, "x", [1], {"a": None}, {"approved": "maybe"}])
+def test_a_tools_own_request_takes_any_json(resolution):
+    assert read(OAUTH, resolution) == HostAnswer(resolution)
+
+
+def test_a_tools_own_request_takes_nothing_but_json():
+    refused(OAUTH, object(), "not JSON")
+    cycle = []
+    cycle.append(cycle)
+    refused(OAUTH, cycle, "circular")
+
+
+def test_an_unknown_outcome_is_read():
+    assert read(UNKNOWN, {"value": {"a": 1}}) == KnownOutcome(Fulfilled('{"a":1}'), None)
+    assert read(UNKNOWN, {"value": None}) == KnownOutcome(Fulfilled(None), None)
+    failed = read(UNKNOWN, {"error": {"message": "gone"}})
+    assert isinstance(failed, KnownOutcome)
+    assert failed.outcome == Rejected("CodeModeToolError", "gone", "CODE_MODE_TOOL_ERROR")
+    for key in ("runAgain", "run_again"):
+        assert read(UNKNOWN, {key: True}) == RunAgain()
+
+
+@pytest.mark.parametrize(
+    "resolution",
+    [
+        None, "run again", {}, {"value": 1, "error": {"message": "m"}}, {"runAgain": False}, {"runAgain": 1},
+        {"error": "m"}, {"error": {}}, {"error": {"message": 5}}, {"value": object()}, {"approved": True},
+        {"runAgain": True, "run_again": True},
+    ],
+)  # fmt: skip
+def test_a_malformed_unknown_outcome_is_refused(resolution):
+    refused(UNKNOWN, resolution)
+
+
+def test_a_fetch_of_unknown_outcome_has_no_value():
+    refused(FETCH, {"value": {"status": 200}})
+    assert read(FETCH, {"runAgain": True}) == RunAgain()
+    assert isinstance(read(FETCH, {"error": {"message": "gone"}}), KnownOutcome)
+
+
+@pytest.mark.parametrize("resolutions", [{}, {"other": 1}, {id_of(OAUTH): 1, "": 2}, {5: 1}, {None: 1}])
+def test_answers_are_for_pending_requests(resolutions):
+    with pytest.raises(CodeModeProtocolError):
+        read_answers(ENTRIES, resolutions)
+
+
+def test_a_request_that_has_ended_is_not_pending():
+    ended = waiting_entry(1, outcome=Fulfilled("1"))
+    with pytest.raises(CodeModeProtocolError, match="pending are none"):
+        read_answers([ended], {id_of(APPROVAL): {"approved": True}})
+
+
+def test_any_subset_may_be_answered():
+    answers = read_answers(ENTRIES, {id_of(UNKNOWN): {"runAgain": True}, id_of(APPROVAL): {"approved": True}})
+    assert set(answers) == {1, 3}
+    assert [waiting_kind(entry) for entry in ENTRIES[1:3]] == ["oauth", "code-mode/unknown-outcome"]
+
+
+# --- what was shown is what runs ---
+
+
+class Payment(pydantic.BaseModel):
+    amount: float
+    currency: str = "EUR"
+
+
+class Changed(pydantic.BaseModel):
+    amount: float
+    currency: str = "USD"
+
+
+class Narrower(pydantic.BaseModel):
+    amount: float = pydantic.Field(le=100)
+
+
+class Fewer(pydantic.BaseModel):
+    amount: float
+
+
+def shown(text, **changes):
+    return waiting_entry(1, outcome=Waiting("i", '{"kind":"oauth"}', text, 1), **changes)
+
+
+def tool_over(schema):
+    return Tool("tool1", execute=lambda value: value, input_schema=schema)
+
+
+SHOWN_JSON = '{"amount":900.0,"currency":"EUR"}'
+
+
+def test_the_validated_input_runs():
+    validated = input_to_run(tool_over(Payment), shown(SHOWN_JSON))
+    assert validated.value == Payment(amount=900)
+
+
+def test_an_edited_input_is_validated():
+    validated = input_to_run(tool_over(Payment), shown(SHOWN_JSON), '{"amount":5}')
+    assert validated.json_value == {"amount": 5, "currency": "EUR"}
+    with pytest.raises(CodeModeProtocolError, match="edited input"):
+        input_to_run(tool_over(Payment), shown(SHOWN_JSON), '{"amount":"much"}')
+
+
+def test_an_allowed_input_runs_again_as_it_was_allowed():
+    entry = shown(SHOWN_JSON, executed_input_json='{"amount":5.0,"currency":"CHF"}')
+    assert input_to_run(tool_over(Payment), entry).json_value == {"amount": 5, "currency": "CHF"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "executed_json"), [(Changed, None), (Narrower, None), (Narrower, SHOWN_JSON), (Fewer, SHOWN_JSON)]
+)
+def test_a_changed_schema_is_noticed(schema, executed_json):
+    catalog = Catalog(collect_tools([tool_over(schema)]))
+    with pytest.raises(CodeModeProtocolError):
+        check_answers(catalog, [shown(SHOWN_JSON, executed_input_json=executed_json)], {1: HostAnswer(None)})
+    check_answers(catalog, [shown(SHOWN_JSON)], {})
+    check_answers(catalog, [shown(SHOWN_JSON)], {1: KnownOutcome(Fulfilled("1"), None)})
+
+
+def test_a_tool_that_is_gone_is_left_to_the_run():
+    check_answers(Catalog({}), [shown(SHOWN_JSON)], {1: HostAnswer(None)})
+
+
+def test_a_signed_input_that_is_no_json_is_refused():
+    catalog = Catalog(collect_tools([tool_over(None)]))
+    entry = LedgerEntry(1, "tool", "tool1", "{", tool_call_id="t", outcome=Waiting("i", '{"kind":"oauth"}', None, 1))
+    with pytest.raises(CodeModeProtocolError, match="cannot be read"):
+        check_answers(catalog, [entry], {1: HostAnswer(None)})

@@ -1,0 +1,207 @@
+"""Claims: one owner, the same answers get its outcome, other answers are refused; in memory and in SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from dataclasses import replace
+
+import pytest
+from pausing import current_ms, within
+
+from codemode import CodeModeProtocolError, MemoryResumeGuard, SqliteResumeGuard
+from codemode.resume_guard import Claim
+
+
+def claim(key="k", answers="yes", *, running_ms=60_000, age_ms=3_600_000):
+    now_ms = current_ms()
+    return Claim(key, answers, now_ms + running_ms, now_ms + age_ms)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def guard(request, tmp_path):
+    return MemoryResumeGuard() if request.param == "memory" else SqliteResumeGuard(tmp_path / "claims.sqlite")
+
+
+def test_the_first_owns_and_the_same_answers_get_its_outcome(guard):
+    async def scenario():
+        assert await guard.claim(claim()) is None
+        await guard.record("k", "outcome")
+        assert await guard.claim(claim()) == "outcome"
+        assert await guard.claim(claim()) == "outcome"
+        assert await guard.claim(claim("other")) is None
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_other_answers_are_refused(guard, is_settled):
+    async def scenario():
+        await guard.claim(claim())
+        if is_settled:
+            await guard.record("k", "outcome")
+        with pytest.raises(CodeModeProtocolError, match="other answers") as caught:
+            await guard.claim(claim(answers="no"))
+        assert caught.value.details["superseded"] is True
+
+    within(scenario())
+
+
+def test_a_repeat_waits_for_the_first(guard):
+    async def scenario():
+        await guard.claim(claim())
+        repeats = [asyncio.create_task(guard.claim(claim())) for _ in range(3)]
+        await asyncio.wait(repeats, timeout=0.01)
+        assert not any(repeat.done() for repeat in repeats)
+        await guard.record("k", "outcome")
+        assert await asyncio.gather(*repeats) == ["outcome"] * 3
+
+    within(scenario())
+
+
+def test_a_released_claim_goes_to_the_next(guard):
+    async def scenario():
+        await guard.claim(claim())
+        repeats = [asyncio.create_task(guard.claim(claim())) for _ in range(2)]
+        await asyncio.wait(repeats, timeout=0.01)
+        await guard.release("k")
+        done, (waiting,) = await asyncio.wait(repeats, return_when=asyncio.FIRST_COMPLETED)
+        assert done.pop().result() is None
+        await guard.record("k", "second")
+        assert await waiting == "second"
+        await guard.release("none")
+
+    within(scenario())
+
+
+def test_after_a_release_other_answers_may_come(guard):
+    async def scenario():
+        await guard.claim(claim())
+        await guard.release("k")
+        assert await guard.claim(claim(answers="no")) is None
+
+    within(scenario())
+
+
+def test_an_owner_that_never_said_how_it_ended_is_not_replaced(guard):
+    async def scenario():
+        await guard.claim(claim(running_ms=-1))
+        for _ in range(2):
+            with pytest.raises(CodeModeProtocolError, match="never said how it ended"):
+                await guard.claim(claim())
+
+    within(scenario())
+
+
+def test_expired_claims_are_forgotten(guard):
+    async def scenario():
+        for number in range(3):
+            await guard.claim(claim(f"old {number}", age_ms=-1))
+        await guard.claim(claim("new"))
+        assert await guard.claim(claim("old 0")) is None
+
+    within(scenario())
+
+
+def test_of_many_threads_one_owns(guard):
+    owners, barrier = [], threading.Barrier(6)
+
+    def click():
+        barrier.wait(10)
+        outcome = within(guard.claim(claim()))
+        if outcome is None:
+            owners.append(1)
+            within(guard.record("k", "outcome"))
+        else:
+            assert outcome == "outcome"
+
+    threads = [threading.Thread(target=click) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert owners == [1]
+
+
+def test_a_caller_that_gives_up_owns_nothing(guard):
+    async def scenario():
+        for moment in range(4):
+            task = asyncio.create_task(guard.claim(claim()))
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            task.cancel()
+            results = await asyncio.gather(task, return_exceptions=True)
+            if not isinstance(results[0], asyncio.CancelledError):
+                await guard.release("k")
+        assert await asyncio.wait_for(guard.claim(claim(answers="no")), 5) is None
+
+    within(scenario())
+
+
+def test_memory_is_bounded():
+    async def scenario():
+        guard = MemoryResumeGuard(max_claims=3, max_outcome_bytes=10)
+        for key in "abc":
+            await guard.claim(claim(key))
+            await guard.record(key, key * 4)
+        with pytest.raises(CodeModeProtocolError, match="full"):
+            await guard.claim(claim("d"))
+        with pytest.raises(CodeModeProtocolError, match="no longer kept"):
+            await guard.claim(claim("a"))
+        assert [await guard.claim(claim(key)) for key in "bc"] == ["bbbb", "cccc"]
+
+    within(scenario())
+
+
+def test_forgetting_gives_the_bytes_back():
+    async def scenario():
+        guard = MemoryResumeGuard(max_outcome_bytes=10)
+        for number in range(20):
+            await guard.claim(claim(f"{number}", age_ms=-1))
+            await guard.record(f"{number}", "outcome")
+        await guard.claim(claim("last"))
+        await guard.record("last", "outcome")
+        assert await guard.claim(claim("last")) == "outcome"
+
+    within(scenario())
+
+
+def test_a_released_claim_makes_room():
+    async def scenario():
+        guard = MemoryResumeGuard(max_claims=1)
+        await guard.claim(claim("a"))
+        await guard.release("a")
+        assert await guard.claim(claim("b")) is None
+
+    within(scenario())
+
+
+def test_sqlite_claims_outlive_the_object(tmp_path):
+    async def scenario():
+        path = tmp_path / "claims.sqlite"
+        await SqliteResumeGuard(path).claim(claim())
+        await SqliteResumeGuard(path).record("k", "outcome \u00fc")
+        assert await SqliteResumeGuard(str(path)).claim(claim()) == "outcome \u00fc"
+        await SqliteResumeGuard(path).release("k")
+        assert await SqliteResumeGuard(path).claim(claim()) == "outcome \u00fc"
+
+    within(scenario())
+
+
+def test_sqlite_does_not_keep_expired_claims(tmp_path):
+    async def scenario():
+        guard = SqliteResumeGuard(tmp_path / "claims.sqlite")
+        await guard.claim(claim("old", age_ms=-1))
+        await guard.claim(claim("new"))
+
+    within(scenario())
+    connection = sqlite3.connect(tmp_path / "claims.sqlite")
+    assert connection.execute("SELECT key FROM claims").fetchall() == [("new",)]
+    connection.close()
+
+
+def test_a_claim_is_a_value():
+    one = claim()
+    assert one == replace(one)
