@@ -7,8 +7,9 @@ import contextvars
 import inspect
 import json
 import os
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -208,7 +209,16 @@ class _ToolCall:
             context=calls.context,
             aborted=calls.aborted,
             interrupt=answered,
+            asking_person=self._asking_person,
         )
+
+    @contextmanager
+    def _asking_person(self) -> Generator[None, None, None]:
+        self._progress.asked()
+        try:
+            yield
+        finally:
+            self._progress.answered()
 
     async def _approval_request(
         self, validated: ValidatedInput, context: ToolCallContext

@@ -223,7 +223,7 @@ _made: weakref.WeakKeyDictionary[Any, _Instruments] = weakref.WeakKeyDictionary(
 
 
 def _instruments(meter: Any) -> _Instruments:
-    """Return the instruments of a meter: the same ones each time, because a meter warns of a second set."""
+    """Return the instruments of a meter, made once: some versions of the SDK warn of a second set."""
     from opentelemetry import metrics
 
     used: Meter = meter or metrics.get_meter(_SCOPE, _version())

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -54,7 +55,8 @@ class ToolCallContext:
     """What a tool may know of the call it serves.
 
     ``messages`` and ``context`` are what the outer call was given. ``aborted`` is set when the invocation ends before
-    the tool does. ``interrupt`` is None unless this call paused before and is now resumed.
+    the tool does. ``interrupt`` is None unless this call paused before and is now resumed. An async tool that asks a
+    person does so ``with context.asking_person():``, and the program's time stands still when it waits for that alone.
     """
 
     tool_call_id: str
@@ -63,6 +65,7 @@ class ToolCallContext:
     context: Any = None
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
     interrupt: AnsweredInterrupt | None = None
+    asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True, eq=False, init=False)

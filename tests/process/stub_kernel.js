@@ -1,4 +1,4 @@
-// A kernel of the tests: speaks the worker's four operations, does what the "program" names.
+// A kernel of the tests: speaks the worker's operations, does what the "program" names.
 (function () {
   let out = "", done = false;
   const finish = (line) => { out += line; done = true; };
@@ -16,6 +16,7 @@
   return function (operation, text) {
     if (operation === "drain") { const lines = out; out = ""; return JSON.parse(JSON.stringify(lines)); }
     if (operation === "finished") return done ? "1" : "0";
+    if (operation === "reset") { out = ""; done = false; return "ok"; }
     if (operation === "run") return run(JSON.parse(text).js);
     if (text === "end") finish("V{}"); else out = "T" + text;
     return "ok";

@@ -289,6 +289,17 @@ def test_a_recovery_can_be_answered_in_parts(spy):
     assert go_on(rest, tools, resolutions=answers) == [{"done": "refund"}, {"done": "mail"}, "three"]
 
 
+def test_a_recovery_can_go_on_before_a_person_has_answered(spy):
+    js = "return await Promise.all([tools.refund(1), tools.look(2)])"
+    annotated = {"annotations": {"readOnlyHint": True}}
+    error = failing(CodeModeTimeoutError, js, [spy.guarded(), spy.tool("look", forever, **annotated)], SHORT)
+    tools = [spy.guarded(), spy.tool("look", **annotated)]
+    paused = go_on(error.recovery, tools)
+    assert paused.requests == error.recovery.requests
+    assert go_on(paused, tools, OK) == [{"done": "refund"}, {"done": "look"}]
+    assert spy.ran == [("look", 2), ("look", 2), ("refund", 1)]
+
+
 def test_a_recovery_is_resumed_once_too(spy):
     error = failing(CodeModeTimeoutError, JS, [spy.tool("refund"), spy.tool("mail", forever)], SHORT)
     tools = [spy.tool("refund"), spy.tool("mail")]

@@ -15,7 +15,7 @@ from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, engine_locatio
 from ..workers.isolation import REQUIRED_LAYERS, IsolationReport, missing_required
 from ..workers.pool import WorkerPool
 from .exits import DONE, FAILED
-from .self_test import CHECKS, Outcome, run_checks
+from .self_test import Outcome, run_checks
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def _row(outcome: Outcome) -> tuple[str, str, str, str]:
 
 def _problems(outcomes: list[Outcome], report: IsolationReport | None, *, required: bool) -> list[str]:
     failed = sum(outcome.problem is not None for outcome in outcomes)
-    problems = [f"{failed} of {len(CHECKS)} checks failed"] if failed else []
+    problems = [f"{failed} of {len(outcomes)} checks failed"] if failed else []
     if required and report is not None and (missing := missing_required(report)):
         problems.append("required layers missing: " + ", ".join(layer.name for layer in missing))
     return problems

@@ -31,6 +31,28 @@ UNLOCKED_CPU_SECONDS = 3600
 # Kernel stack frames get line numbers that no guest source reaches.
 KERNEL_LINES_BEFORE = 1 << 20
 
+REHEARSED_SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
+REHEARSAL = (
+    (
+        0x52,
+        json.dumps(
+            {
+                "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); return { n, at: Date.now() };",
+                "seed": "0" * 32,
+                "now_ms": 1,
+                "fetch": False,
+                "memory_limit_bytes": 64 << 20,
+                "max_stack_size_bytes": 2 << 20,
+                "max_result_bytes": 1000,
+                "max_tool_input_bytes": 1000,
+                "max_bridge_requests": 1,
+                "max_in_flight_bridge_requests": 1,
+            }
+        ),
+    ),
+    (0x44, '{"id":1,"now":1,"value":{"n":[1,"a"]}}'),
+)
+
 _HEADER = struct.Struct(">I")
 # Without the white-space handling of `json.loads`, which touches more memory, and a fork pays by the page.
 _parse_json = json.JSONDecoder().raw_decode
@@ -75,6 +97,19 @@ class Worker:
     def hello(self, isolation: dict[str, str]) -> bytes:
         """The frame that tells the host what this worker is and how it is locked."""
         return _json_frame(b"H", {**self.identity, "isolation": isolation})
+
+    def rehearse(self) -> None:
+        """Run a program of our own through everything, and leave no trace of it.
+
+        A forked process shares its memory until it writes to it, and each page that it writes to first has to be
+        copied. A spare worker has the time to do that before there is a program.
+        """
+        if self.analyse is not None:
+            self.analyse(REHEARSED_SOURCE, 1000)
+        for kind, text in REHEARSAL:
+            self._answer(kind, text, [])
+        if self._call_kernel("reset", "") != "ok":
+            raise EngineFailed("the kernel cannot be reset")
 
     def serve(self) -> None:
         """Answer frames until the program has ended or the host has gone. Does not return."""
@@ -248,6 +283,7 @@ def enter(worker: Worker, lock: Lock, hello: bytes | None, channel: int, parent_
             _write(_failure(EngineFailed(refusal)))
             os._exit(0)
         hello = worker.hello(layers)
+    worker.rehearse()
     _write(hello)
 
 

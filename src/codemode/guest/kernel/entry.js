@@ -101,6 +101,20 @@ const drainFenced = () => {
   }
 };
 
+// After the worker's rehearsal: every piece of state that a run leaves behind, as it was.
+const reset = () => {
+  outbox = "";
+  finished = false;
+  nextId = 1;
+  inFlight = bridgeRequests = catalogRequests = consoleBytes = consoleLines = 0;
+  consoleFull = false;
+  programText = "";
+  programIsAscii = undefined;
+  mapClear(slots);
+  mapClear(rootMembers);
+  return "ok";
+};
+
 const failure = (operation, error) => {
   try {
     return flat("kernel-error: " + operation + ": " + (error === null ? "out of memory" : safeRead(error, "message", MAX_NAME)));
@@ -115,6 +129,7 @@ const kernel = (operation, text) => {
     if (operation === "drain") return drainFenced();
     if (operation === "deliver") return settle(parse(text));
     if (operation === "run") return run(text);
+    if (operation === "reset") return reset();
     return "kernel-error: unknown operation";
   } catch (error) {
     return failure(operation, error);

@@ -21,6 +21,7 @@ const charCodeAt = uncurry(Str.prototype.charCodeAt);
 const matchIn = uncurry(G.RegExp.prototype.exec);
 const mapGet = uncurry(NativeMap.prototype.get);
 const mapSet = uncurry(NativeMap.prototype.set);
+const mapClear = uncurry(NativeMap.prototype.clear);
 const mapSize = uncurry(getOwnPropertyDescriptor(NativeMap.prototype, "size").get);
 const mapForEach = uncurry(NativeMap.prototype.forEach);
 const weakGet = uncurry(NativeWeakMap.prototype.get);

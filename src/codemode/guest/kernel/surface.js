@@ -6,15 +6,14 @@ const readOnly = () => {
   throw new TypeErr("tools is read-only");
 };
 
-const toolProxy = (path) => {
-  const members = new NativeMap();
+const toolProxy = (path, members) => {
   const member = (key) => {
     let found = mapGet(members, key);
     if (found !== undefined) return found;
     const name = path === "" ? key : path + "." + key;
     if (name.length > MAX_PATH) throw new RangeErr("tool name too long");
     if (mapSize(members) >= MAX_NAMES) throw new RangeErr("too many different tool names");
-    found = toolProxy(name);
+    found = toolProxy(name, new NativeMap());
     mapSet(members, key, found);
     return found;
   };
@@ -42,7 +41,8 @@ const toolProxy = (path) => {
     setPrototypeOf() { return false; },
   }));
 };
-constant(G, "tools", toolProxy(""));
+const rootMembers = new NativeMap();
+constant(G, "tools", toolProxy("", rootMembers));
 
 // Each line costs the host a frame, however short it is.
 const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000, MAX_CONSOLE_LINES = 4096;

@@ -1,0 +1,35 @@
+"""A worker rehearses before it says hello; a program must find no trace of that."""
+
+from __future__ import annotations
+
+import pytest
+
+from codemode import CodeModeOptions, run_code_mode
+from codemode.lifecycle import Trace
+
+
+async def echo(value=None):
+    return value
+
+
+@pytest.mark.parametrize(("names", "ends"), [(512, "returned"), (513, "RangeError")])
+def test_the_names_of_tools_are_counted_from_none(run, names, ends):
+    js = f"try {{ for (let i = 0; i < {names}; i++) tools['t' + i]; return 'returned' }} catch (e) {{ return e.name }}"
+    assert run(js, []) == ends
+
+
+def test_calls_and_console_are_counted_from_none(within):
+    traces: list[Trace] = []
+    options = CodeModeOptions(
+        execution_policy={"max_bridge_requests": 3, "max_in_flight_bridge_requests": 3, "max_console_bytes": 4},
+        lifecycle={"on_trace": traces.append},
+    )
+    js = "console.log('abc'); return (await Promise.all([1, 2, 3].map((value) => tools.echo({ value })))).length"
+    assert within(run_code_mode(js, [echo], options=options, tool_call_id="outer")) == 3
+    assert [request.tool_call_id for request in traces[0].bridge_requests] == [f"outer:tool-{n}" for n in (1, 2, 3)]
+    assert [line.text for line in traces[0].console] == ["abc"]
+
+
+def test_globals_and_clock_are_fresh(run):
+    js = "return [typeof n, typeof rehearse, Object.keys(globalThis).length, typeof fetch, Date.now() > 1e12]"
+    assert run(js, []) == ["undefined", "undefined", 0, "undefined", True]
