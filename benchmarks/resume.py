@@ -50,11 +50,13 @@ def options(form: Mapping[str, bool]) -> dict[str, Any]:
     }
 
 
-async def resume_ms(entries: int, form: Mapping[str, bool], pool: WorkerPool) -> tuple[float, int]:
+async def resume_ms(
+    entries: int, form: Mapping[str, bool], pool: WorkerPool, rounds: int = ROUNDS
+) -> tuple[float, int]:
     """Return the shortest time of a resume in milliseconds and the bytes of the interrupt's JSON."""
     times: list[float] = []
     size = 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         given = options(form)
         interrupt = await run_code_mode(PROGRAM % entries, TOOLS, options=given, pool=pool)
         text = json.dumps(interrupt.to_dict(), separators=(",", ":"))

@@ -80,7 +80,7 @@ class CodeModeTool:
         ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
         Raises `CodeModeError` or one of its subclasses, `ValueError` for an input that is not ``{"js": string}``.
         """
-        outer = OuterCall(tool_call_id, messages, context, self._outputs.keep)
+        outer = OuterCall(tool_call_id, messages, context, self._outputs.listener)
         return await Execution(self.catalog, self.options, outer, self._pool).start(program_of(input))
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
@@ -98,7 +98,7 @@ class CodeModeTool:
     ) -> Any:
         """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
         answers = answers_of(interrupt, resolution, resolutions)
-        outer = OuterCall(None, messages, context, self._outputs.keep)
+        outer = OuterCall(None, messages, context, self._outputs.listener)
         return await resume(interrupt, answers, self.catalog, self.options, outer, self._pool)
 
     def resume_sync(

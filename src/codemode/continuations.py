@@ -98,20 +98,28 @@ async def resume(
     goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
     answers = read_answers(entries, resolutions) if resolutions or not goes_on_by_itself else {}
     check_answers(catalog, entries, answers)
+    outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
+    # Made before the claim: options that are wrong must not use the continuation up.
+    execution = Execution(catalog, settings, outer_call, pool)
     guard: ResumeGuard = settings.continuation.guard or _process_guard
     recorded = await guard.claim(_claim(auth, resolutions, settings))
     if recorded is not None:
         return _replayed_outcome(recorded)
-    outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
-    execution = Execution(catalog, settings, outer_call, pool)
+    if now_ms() >= auth.expires_at_ms:
+        # It held when it was verified. By now the guard may have forgotten somebody else's claim.
+        await guard.release(auth.nonce)
+        raise CodeModeProtocolError("the continuation has expired")
     try:
-        value = await execution.resume(continuation, answers)
+        value = await execution.resume(continuation, answers, Interrupt.of(interrupt))
     except BaseException as error:
-        # Nothing was run and the program did not get to its end: as if nobody had tried.
-        if not execution.has_run_a_tool and not _is_programs_end(error):
-            await guard.release(auth.nonce)
-        else:
-            await guard.record(auth.nonce, _failed_outcome(error))
+        try:
+            # Nothing was run and the program did not get to its end: as if nobody had tried.
+            if not execution.has_gone_on and not _is_programs_end(error):
+                await guard.release(auth.nonce)
+            else:
+                await guard.record(auth.nonce, _failed_outcome(error))
+        except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
+            error.add_note(f"The resume guard failed too: {failure!r}")
         raise
     await guard.record(auth.nonce, _outcome(value))
     return value
@@ -169,10 +177,12 @@ def _failed_outcome(error: BaseException) -> str:
         error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
     failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
     recovery = None if error.recovery is None else error.recovery.to_dict()
-    # Details are for people: what is not JSON is kept as text.
-    return json.dumps(
-        {"error": failure, "details": error.details, "calls": error.calls, "recovery": recovery}, default=str
-    )
+    outcome = {"error": failure, "calls": error.calls, "recovery": recovery}
+    try:
+        # Details are for people: what is not JSON is kept as text.
+        return json.dumps({**outcome, "details": error.details}, default=str)
+    except Exception:  # noqa: BLE001 - a tool may raise an error with any details
+        return json.dumps({**outcome, "details": {}}, default=str)
 
 
 def _replayed_outcome(text: str) -> Any:

@@ -95,8 +95,11 @@ class Execution:
         self._pool = pool if pool is not None else default_pool()
         self._fetches = Fetches.of(options)
         self._source = ""
+        self._known: AnalysedProgram | None = None
         self._answers: Mapping[int, Answer] = {}
         self._machine: Invocation | None = None
+        self._resumed: Interrupt | None = None
+        self._way_on: Interrupt | None = None
         invocation_id = "code-mode-" + secrets.token_hex(8)
         self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
         listeners = telemetry_listeners(options.telemetry, self._catalog.get)
@@ -108,22 +111,32 @@ class Execution:
         self._source = well_formed(js)
         return await self._run(Invocation(self._settings()))
 
-    async def resume(self, continuation: Continuation, answers: Mapping[int, Answer]) -> Any:
-        """Go on with a paused program. Returns its value, or the next `Interrupt`."""
-        self._answers = answers
+    async def resume(self, continuation: Continuation, answers: Mapping[int, Answer], interrupt: Interrupt) -> Any:
+        """Go on with a paused program, whose ``interrupt`` it was. Returns its value, or the next `Interrupt`."""
+        self._answers, self._resumed = answers, interrupt
         machine = Invocation(
             continuation.settings(self._settings()), recorded=continuation.ledger, resolved=answers.keys()
         )
         return await self._run(machine, continuation.js)
 
     @property
-    def has_run_a_tool(self) -> bool:
-        """True once the run has begun to execute a tool."""
-        return self._machine is not None and any(entry.is_started for entry in self._machine.ledger.entries)
+    def has_gone_on(self) -> bool:
+        """True once a tool was begun or somebody was given a new way to go on: what was resumed is used up."""
+        entries = self._machine.ledger.entries if self._machine is not None else ()
+        return self._way_on is not None or any(entry.is_started for entry in entries)
 
     async def _run(self, machine: Invocation, js: str | None = None) -> Any:
         self._machine = machine
         self._events.started(self._source if js is None else js)
+        try:
+            return await self._run_to_its_end(machine, js)
+        except asyncio.CancelledError as cancelled:
+            if cancelled.__cause__ is not None:
+                raise
+            # It came while async hooks were awaited. What has happened must not be lost with the caller.
+            raise cancelled from self._told(CodeModeAbortedError("the invocation was cancelled"), machine)
+
+    async def _run_to_its_end(self, machine: Invocation, js: str | None) -> Any:
         try:
             ending = await self._drive(machine, js)
         except asyncio.CancelledError as cancelled:
@@ -140,10 +153,11 @@ class Execution:
         except CodeModeError as error:
             await self._failed(error, machine)
             raise
-        text = ending.value_json
-        trace = await self._events.ended(result_bytes=None if text is None else utf8_length(text))
-        if self._outer.on_result is not None:
-            self._outer.on_result(self._outer_tool_call_id, value, trace)
+        if self._events.is_watched or self._outer.on_result is not None:
+            text = ending.value_json
+            trace = await self._events.ended(result_bytes=None if text is None else utf8_length(text))
+            if self._outer.on_result is not None:
+                self._outer.on_result(self._outer_tool_call_id, value, trace)
         return value
 
     async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
@@ -162,13 +176,14 @@ class Execution:
             await runner.close()
 
     def _first_effects(self, machine: Invocation) -> list[events.Effect]:
-        known = _programs.get(self._source)
-        if known is not None:
-            return [events.CheckProgram(known.js, known.facts)]
+        self._known = _programs.get(self._source)
+        if self._known is not None:
+            return [events.CheckProgram(self._known.js, self._known.facts)]
         return machine.start(self._source, analysis_ms=_ANALYSIS_MS)
 
     def _check(self, js: str, facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
-        _programs.put(self._source, AnalysedProgram(js, facts))
+        if self._known is None:
+            _programs.put(self._source, AnalysedProgram(js, facts))
         if facts is None or not self._options.execution_policy.check_program:
             return ()
         return tuple(check_program(facts, self._catalog.names(), self._input_schema))
@@ -200,16 +215,21 @@ class Execution:
         return interrupt
 
     async def _failed(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
+        error.trace = await self._events.ended(error=self._told(error, machine))
+        return error
+
+    def _told(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
         """Return the error with what had happened by then, and the way to go on where there is one."""
         error.calls = tuple(_call_status(entry) for entry in machine.ledger.entries)
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
             error.recovery = self._recovery(machine)
-        error.trace = await self._events.ended(error=error)
         return error
 
     def _recovery(self, machine: Invocation) -> Interrupt | None:
         if machine.js is None:
             return None
+        if self._resumed is not None and not self.has_gone_on:
+            return self._resumed
         ledger = recovery_ledger(machine.ledger, machine.settings.salt, self._runs_again, self._ran_with)
         return self._interrupt(machine, ledger)
 
@@ -234,12 +254,15 @@ class Execution:
             return entry.input_json
 
     def _interrupt(self, machine: Invocation, ledger: Ledger) -> Interrupt:
-        continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
-        return Interrupt(
-            requests=pending_requests(ledger.waiting),
-            outer_tool_call_id=machine.settings.outer_tool_call_id,
-            continuation=pack(continuation.to_dict(), self._options.continuation, now_ms()),
-        )
+        """Return the one way to go on from this run: with two of them the calls that are left could run twice."""
+        if self._way_on is None:
+            continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
+            self._way_on = Interrupt(
+                requests=pending_requests(ledger.waiting),
+                outer_tool_call_id=machine.settings.outer_tool_call_id,
+                continuation=pack(continuation.to_dict(), self._options.continuation, now_ms()),
+            )
+        return self._way_on
 
     def _settings(self) -> events.Settings:
         policy = self._options.execution_policy

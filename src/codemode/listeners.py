@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, cast
 
 from .errors import CodeModeAbortedError
@@ -34,10 +34,26 @@ _HOOK_GRACE_SECONDS = 5.0
 _STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
 
 
+@dataclass(slots=True)
+class CallRecord:
+    """One call as it goes on; the events are made from it."""
+
+    entry: LedgerEntry
+    started_at_ms: float
+    replayed: bool
+    completed_at_ms: float = 0.0
+    status: CallStatus = "aborted"
+    outcome: Outcome | None = None
+    error: BaseException | None = None
+    started: Call | None = None
+    ended: NestedToolResultEvent | FetchResultEvent | None = None
+
+
 class Events:
     """Hands the events of one invocation to its listeners and keeps what its trace needs.
 
-    The events of a call come in the task that performs it, so that a listener can set context variables for it.
+    The events of a call come in the task that performs it, so that a listener can set context variables for it. Events
+    that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any.
     """
 
     def __init__(
@@ -49,12 +65,13 @@ class Events:
     ) -> None:
         self._hooks = _Hooks(lifecycle)
         self._listeners = listeners
+        self.is_watched = bool(listeners) or lifecycle != Lifecycle()
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
         self._clock = _Clock()
         self._started_at_ms = self._clock()
         self._source_bytes = 0
-        self._open: dict[int, Call] = {}
-        self._bridge_requests: list[NestedToolResultEvent | FetchResultEvent] = []
+        self._open: dict[int, CallRecord] = {}
+        self._ended: list[CallRecord] = []
         self._console: list[ConsoleEvent] = []
 
     @property
@@ -71,28 +88,22 @@ class Events:
         """Tell that there is a worker for it."""
         self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
 
-    def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> Call:
+    def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
         """Tell that the program called a tool or asked for a URL."""
-        times = {"replayed": replayed, "started_at_ms": self._clock()}
-        event = (_fetch_request if entry.kind == "fetch" else _tool_call)(entry, {**self._ids, **times})
-        self._open[event.bridge_index] = event
-        self._emit(event)
-        return event
+        record = CallRecord(entry, self._clock(), replayed=replayed)
+        self._open[entry.id] = record
+        if self.is_watched:
+            record.started = self._started_event(record)
+            self._emit(record.started)
+        return record
 
-    def call_ended(self, call: Call, outcome: Outcome, error: BaseException | None) -> None:
+    def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
         """Tell how that call ended. Ignored once the invocation has ended."""
-        text = outcome.value_json if isinstance(outcome, Fulfilled) else None
-        size = None if text is None else json_length(text)
-        status = _STATUS[type(outcome)]
-        if isinstance(call, FetchRequestEvent):
-            self._close(call, status, output_bytes=size, error=error, http_status=_members(text).get("status"))
-        else:
-            paused = _readable(outcome.payload_json) if isinstance(outcome, Waiting) else None
-            self._close(call, status, output_bytes=size, error=error, output=_readable(text), interrupt=paused)
+        self._close(record, _STATUS[type(outcome)], outcome, error)
 
     def still_waiting(self, entry: LedgerEntry) -> None:
         """Tell of a call that was waiting before and still does, unless this run made it again."""
-        if entry.outcome is not None and all(entry.id != told.bridge_index for told in self._bridge_requests):
+        if entry.outcome is not None and all(entry.id != record.entry.id for record in self._ended):
             self.call_ended(self.call_started(entry, replayed=True), entry.outcome, None)
 
     def console_written(self, level: str, text: str) -> None:
@@ -109,8 +120,8 @@ class Events:
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
     ) -> Trace:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
-        for call in list(self._open.values()):
-            self._close(call, "aborted", error=CodeModeAbortedError("the invocation ended before this call did"))
+        for record in list(self._open.values()):
+            self._close(record, "aborted", None, CodeModeAbortedError("the invocation ended before this call did"))
         now_ms = self._clock()
         trace = Trace(
             **self._ids,
@@ -118,7 +129,7 @@ class Events:
             started_at_ms=self._started_at_ms,
             completed_at_ms=now_ms,
             duration_ms=now_ms - self._started_at_ms,
-            bridge_requests=tuple(self._bridge_requests),
+            bridge_requests=tuple(self._result_event(record) for record in self._ended),
             console=tuple(self._console),
             source_bytes=self._source_bytes,
             result_bytes=result_bytes,
@@ -129,20 +140,27 @@ class Events:
         await self._hooks.finish()
         return trace
 
-    def _close(self, call: Call, status: CallStatus, **ended: Any) -> None:
-        if self._open.pop(call.bridge_index, None) is None:
+    def _close(
+        self, record: CallRecord, status: CallStatus, outcome: Outcome | None, error: BaseException | None
+    ) -> None:
+        if self._open.pop(record.entry.id, None) is None:
             return
-        completed_at_ms = self._clock()
-        values: dict[str, Any] = {
-            **{item.name: getattr(call, item.name) for item in fields(call)},
-            "status": status,
-            "completed_at_ms": completed_at_ms,
-            "duration_ms": completed_at_ms - call.started_at_ms,
-            **ended,
-        }
-        event = (FetchResultEvent if isinstance(call, FetchRequestEvent) else NestedToolResultEvent)(**values)
-        self._bridge_requests.append(event)
-        self._emit(event)
+        record.completed_at_ms = self._clock()
+        record.status, record.outcome, record.error = status, outcome, error
+        self._ended.append(record)
+        if self.is_watched:
+            self._emit(self._result_event(record))
+
+    def _started_event(self, record: CallRecord) -> Call:
+        times = {"replayed": record.replayed, "started_at_ms": record.started_at_ms}
+        make = _fetch_request if record.entry.kind == "fetch" else _tool_call
+        return make(record.entry, {**self._ids, **times})
+
+    def _result_event(self, record: CallRecord) -> NestedToolResultEvent | FetchResultEvent:
+        if record.ended is None:
+            call = record.started or self._started_event(record)
+            record.ended = _result(call, record)
+        return record.ended
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
@@ -264,6 +282,23 @@ def _fetch_request(entry: LedgerEntry, common: Mapping[str, Any]) -> FetchReques
         method=str(asked.get("method", "")).upper(),
         input_bytes=_input_bytes(entry),
     )
+
+
+def _result(call: Call, record: CallRecord) -> NestedToolResultEvent | FetchResultEvent:
+    outcome = record.outcome
+    text = outcome.value_json if isinstance(outcome, Fulfilled) else None
+    common: dict[str, Any] = {
+        **{item.name: getattr(call, item.name) for item in fields(call)},
+        "status": record.status,
+        "completed_at_ms": record.completed_at_ms,
+        "duration_ms": record.completed_at_ms - record.started_at_ms,
+        "output_bytes": None if text is None else json_length(text),
+        "error": record.error,
+    }
+    if isinstance(call, FetchRequestEvent):
+        return FetchResultEvent(**common, http_status=_members(text).get("status"))
+    paused = _readable(outcome.payload_json) if isinstance(outcome, Waiting) else None
+    return NestedToolResultEvent(**common, output=_readable(text), interrupt=paused)
 
 
 def _input_bytes(entry: LedgerEntry) -> int:

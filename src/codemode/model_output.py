@@ -52,6 +52,11 @@ class ModelOutputs:
         return {"type": "json", "value": value}
 
     @property
+    def listener(self) -> Callable[[str, Any, Trace], None] | None:
+        """Return `keep` when anything is to be kept."""
+        return self.keep if self._wraps else None
+
+    @property
     def _wraps(self) -> bool:
         return self._options.summarises or self._options.include_console
 

@@ -100,6 +100,15 @@ class NestedCalls:
         except Exception as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
             return self._rejected(entry, _hidden(entry, error))
 
+    def require_running(self) -> None:
+        """Raise `asyncio.CancelledError` once the invocation has ended.
+
+        Nobody records what begins after that, so a recovery would begin it again. A call gets here when the end and its
+        permission come in one turn of the loop, or when what decided about it took its cancellation for an answer.
+        """
+        if self.aborted.is_set():
+            raise asyncio.CancelledError
+
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
@@ -108,6 +117,7 @@ class NestedCalls:
         check_size(size, maximum, "the request of fetch")
         if entry.input_json is None:
             raise CodeModeProtocolError("the worker sent a fetch without a request")
+        self.require_running()
         if _changes_something(entry.input_json):
             progress.started(None, is_approved=False)
         return await self.fetches.perform(entry.input_json)
@@ -153,6 +163,8 @@ class _ToolCall:
             if self._calls.options.approval.mode == "interrupt":
                 return self._pause({"kind": APPROVAL_KIND}, validated)
             await self._approve(request)
+        calls = self._calls
+        calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
         try:
             output = await self._guarded(self._execute(validated, context))
@@ -164,7 +176,7 @@ class _ToolCall:
             checked = tool.validate_output(output)
             what = f"the output of tool {tool.name!r}"
             text = encode_json(checked, max_bytes=self._policy.max_tool_output_bytes, what=what)
-        return CallSettled(entry.id, Fulfilled(text), self._calls.now_ms())
+        return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
 
     def _find(self) -> Tool:
         entry = self._entry

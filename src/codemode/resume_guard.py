@@ -1,7 +1,8 @@
 """Who may resume a continuation: one set of answers, once. Knows nothing of programs; keeps texts by key.
 
 A claim is made before anything runs and gets its outcome afterwards. The same answers again get that outcome; other
-answers are refused. Claims are forgotten when the continuation has expired, for then nobody can resume it anyway.
+answers are refused. Claims are forgotten some time after the continuation has expired, for then nobody can resume it
+anyway.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from .errors import CodeModeProtocolError
 
+ResultT = TypeVar("ResultT")
 _POLL_SECONDS = 0.05
+# The clocks of hosts that share a guard differ: by the slowest one the continuation may still hold.
+_KEPT_AFTER_EXPIRY_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One resume. ``key`` names the continuation, ``answers`` the digest of what was answered.
 
-    ``running_until_ms`` is when a claim without an outcome is taken for lost, ``expires_at_ms`` when it is forgotten.
+    ``running_until_ms`` is when a claim without an outcome is taken for lost, ``expires_at_ms`` when the continuation
+    expires; a guard keeps the claim until then and for a minute more.
     """
 
     key: str
@@ -111,7 +116,7 @@ class MemoryResumeGuard:
         # Claims are nearly in order of expiry; what is behind a longer-lived one is found later.
         while self._kept:
             key, kept = next(iter(self._kept.items()))
-            if kept.claim.expires_at_ms > now_ms:
+            if kept.claim.expires_at_ms + _KEPT_AFTER_EXPIRY_MS > now_ms:
                 return
             self._outcome_bytes -= len(kept.outcome or "")
             del self._kept[key]
@@ -141,27 +146,26 @@ class SqliteResumeGuard:
 
     async def record(self, key: str, outcome: str) -> None:
         """See `ResumeGuard.record`."""
-        await asyncio.to_thread(self._execute, "UPDATE claims SET outcome = ? WHERE key = ?", (outcome, key))
+        await self._execute("UPDATE claims SET outcome = ? WHERE key = ?", (outcome, key))
 
     async def release(self, key: str) -> None:
         """See `ResumeGuard.release`."""
-        await asyncio.to_thread(self._execute, "DELETE FROM claims WHERE key = ? AND outcome IS NULL", (key,))
+        await self._execute("DELETE FROM claims WHERE key = ? AND outcome IS NULL", (key,))
 
     async def _try_claim(self, claim: Claim) -> tuple[str, str | None]:
         attempt = asyncio.ensure_future(asyncio.to_thread(self._try_claim_now, claim))
         try:
-            return await asyncio.shield(attempt)
+            return await _to_its_end(attempt)
         except asyncio.CancelledError:
-            # The thread goes on, and what it claims would be nobody's.
-            state, _ = await attempt
-            if state == "owned":
+            # The thread went on, and what it claimed would be nobody's.
+            if attempt.exception() is None and attempt.result()[0] == "owned":
                 await self.release(claim.key)
             raise
 
     def _try_claim_now(self, claim: Claim) -> tuple[str, str | None]:
         now_ms = _now_ms()
         with self._connection() as connection:
-            connection.execute("DELETE FROM claims WHERE expires_at_ms <= ?", (now_ms,))
+            connection.execute("DELETE FROM claims WHERE expires_at_ms <= ?", (now_ms - _KEPT_AFTER_EXPIRY_MS,))
             found = connection.execute(
                 "SELECT answers, running_until_ms, expires_at_ms, outcome FROM claims WHERE key = ?", (claim.key,)
             ).fetchone()
@@ -173,7 +177,10 @@ class SqliteResumeGuard:
             connection.execute("INSERT INTO claims VALUES (?, ?, ?, ?, NULL)", values)
         return "owned", None
 
-    def _execute(self, statement: str, values: tuple[str, ...]) -> None:
+    async def _execute(self, statement: str, values: tuple[str, ...]) -> None:
+        await _to_its_end(asyncio.ensure_future(asyncio.to_thread(self._execute_now, statement, values)))
+
+    def _execute_now(self, statement: str, values: tuple[str, ...]) -> None:
         with self._connection() as connection:
             connection.execute(statement, values)
 
@@ -219,6 +226,19 @@ async def _claim_when_settled(
         if state != "running":
             return outcome
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _to_its_end(work: asyncio.Future[ResultT]) -> ResultT:
+    """Await what must not be left half done, however often the caller is cancelled; the cancellation comes after it."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return work.result()
 
 
 def _now_ms() -> int:

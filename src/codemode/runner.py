@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from .errors import CodeModeProtocolError
 from .listeners import Events
@@ -100,9 +100,7 @@ class Runner:
             case events.Send(message):
                 self._channel.send(message.frame())
             case events.Invoke(entry):
-                task = self._loop.create_task(self._call(entry))
-                self._tasks.add(task)
-                task.add_done_callback(self._call_done)
+                self._tasks.add(self._loop.create_task(self._call(entry)))
             case events.CheckProgram(js, facts):
                 problems = self._check(js, facts)
                 self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
@@ -127,23 +125,31 @@ class Runner:
             self.ended.set_result(ending)
 
     async def _call(self, entry: LedgerEntry) -> None:
-        started = self._listeners.call_started(entry) if entry.kind != "catalog" else None
+        # Not a done callback: that would cost each call one more turn of the event loop.
+        try:
+            await self._perform_call(entry)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if not self.ended.done():
+                self.ended.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            if self.ended.done() and not self._tasks:
+                self._lease.leave()
+
+    async def _perform_call(self, entry: LedgerEntry) -> None:
+        record = self._listeners.call_started(entry) if entry.kind != "catalog" else None
         try:
             settled = await self._calls.perform(entry, _Progress(self.feed, entry.id))
         except CodeModeProtocolError as error:
             self.feed(events.HostFailed(error))
             return
-        if started is not None:
-            self._listeners.call_ended(started, settled.outcome, settled.error)
+        if record is not None:
+            self._listeners.call_ended(record, settled.outcome, settled.error)
         self.feed(settled)
-
-    def _call_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if self.ended.done():
-            if not self._tasks:
-                self._lease.leave()
-        elif not task.cancelled() and (error := task.exception()) is not None:
-            self.ended.set_exception(error)
 
     def _replayed(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome

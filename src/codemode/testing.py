@@ -109,6 +109,10 @@ class FakeSource:
         """Return True: there is nothing that could die."""
         return True
 
+    def failure(self) -> str:
+        """Return nothing: a script says itself what is wrong."""
+        return ""
+
     def kill(self) -> None:
         """End every worker it has made."""
         for life in self._lives:

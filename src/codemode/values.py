@@ -6,7 +6,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NoReturn, cast
 
@@ -47,13 +47,22 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
         raise ValueError(f"JSON nests deeper than {max_depth} levels")
     _refuse_huge_integers(text)
     try:
-        value = _DECODER.decode(text)
+        value = _decode(text)
     except RecursionError:
         # The caller may already be deep in its own stack.
         raise ValueError("JSON nests too deeply for the current stack") from None
     if "\\ud" in text or "\\uD" in text:
         return _replace_lone_surrogates(value)
     return value
+
+
+def _decode(text: str) -> Any:
+    # What the host mostly reads has no white space around it; the decoder's own way looks for it first.
+    try:
+        value, end = _scan_once(text, 0)
+    except StopIteration:
+        value, end = None, -1
+    return value if end == len(text) else _DECODER.decode(text)
 
 
 def nests_deeper_than(text: str, max_depth: int) -> bool:
@@ -99,6 +108,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite_float, parse_constant=_refuse_constant)
+_scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_once"])
 
 # --- encoding ---
 

@@ -29,13 +29,14 @@ class WorkerChannel:
         on_violation: Callable[[CodeModeProtocolError], None],
     ) -> None:
         self._socket = worker.channel
+        self._descriptor = self._socket.fileno()
         self._decoder = FrameDecoder(max_frame_bytes)
         self._on_message = on_message
         self._on_end = on_end
         self._on_violation = on_violation
         self._unsent = bytearray()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._readable)
+        self._loop.add_reader(self._descriptor, self._readable)
         self._open = True
 
     def send(self, frame: bytes) -> None:
@@ -44,15 +45,15 @@ class WorkerChannel:
         if sent is None or sent == len(frame):
             return
         if not self._unsent:
-            self._loop.add_writer(self._socket, self._writable)
+            self._loop.add_writer(self._descriptor, self._writable)
         self._unsent += frame[sent:]
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
         if self._open:
             self._open = False
-            self._loop.remove_reader(self._socket)
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_reader(self._descriptor)
+            self._loop.remove_writer(self._descriptor)
 
     def _readable(self) -> None:
         try:
@@ -78,7 +79,7 @@ class WorkerChannel:
         if sent:
             del self._unsent[:sent]
         if not self._unsent and self._open:
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._descriptor)
 
     def _try_send(self, data: bytes | bytearray) -> int | None:
         """Return how much was sent, None when the worker is gone."""

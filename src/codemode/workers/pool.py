@@ -159,7 +159,7 @@ class WorkerPool:
             except (TimeoutError, OSError, CodeModeError) as error:
                 self._did_not_start(worker)
                 if attempt + 1 == _START_ATTEMPTS:
-                    raise _not_started(error) from error
+                    raise _not_started(error, worker.generation.source.failure()) from error
             except BaseException:
                 self.close_worker(worker)
                 raise
@@ -269,7 +269,9 @@ class PoolShare(WorkerPool):
         return lease
 
 
-def _not_started(error: BaseException) -> CodeModeError:
+def _not_started(error: BaseException, reason: str) -> CodeModeError:
+    if reason:
+        return CodeModeWorkerError(f"no worker started: {reason}")
     if isinstance(error, CodeModeError):
         return error
     if isinstance(error, TimeoutError):

@@ -26,6 +26,10 @@ class WorkerSource(Protocol):
         """False when it can give no more workers."""
         ...
 
+    def failure(self) -> str:
+        """Why it can give none, as far as it said so itself; else an empty string."""
+        ...
+
     def kill(self) -> None:
         """Stop, with every worker it has made that is still there."""
         ...
@@ -49,6 +53,10 @@ class ExecSource:
     def is_alive(self) -> bool:
         """Return True: there is nothing that could die."""
         return True
+
+    def failure(self) -> str:
+        """Return nothing: each worker speaks for itself."""
+        return ""
 
     def kill(self) -> None:
         """Do nothing: every worker has its own handle."""

@@ -1,0 +1,53 @@
+"""Text made safe to look at."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.visible_text import aligned, counted, one_line, visible
+
+
+@given(st.text())
+def test_visible_text_is_printable_and_printable_text_is_left_alone(text):
+    shown = visible(text)
+    assert shown.isprintable()
+    assert visible(shown) == shown
+    assert shown == text or not text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, ünï, 漢字", "plain, ünï, 漢字"),
+        ("\x1b[2J", "\\u001b[2J"),
+        ("a\u202eb", "a\\u202eb"),
+        ("\U000e0041", "\\u{e0041}"),
+        ("\ud800", "\\ud800"),
+        ("a\nb", "a\\u000ab"),
+    ],
+)
+def test_what_moves_the_cursor_or_hides_is_escaped(text, shown):
+    assert visible(text) == shown
+
+
+def test_some_characters_can_be_kept():
+    assert visible("a\n\tb\r", keep="\n\t") == "a\n\tb\\u000d"
+
+
+@given(st.text(), st.integers(1, 50))
+def test_one_line_is_no_longer_than_asked(text, maximum):
+    shown = one_line(text, maximum)
+    assert len(shown) <= maximum
+    assert shown.isprintable()
+    assert shown == visible(text) or shown.endswith("…")
+
+
+def test_rows_are_aligned_without_spaces_at_the_end():
+    assert aligned([("a", "bb", "c"), ("aaa", "b", "")]) == ["a    bb  c", "aaa  b"]
+    assert aligned([]) == []
+
+
+def test_counts():
+    assert [counted(n, "call") for n in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
