@@ -34,6 +34,7 @@ from .errors import (
     CodeModeWorkerError,
 )
 from .execution import run_code_mode, run_code_mode_sync
+from .failure_text import failure_text
 from .interrupt_store import InterruptStore
 from .interrupts import Interrupt, PendingRequest, request_interrupt
 from .lifecycle import (
@@ -108,6 +109,7 @@ __all__ = [
     "continue_interrupt",
     "continue_interrupt_sync",
     "create_code_mode_tool",
+    "failure_text",
     "get_approval_response",
     "get_interrupt",
     "is_approval_interrupt",

@@ -31,6 +31,7 @@ Listener: TypeAlias = Callable[[Event], None]
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 
 _HOOK_GRACE_SECONDS = 5.0
+_NO_HOOKS = Lifecycle()
 _STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
 
 
@@ -65,7 +66,7 @@ class Events:
     ) -> None:
         self._hooks = _Hooks(lifecycle)
         self._listeners = listeners
-        self.is_watched = bool(listeners) or lifecycle != Lifecycle()
+        self.is_watched = bool(listeners) or lifecycle != _NO_HOOKS
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
         self._clock = _Clock()
         self._started_at_ms = self._clock()

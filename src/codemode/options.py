@@ -211,8 +211,8 @@ class ExecutionPolicy(OptionPart):
 class FetchPolicy(OptionPart):
     """Which requests the guest's ``fetch`` may make. Without origins and prefixes none.
 
-    ``fetch`` is ``async (url, *, method, headers, body) -> response``; None uses httpx. A prefix
-    ends on a path boundary.
+    ``fetch`` is ``async (url, *, method, headers, body) -> response``; None uses httpx. Addresses are checked before
+    either, but only httpx's connection is pinned to the checked one. A prefix ends on a path boundary.
     """
 
     path: ClassVar[str] = "fetch_policy"
