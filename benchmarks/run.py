@@ -1,6 +1,6 @@
 """Codemode against its floor: the bare engine in-process plus bare round trips, all in one run.
 
-`python -m benchmarks.run [--rounds N] [--json] [--only W1,W2]`
+`python -m benchmarks.run [--rounds N] [--runs N] [--seconds S] [--json] [--only W1,W2]`
 """
 
 from __future__ import annotations
@@ -8,92 +8,84 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
-from .floor import BareEngine, RoundTrips
-from .measure import Samples, timed, timed_sync
-from .workloads import PLAIN_TOOLS, WORKLOADS, Workload, code_mode_tool
+from .latency import Latencies
+from .plugins import plugins
+from .programs import PROGRAMS
+from .scaling import description_rows, resume_rows, throughput_rows
+from .table import Row, machine, table
+from .whole_process import cold_rows, memory_rows
 
-# Latency is measured with a spare worker ready; throughput is another question (W5).
-_SPARE_READY_SECONDS = 0.005
-
-
-@dataclass(slots=True)
-class Measured:
-    """The samples of one workload."""
-
-    workload: Workload
-    ours: Samples = field(default_factory=Samples)
-    engine: Samples = field(default_factory=Samples)
-    trips: Samples = field(default_factory=Samples)
-    async_trips: Samples = field(default_factory=Samples)
-
-    def row(self) -> dict[str, Any]:
-        """Return the figures."""
-        floor = self.engine.median + self.trips.median
-        return {
-            "workload": self.workload.name,
-            "what": self.workload.what,
-            "ours_ms": round(self.ours.median, 4),
-            "floor_ms": round(floor, 4),
-            "ratio": round(self.ours.median / floor, 2),
-            "asyncio_ratio": round(self.ours.median / (self.engine.median + self.async_trips.median), 2),
-            "p95_of_p50": round(self.ours.percentile(95) / self.ours.median, 2),
-            "spread": round(self.ours.spread, 2),
-        }
+_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11")
+_LEGEND = """\
+ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
+asyncio: ours / the bare engine plus the same round trips through an event loop
+paced: ours / the floor run with the same 5 ms pauses as ours, its caches as cold; no target is judged by it
+spread: how far the middle half of the rounds lies apart, as a share of the median"""
 
 
-async def measure(workloads: list[Workload], rounds: int) -> list[dict[str, Any]]:
-    """Return the figures of each workload, its measurements interleaved with those of the others."""
-    tool, engine, trips = code_mode_tool(), BareEngine(PLAIN_TOOLS), RoundTrips()
-    results = [Measured(workload) for workload in workloads]
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured. ``runs`` caps the runs of a program in one round."""
+
+    rounds: int
+    runs: int
+    seconds: float
+    only: frozenset[str]
+
+
+async def measure(scale: Scale) -> list[Row]:
+    """Return the rows of the workloads, in order."""
+    rows: list[Row] = []
+    if "W0" in scale.only:
+        rows += cold_rows(min(scale.rounds, 10))
+    rows += await _latency_rows(scale)
+    if "W5" in scale.only:
+        floor_ms = next((row.floor for row in rows if row.name == "W2"), None)
+        rows += await throughput_rows(max(1, scale.rounds // 5), scale.seconds, floor_ms)
+    if "W8" in scale.only:
+        rows += memory_rows()
+    if "W9" in scale.only:
+        rows += description_rows(min(scale.rounds, 5))
+    if "W10" in scale.only:
+        rows += await resume_rows(scale.rounds)
+    return sorted(rows, key=lambda row: _ORDER.index(row.name))
+
+
+async def _latency_rows(scale: Scale) -> list[Row]:
+    programs = [replace(one, runs=min(one.runs, scale.runs)) for one in PROGRAMS if one.name in scale.only]
+    latencies = Latencies(programs)
+    through_plugins = await plugins() if "W11" in scale.only else []
     try:
-        for _ in range(3):
-            for workload in workloads:
-                assert await tool.execute({"js": workload.js}) == engine.run(workload.js)[0]
-        for _ in range(rounds):
-            for result in results:
-                await _round(result, tool, engine, trips)
+        await latencies.warm_up()
+        for _ in range(scale.rounds):
+            await latencies.round()
+            for plugin in through_plugins:
+                await plugin.round(min(scale.runs, 10))
     finally:
-        trips.close()
-    return [result.row() for result in results]
+        latencies.close()
+    rows = latencies.rows()
+    floor_ms = next((row.floor for row in rows if row.name == "W2"), None)
+    return [*rows, *(plugin.row(floor_ms) for plugin in through_plugins)]
 
 
-async def _round(result: Measured, tool: Any, engine: BareEngine, trips: RoundTrips) -> None:
-    workload = result.workload
-    count = engine.run(workload.js)[1]
-    await timed(lambda: tool.execute({"js": workload.js}), workload.runs, result.ours, _SPARE_READY_SECONDS)
-    timed_sync(lambda: engine.run(workload.js), workload.runs, result.engine)
-    timed_sync(lambda: trips.make(count), workload.runs, result.trips)
-    await timed(lambda: trips.make_async(count), workload.runs, result.async_trips)
-
-
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """Print the figures for people."""
-    heads = ("ours ms", "floor ms", "ratio", "asyncio", "p95/p50", "spread")
-    print(f"{'':4} {'workload':24} " + "{:>9} {:>9} {:>6} {:>8} {:>8} {:>7}".format(*heads))
-    for row in rows:
-        print(
-            f"{row['workload']:4} {row['what']:24} {row['ours_ms']:9.3f} {row['floor_ms']:9.3f} {row['ratio']:6.2f}"
-            f" {row['asyncio_ratio']:8.2f} {row['p95_of_p50']:8.2f} {row['spread']:7.2f}"
-        )
-    print("\nratio: ours / (bare engine + bare socketpair round trips); asyncio: the same trips through an event loop")
-
-
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=40, help="at most so many runs of a program in a round")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement of runs per second")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", default="")
-    arguments = parser.parse_args()
-    chosen = [one for one in WORKLOADS if not arguments.only or one.name in arguments.only.split(",")]
-    rows = asyncio.run(measure(chosen, arguments.rounds))
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
+    parser.add_argument("--only", default=",".join(_ORDER), help="such as W1,W2")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.only.split(",")) - set(_ORDER):
+        parser.error(f"no such workload: {', '.join(sorted(unknown))}")
+    rows = asyncio.run(measure(Scale(given.rounds, given.runs, given.seconds, frozenset(given.only.split(",")))))
+    if given.json:
+        print(json.dumps({"machine": machine(), "rows": [row.figures() for row in rows]}, indent=2))
     else:
-        print_table(rows)
+        print(f"{machine()}\n\n{table(rows)}\n\n{_LEGEND}")
 
 
 if __name__ == "__main__":

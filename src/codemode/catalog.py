@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .errors import CodeModeToolError
 from .signatures.described_tool import DescribedTool
 from .signatures.narrowing import mapping_or_empty
 from .signatures.prompt import declare_tools, first_sentence, summary_of
+from .similar_names import nearest_names
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,7 +20,6 @@ MAX_QUERY_CHARACTERS = 500
 MAX_QUERY_WORDS = 32
 MAX_RESULTS = 50
 MAX_NAME_CHARACTERS = 100
-MAX_NEAREST = 3
 
 ToolT = TypeVar("ToolT", bound=DescribedTool)
 
@@ -61,8 +60,7 @@ class Catalog(Generic[ToolT]):
     def nearest(self, name: str) -> list[str]:
         """At most three registered names that ``name`` may have meant, best first."""
         plain = _plain(name[:MAX_NAME_CHARACTERS])
-        close = get_close_matches(plain, self._by_plain_name, n=MAX_NEAREST, cutoff=0.6)
-        return [self._by_plain_name[match] for match in close]
+        return [self._by_plain_name[match] for match in nearest_names(plain, self._by_plain_name)]
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """The error for a name that is not registered; its message suggests the nearest ones."""

@@ -20,6 +20,7 @@ from .errors import (
     error_from_view,
 )
 from .execution import Execution, OuterCall, now_ms, run_sync
+from .host_threads import run_check
 from .interrupts import APPROVAL_KIND, Interrupt, pending_requests, same_json
 from .options import CodeModeOptions
 from .protocol.continuation import Continuation
@@ -97,7 +98,8 @@ async def resume(
     # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
     goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
     answers = read_answers(entries, resolutions) if resolutions or not goes_on_by_itself else {}
-    check_answers(catalog, entries, answers)
+    size = sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
+    await run_check(size, lambda: check_answers(catalog, entries, answers))
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     # Made before the claim: options that are wrong must not use the continuation up.
     execution = Execution(catalog, settings, outer_call, pool)
@@ -121,7 +123,12 @@ async def resume(
         except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
             error.add_note(f"The resume guard failed too: {failure!r}")
         raise
-    await guard.record(auth.nonce, _outcome(value))
+    try:
+        await guard.record(auth.nonce, _outcome(value))
+    except Exception as failure:
+        error = CodeModeError("the program went on, but the resume guard did not take its outcome")
+        error.recovery = execution.way_on()
+        raise error from failure
     return value
 
 

@@ -98,6 +98,7 @@ class Execution:
         self._known: AnalysedProgram | None = None
         self._answers: Mapping[int, Answer] = {}
         self._machine: Invocation | None = None
+        self._large_inputs: dict[int, str] = {}
         self._resumed: Interrupt | None = None
         self._way_on: Interrupt | None = None
         invocation_id = "code-mode-" + secrets.token_hex(8)
@@ -124,6 +125,10 @@ class Execution:
         """True once a tool was begun or somebody was given a new way to go on: what was resumed is used up."""
         entries = self._machine.ledger.entries if self._machine is not None else ()
         return self._way_on is not None or any(entry.is_started for entry in entries)
+
+    def way_on(self) -> Interrupt | None:
+        """Return from where to go on, or to come to the same result again: what has run does not run again."""
+        return None if self._machine is None else self._recovery(self._machine)
 
     async def _run(self, machine: Invocation, js: str | None = None) -> Any:
         self._machine = machine
@@ -204,6 +209,7 @@ class Execution:
             salt=machine.settings.salt,
             answers=self._answers,
             fetches=self._fetches,
+            large_inputs=self._large_inputs,
         )
 
     async def _interrupted(self, machine: Invocation) -> Interrupt:
@@ -247,6 +253,8 @@ class Execution:
         tool = self._catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
             return entry.executed_input_json if tool is not None else entry.input_json
+        if entry.id in self._large_inputs:
+            return self._large_inputs[entry.id]
         issued = MISSING if entry.input_json is None else decode_json(entry.input_json)
         try:
             return canonical_json(tool.validate_input(issued).json_value)

@@ -75,6 +75,13 @@ def read_request(input_json: str) -> FetchRequest:
     return FetchRequest(url, method, headers, body)
 
 
+def changes_something(input_json: str) -> bool:
+    """True for a fetch that must not be made twice. Raises `ValueError` for what is not JSON."""
+    request: Any = decode_json(input_json)
+    method = cast("dict[str, Any]", request).get("method") if isinstance(request, dict) else None
+    return not isinstance(method, str) or method.upper() not in ("GET", "HEAD", "OPTIONS")
+
+
 def _fields(input_json: str) -> dict[str, Any]:
     try:
         value = decode_json(input_json, max_depth=8)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import json
-import os
 from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from . import approval
+from . import approval, host_threads
 from .catalog import Catalog
 from .errors import (
     HOST_TOOL_ERROR,
@@ -25,6 +22,7 @@ from .errors import (
     guest_view,
 )
 from .fetch import Fetches
+from .fetch_request import changes_something
 from .interrupts import APPROVAL_KIND, InterruptRequested, interrupt_within
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
@@ -32,9 +30,6 @@ from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from .resolutions import Answer, Approval, HostAnswer, KnownOutcome, input_to_run
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
 from .values import canonical_json, check_size, decode_json, encode_json, utf8_length
-
-_TOOL_THREADS = 64
-_executor: ThreadPoolExecutor | None = None
 
 
 class CallProgress(Protocol):
@@ -66,7 +61,8 @@ class NestedCalls:
     """Performs the calls of one invocation.
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id;
-    ``salt`` is the random part of new interrupt ids.
+    ``salt`` is the random part of new interrupt ids. ``large_inputs`` are validated inputs of calls under way, as JSON
+    texts by request id: a recovery shows them, and validating them again would keep the loop.
     """
 
     catalog: Catalog[Tool]
@@ -79,6 +75,7 @@ class NestedCalls:
     salt: str
     answers: Mapping[int, Answer]
     fetches: Fetches | None = None
+    large_inputs: dict[int, str] = field(default_factory=dict[int, str])
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
@@ -118,7 +115,7 @@ class NestedCalls:
         if entry.input_json is None:
             raise CodeModeProtocolError("the worker sent a fetch without a request")
         self.require_running()
-        if _changes_something(entry.input_json):
+        if changes_something(entry.input_json):
             progress.started(None, is_approved=False)
         return await self.fetches.perform(entry.input_json)
 
@@ -156,7 +153,7 @@ class _ToolCall:
     async def perform(self) -> CallSettled:
         """Return how the call ended; raises what the guest is to be told."""
         entry, tool = self._entry, self._tool
-        validated = self._validate()
+        validated = await self._validate(is_shown=tool.needs_approval is not False)
         context = self._context()
         request = await self._approval_request(validated, context)
         if request is not None:
@@ -170,12 +167,13 @@ class _ToolCall:
             output = await self._guarded(self._execute(validated, context))
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
-            return self._pause(pause.payload, self._validate())
+            return self._pause(pause.payload, await self._validate(is_shown=True))
         text = None
         if output is not None or tool.output_json_schema is not None:
             checked = tool.validate_output(output)
             what = f"the output of tool {tool.name!r}"
             text = encode_json(checked, max_bytes=self._policy.max_tool_output_bytes, what=what)
+        calls.large_inputs.pop(entry.id, None)
         return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
 
     def _find(self) -> Tool:
@@ -190,7 +188,7 @@ class _ToolCall:
             )
         return tool
 
-    def _validate(self) -> ValidatedInput:
+    async def _validate(self, *, is_shown: bool) -> ValidatedInput:
         entry, tool = self._entry, self._tool
         what = f"the input of tool {tool.name!r}"
         if entry.input_bytes is not None:
@@ -198,10 +196,16 @@ class _ToolCall:
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
         check_size(utf8_length(entry.input_json or ""), self._policy.max_tool_input_bytes, what)
         edited_json = self._answer.input_json if isinstance(self._answer, Approval) else None
+        size = len(edited_json or entry.input_json or "")
+        is_large = size >= host_threads.LARGE_CHARACTERS
         try:
-            validated = input_to_run(tool, entry, edited_json)
+            validated = await host_threads.run_check(
+                size, lambda: _checked(tool, entry, edited_json, is_shown=is_shown or is_large)
+            )
         except ValueError as error:
             raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
+        if is_large:
+            self._calls.large_inputs[entry.id] = canonical_json(validated.json_value)
         if isinstance(self._answer, Approval) and self._answer.decision.approved:
             self._is_approved = True
             self._executed_json = canonical_json(validated.json_value)
@@ -273,10 +277,7 @@ class _ToolCall:
     async def _execute(self, validated: ValidatedInput, context: ToolCallContext) -> Any:
         tool = self._tool
         if tool.execute_kind == "sync":
-            variables = contextvars.copy_context()
-            result = await asyncio.get_running_loop().run_in_executor(
-                _threads(), lambda: variables.run(_call_in_thread, tool, validated.value, context)
-            )
+            result = await host_threads.run_tool(lambda: _call_in_thread(tool, validated.value, context))
         else:
             result = tool.call(validated.value, context)
         if inspect.isawaitable(result):
@@ -315,11 +316,12 @@ class _ToolCall:
             raise pause from None
 
 
-def _changes_something(fetch_json: str) -> bool:
-    """True for a fetch that must not be made twice."""
-    request: Any = decode_json(fetch_json)
-    method = cast("dict[str, Any]", request).get("method") if isinstance(request, dict) else None
-    return not isinstance(method, str) or method.upper() not in ("GET", "HEAD", "OPTIONS")
+def _checked(tool: Tool, entry: LedgerEntry, edited_json: str | None, *, is_shown: bool) -> ValidatedInput:
+    validated = input_to_run(tool, entry, edited_json)
+    if is_shown:
+        # Made here, where the check runs, and kept: it may take longer than the check itself.
+        _ = validated.json_value
+    return validated
 
 
 def _hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
@@ -345,21 +347,3 @@ async def _last_item(items: AsyncIterable[Any]) -> Any:
     async for last in items:  # noqa: B007 - the last item is what is wanted
         pass
     return last
-
-
-def _threads() -> ThreadPoolExecutor:
-    """Return the threads that sync tools run in. The loop's own default has six on a two-core machine."""
-    global _executor  # noqa: PLW0603 - one pool for the process
-    if _executor is None:
-        _executor = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="codemode-tool")
-    return _executor
-
-
-def forget_threads() -> None:
-    """In a forked child: the threads did not come along."""
-    global _executor  # noqa: PLW0603 - as above
-    _executor = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget_threads)

@@ -138,9 +138,14 @@ def input_to_run(tool: Tool, entry: LedgerEntry, edited_json: str | None = None)
         return _revalidated(tool, edited_json, "the edited input")
     if entry.executed_input_json is not None:
         return _unchanged(tool, entry, entry.executed_input_json)
-    validated = tool.validate_input(MISSING if entry.input_json is None else decode_json(entry.input_json))
+    issued = MISSING if entry.input_json is None else decode_json(entry.input_json)
+    validated = tool.validate_input(issued)
     if isinstance(entry.outcome, Waiting) and entry.outcome.input_json is not None:
-        _require_same(tool, validated, entry.outcome.input_json)
+        shown_json = entry.outcome.input_json
+        if _shown(validated) not in (_canonical(shown_json), _shown(tool.validate_input(issued))):
+            # The schema itself fills in something new each time, an id or a time.
+            validated = _revalidated(tool, shown_json, "the shown input")
+        _require_same(tool, validated, shown_json)
     return validated
 
 

@@ -158,7 +158,7 @@ class SqliteResumeGuard:
             return await _to_its_end(attempt)
         except asyncio.CancelledError:
             # The thread went on, and what it claimed would be nobody's.
-            if attempt.exception() is None and attempt.result()[0] == "owned":
+            if not attempt.cancelled() and attempt.exception() is None and attempt.result()[0] == "owned":
                 await self.release(claim.key)
             raise
 
@@ -236,9 +236,11 @@ async def _to_its_end(work: asyncio.Future[ResultT]) -> ResultT:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    return work.result()
+    if cancelled is None:
+        return work.result()
+    if not work.cancelled():
+        work.exception()  # looked at, so that nothing warns about it
+    raise cancelled
 
 
 def _now_ms() -> int:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from .errors import CodeModeProtocolError
 from .listeners import Events
@@ -48,7 +48,7 @@ class Runner:
         self._check = check
         self._effects: deque[events.Effect] = deque()
         self._performing = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
         self._clock = _Clock(
@@ -88,10 +88,13 @@ class Runner:
             self._lease.leave()
             return
         self.feed(events.AbortRequested())
-        for task in self._tasks:
+        tasks = list(self._tasks.items())
+        for request_id, task in tasks:
+            # What is cancelled before its first step runs nothing, not even its `finally`.
+            task.add_done_callback(lambda _, request_id=request_id: self._call_done(request_id))
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_CANCEL_GRACE_SECONDS)
+        if tasks:
+            await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
         if not self._tasks:
             self._lease.leave()
 
@@ -100,7 +103,7 @@ class Runner:
             case events.Send(message):
                 self._channel.send(message.frame())
             case events.Invoke(entry):
-                self._tasks.add(self._loop.create_task(self._call(entry)))
+                self._tasks[entry.id] = self._loop.create_task(self._call(entry))
             case events.CheckProgram(js, facts):
                 problems = self._check(js, facts)
                 self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
@@ -128,7 +131,7 @@ class Runner:
         # Not a done callback: that would cost each call one more turn of the event loop.
         try:
             await self._perform_call(entry)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
             if not self.ended.done():
@@ -136,9 +139,12 @@ class Runner:
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
-            if self.ended.done() and not self._tasks:
-                self._lease.leave()
+            self._call_done(entry.id)
+
+    def _call_done(self, request_id: int) -> None:
+        self._tasks.pop(request_id, None)
+        if self.ended.done() and not self._tasks:
+            self._lease.leave()
 
     async def _perform_call(self, entry: LedgerEntry) -> None:
         record = self._listeners.call_started(entry) if entry.kind != "catalog" else None

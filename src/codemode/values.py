@@ -20,7 +20,7 @@ MAX_INT_DIGITS = 4300
 _DIGIT_RUN = re.compile(rf"\d{{{MAX_INT_DIGITS + 1}}}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
-_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
 
 
 def utf8_length(text: str) -> int:
@@ -74,7 +74,15 @@ def nests_deeper_than(text: str, max_depth: int) -> bool:
     rest = brackets.replace(b"{}", b"").replace(b"[]", b"").replace(b"{}", b"")
     if rest.count(b"[") + rest.count(b"{") + 3 <= max_depth:
         return False
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > max_depth
+    return max(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")), default=0) > max_depth
+
+
+def holds_more_containers_than(text: str, maximum: int) -> bool:
+    """Tell whether JSON text holds more than so many arrays and objects: each costs some thirty times its text."""
+    if text.count("[") + text.count("{") <= maximum:
+        return False
+    brackets = _brackets_outside_strings(text)
+    return brackets.count(b"[") + brackets.count(b"{") > maximum
 
 
 def _brackets_outside_strings(text: str) -> bytes:
@@ -180,7 +188,8 @@ def _encode_loosely(value: Any) -> str:
 def _explain(value: Any, error: Exception) -> str:
     for path, reason in _problems(value):
         return f"{reason} at {path}" if path else reason
-    return str(error) or type(error).__name__
+    # The text of an error that cannot be placed is the tool author's and may say anything; this goes to the guest.
+    return f"writing it raised {type(error).__name__}"
 
 
 def _problems(value: Any) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from codemode.workers.image import WorkerImage
 from codemode.workers.isolation import REQUIRED_LAYERS, LayerState
 from codemode.workers.kernel import KERNEL
 from codemode.workers.process import UnreapedChild, WorkerProcess, spawn_exec
+from codemode.workers.source import ExecSource
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
@@ -187,8 +189,9 @@ def test_each_worker_is_a_child_of_its_own_and_locked(pool: WorkerPool) -> None:
 
     assert within(run_code_mode("await tools.look()", [look], pool=pool)) is None
     # The one that runs, and the first spares: all the same program, and no zygote among them.
-    assert len(seen) >= 1
-    assert all("worker.py" in command for command in seen), seen
+    commands = [command for command in seen if command]  # none: just forked, and not yet executed
+    assert len(commands) >= 1
+    assert all("worker.py" in command for command in commands), seen
     assert pool.isolation is not None
     if sys.platform == "linux":
         in_force = {layer.name for layer in pool.isolation.layers if layer.state is LayerState.IN_FORCE}
@@ -249,6 +252,64 @@ def test_from_many_threads(pool: WorkerPool) -> None:
     for thread in threads:
         thread.join(2 * PATIENCE_SECONDS)
     assert sorted(results) == list(range(12))
+
+
+# --- another platform: no pidfd in the host, no lock-down in the worker ---
+
+# Stands in the place of the interpreter's own options, which it throws away.
+ELSEWHERE = """
+import os, runpy, sys, types
+os.uname = lambda: types.SimpleNamespace(sysname="Elsewhere", machine="m")
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture
+def make_pool_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    made: list[WorkerPool] = []
+
+    def make(**options: Any) -> WorkerPool:
+        command = (sys.executable, "-c", ELSEWHERE)
+        made.append(WorkerPool({"start_method": "exec", "worker_command": command, **options}))
+        return made[-1]
+
+    with nothing_left():
+        yield make
+        for pool in made:
+            pool.close()
+
+
+def test_elsewhere_programs_run_and_the_report_says_that_nothing_confines_them(make_pool_elsewhere: Any) -> None:
+    pool = make_pool_elsewhere()
+    assert within(run_code_mode("return await tools.double({ number: 21 })", [double], pool=pool)) == 42
+    assert {layer.state for layer in pool.isolation.layers} == {LayerState.NOT_ON_THIS_PLATFORM}
+    with pytest.raises(CodeModeTimeoutError):
+        within(run_code_mode("for (;;);", (), options=limited(timeout_ms=300), pool=pool))
+
+
+def test_elsewhere_required_isolation_is_refused(make_pool_elsewhere: Any) -> None:
+    pool = make_pool_elsewhere(isolation="required")
+    with pytest.raises(CodeModeWorkerError, match="no isolation layer exists on this platform"):
+        within(run_code_mode("return 1", (), pool=pool))
+
+
+def test_elsewhere_a_zygote_is_refused(make_pool_elsewhere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = make_pool_elsewhere(start_method="fork")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(CodeModeWorkerError, match="'fork' needs Linux"):
+        within(run_code_mode("return 1", (), pool=pool))
+    monkeypatch.undo()
+
+
+def test_a_worker_that_cannot_start_says_why() -> None:
+    with nothing_left():
+        image = replace(WorkerImage.installed(KERNEL), engine_path="/nonexistent/_quickjs.so")
+        pool = WorkerPool(source=lambda: ExecSource(image, isolation_required=False))
+        with pytest.raises(CodeModeWorkerError, match="refused to start: ImportError"):
+            within(run_code_mode("return 1", (), pool=pool))
+        pool.close()
 
 
 # --- a child without a pidfd ---

@@ -97,7 +97,7 @@ def test_an_owner_that_never_said_how_it_ended_is_not_replaced(guard):
 def test_expired_claims_are_forgotten(guard):
     async def scenario():
         for number in range(3):
-            await guard.claim(claim(f"old {number}", age_ms=-1))
+            await guard.claim(claim(f"old {number}", age_ms=-120_000))
         await guard.claim(claim("new"))
         assert await guard.claim(claim("old 0")) is None
 
@@ -159,7 +159,7 @@ def test_forgetting_gives_the_bytes_back():
     async def scenario():
         guard = MemoryResumeGuard(max_outcome_bytes=10)
         for number in range(20):
-            await guard.claim(claim(f"{number}", age_ms=-1))
+            await guard.claim(claim(f"{number}", age_ms=-120_000))
             await guard.record(f"{number}", "outcome")
         await guard.claim(claim("last"))
         await guard.record("last", "outcome")
@@ -193,7 +193,7 @@ def test_sqlite_claims_outlive_the_object(tmp_path):
 def test_sqlite_does_not_keep_expired_claims(tmp_path):
     async def scenario():
         guard = SqliteResumeGuard(tmp_path / "claims.sqlite")
-        await guard.claim(claim("old", age_ms=-1))
+        await guard.claim(claim("old", age_ms=-120_000))
         await guard.claim(claim("new"))
 
     within(scenario())
@@ -205,3 +205,12 @@ def test_sqlite_does_not_keep_expired_claims(tmp_path):
 def test_a_claim_is_a_value():
     one = claim()
     assert one == replace(one)
+
+
+def test_a_claim_outlives_its_continuation_for_a_slower_clock(guard):
+    async def scenario():
+        await guard.claim(claim(age_ms=-30_000))
+        await guard.record("k", "outcome")
+        assert await guard.claim(claim(age_ms=-30_000)) == "outcome"
+
+    within(scenario())

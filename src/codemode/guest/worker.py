@@ -313,6 +313,7 @@ def _enter_unlocked(worker: Worker, channel: int, *, required: bool) -> None:
     limits = importlib.import_module("resource")
     limits.setrlimit(limits.RLIMIT_CPU, (UNLOCKED_CPU_SECONDS, UNLOCKED_CPU_SECONDS))
     os.dup2(channel, CHANNEL_FD)
+    worker.rehearse()
     _write(worker.hello({}))
 
 

@@ -42,6 +42,7 @@ from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .replay import Replay
 
 _CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
+_MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
 
 
 class Invocation:
@@ -62,6 +63,7 @@ class Invocation:
         self._turns_ended = 0
         self._tool_calls = 0
         self._console_bytes = 0
+        self._console_lines = 0
         self._running: set[int] = set()  # requests that the host works on
         self._asked: set[int] = set()  # those of them that a person decides about
         self._clock_paused = False
@@ -228,7 +230,9 @@ class Invocation:
     def _console(self, event: messages.ConsoleWritten) -> None:
         self._require_turn()
         self._console_bytes += utf8_length(event.text) + 1
-        if self._console_bytes > self.settings.max_console_bytes + _CONSOLE_SLACK_BYTES:
+        self._console_lines += 1
+        maximum = self.settings.max_console_bytes + _CONSOLE_SLACK_BYTES
+        if self._console_bytes > maximum or self._console_lines > _MAX_CONSOLE_LINES:
             raise CodeModeProtocolError("the worker sent more console output than the limit allows")
         self._effects.append(events.WriteConsole(event.level, event.text))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
 from ..errors import CodeModeProtocolError
-from ..values import decode_json
+from ..values import decode_json, holds_more_containers_than
 from .framing import encode_frame
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
@@ -21,7 +21,12 @@ CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
 _MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
 _MAX_PROBLEMS = 1000
 _MAX_REQUESTS = 1_000_000
-_MAX_DEPTH = 64  # nesting of a message, facts about the program included
+_MAX_FACTS_DEPTH = 64
+_MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far the most, some ten thousand
+# What the guest says travels as text inside a text, so most messages are one flat object.
+_MAX_DEPTHS = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
+_MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
+_SMALL_KINDS = (b"L", b"T", b"X", b"F")
 
 # --- to the worker ---
 
@@ -165,8 +170,13 @@ def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
     reader = _READERS.get(kind)
     if reader is None:
         _violation(f"an unknown frame {kind!r}")
+    if kind in _SMALL_KINDS and len(payload) > _MAX_SMALL_BYTES:
+        _violation(f"a frame {kind!r} of {len(payload)} bytes")
     try:
-        body = decode_json(payload.decode("utf-8"), max_depth=_MAX_DEPTH)
+        text = payload.decode("utf-8")
+        if holds_more_containers_than(text, _MAX_CONTAINERS):
+            _violation(f"a frame {kind!r} with more than {_MAX_CONTAINERS} arrays and objects")
+        body = decode_json(text, max_depth=_MAX_DEPTHS.get(kind, 1))
     except ValueError as error:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
     if not isinstance(body, dict):

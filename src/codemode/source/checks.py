@@ -6,9 +6,10 @@ Only what must fail whenever it is reached is a problem; the rest is left to run
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, cast
+
+from ..similar_names import nearest_names
 
 Problem = dict[str, Any]
 
@@ -16,6 +17,7 @@ MAX_PROBLEMS = 32
 MAX_CHECKED_CALLS = 512
 MAX_NAME_LENGTH = 256
 MAX_DEPTH = 8
+MAX_KEYS = 256
 MAX_POSITION = 2**31
 MAX_SHOWN_NAMES = 10
 # Comparing a name with a thousand others takes milliseconds of the host's event loop.
@@ -105,7 +107,7 @@ def _may_be_no_tool(name: str, names: Collection[str]) -> bool:
 
 
 def _unknown_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
-    near = get_close_matches(name, list(names), n=3, cutoff=0.6) if may_suggest else []
+    near = nearest_names(name, names) if may_suggest else []
     if near:
         return f"{_shown(name)} does not exist; did you mean {' or '.join(map(_shown, near))}?"
     if len(names) <= MAX_SHOWN_NAMES:
@@ -136,7 +138,8 @@ def _object_mistakes(
     literal: dict[str, Any], schema: Mapping[str, Any], root: Any, path: str, depth: int
 ) -> Iterator[str]:
     keys = literal.get("keys")
-    if not isinstance(keys, dict):
+    # The collector lists far fewer: each key beyond them would cost the host a comparison with every property.
+    if not isinstance(keys, dict) or len(cast("dict[str, Any]", keys)) > MAX_KEYS:
         return
     given = cast("dict[str, Any]", keys)
     properties = _mapping(schema.get("properties"))

@@ -82,11 +82,13 @@ class WorkerChannel:
             self._loop.remove_writer(self._descriptor)
 
     def _try_send(self, data: bytes | bytearray) -> int | None:
-        """Return how much was sent, None when the worker is gone."""
+        """Return how much was sent, None when the worker takes nothing any more."""
         try:
             return self._socket.send(data)
         except (BlockingIOError, InterruptedError):
             return 0
-        except OSError as error:
-            self._on_end(str(error))
+        except OSError:
+            # A worker whose program has ended is gone, and what it said last is still to be read: the end of the
+            # channel is seen there, behind it.
+            self._unsent.clear()
             return None

@@ -1,0 +1,181 @@
+"""Which nested calls a person decides about, what the person is shown, and what the answer means.
+
+The shapes are those of LangChain's `HumanInTheLoopMiddleware`. Pauses nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, Union, cast
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, WithJsonSchema, create_model
+from typing_extensions import TypedDict
+
+from codemode import CodeModeToolError, PendingRequest, Tool
+
+from .conversion import NeedsApproval, plain_args
+
+DecisionType = Literal["approve", "edit", "reject", "respond"]
+ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
+
+ApprovalCheck: TypeAlias = Callable[[dict[str, Any]], bool]
+
+
+class ApprovalConfig(TypedDict):
+    """How calls of one tool are reviewed. ``when`` takes the arguments and tells whether to ask."""
+
+    allowed_decisions: NotRequired[list[DecisionType]]
+    description: NotRequired[str | Callable[[str, dict[str, Any]], str]]
+    when: NotRequired[ApprovalCheck]
+
+
+ApprovalRule: TypeAlias = bool | ApprovalCheck | ApprovalConfig
+ApprovalRules: TypeAlias = Mapping[str, ApprovalRule] | Callable[[str, dict[str, Any]], bool]
+
+
+class ApproveDecision(TypedDict):
+    """The call runs as it was shown."""
+
+    type: Literal["approve"]
+
+
+class RejectDecision(TypedDict):
+    """The call does not run; the program gets an error with the message."""
+
+    type: Literal["reject"]
+    message: NotRequired[str]
+
+
+class RespondDecision(TypedDict):
+    """The call does not run; the program gets the message as its result."""
+
+    type: Literal["respond"]
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What one pending request shows a person, and the type that an answer must have (None: any)."""
+
+    request: PendingRequest
+    value: Any
+    response_schema: Any
+
+
+class Approvals:
+    """The rules of one set of tools. Raises `ValueError` for a malformed rule."""
+
+    def __init__(self, rules: ApprovalRules | None) -> None:
+        self._ask_all = rules if callable(rules) else None
+        self._rules: dict[str, ApprovalRule] = {} if rules is None or callable(rules) else dict(rules)
+        for name, rule in self._rules.items():
+            _check_rule(name, rule)
+
+    def require_known(self, names: Collection[str]) -> None:
+        """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt."""
+        unknown = sorted(self._rules.keys() - set(names))
+        if unknown:
+            raise ValueError(f"approve names {unknown[0]!r}, which is not among the tools {', '.join(sorted(names))}")
+
+    def needs_approval(self, name: str) -> NeedsApproval:
+        """Return what the core asks about calls of a tool."""
+        if self._ask_all is not None:
+            return partial(_asks_all, self._ask_all, name)
+        rule = self._rules.get(name, False)
+        if isinstance(rule, bool):
+            return rule
+        when = rule if callable(rule) else rule.get("when")
+        return True if when is None else partial(_asks, when)
+
+    def question(self, request: PendingRequest, tool: Tool | None) -> Question:
+        """Return what a person is asked about one call."""
+        rule = self._rules.get(request.tool_name)
+        config: ApprovalConfig = cast("ApprovalConfig", rule) if isinstance(rule, Mapping) else {}
+        allowed = tuple(config.get("allowed_decisions", ALL_DECISIONS))
+        description = config.get("description")
+        if callable(description):
+            description = description(request.tool_name, request.input)
+        if description is None:
+            description = f"Tool execution requires approval\n\nTool: {request.tool_name}\nArgs: {request.input}"
+        action = {"name": request.tool_name, "args": request.input, "description": description}
+        # One call in both shapes of HumanInTheLoopMiddleware: `per_call`, and `batched` with a single action.
+        value = {
+            "type": "tool_approval",
+            "tool_call_id": request.tool_call_id,
+            **action,
+            "action_requests": [action],
+            "review_configs": [{"action_name": request.tool_name, "allowed_decisions": list(allowed)}],
+        }
+        return Question(request=request, value=value, response_schema=_decision_type(request.tool_name, allowed, tool))
+
+
+def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the core takes for a decision. A response counts as approved: it is given in the tool's place."""
+    kind, message = decision["type"], decision.get("message")
+    if kind == "reject":
+        return {"approved": False, **({"reason": message} if message else {})}
+    if kind == "edit":
+        return {"approved": True, "input": decision["edited_action"]["args"]}
+    return {"approved": True, **({"reason": f"respond: {message}"} if kind == "respond" else {})}
+
+
+def _asks_all(ask: Callable[[str, dict[str, Any]], bool], name: str, value: Any) -> bool:
+    return ask(name, plain_args(value))
+
+
+def _asks(when: ApprovalCheck, value: Any) -> bool:
+    return when(plain_args(value))
+
+
+def _check_rule(name: str, rule: Any) -> None:
+    if isinstance(rule, bool) or callable(rule):
+        return
+    if not isinstance(rule, Mapping) or not set(cast("Any", rule)) <= {"allowed_decisions", "description", "when"}:
+        raise ValueError(f"approve[{name!r}] must be True, False, a function or an ApprovalConfig, got {rule!r}")
+    allowed = cast("Any", rule).get("allowed_decisions", ALL_DECISIONS)
+    if not allowed or not set(allowed) <= set(ALL_DECISIONS):
+        raise ValueError(f"approve[{name!r}]['allowed_decisions'] must name some of {', '.join(ALL_DECISIONS)}")
+
+
+def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: Tool | None) -> Any:
+    """Return the type that LangGraph checks an answer against before it is saved."""
+    types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
+    if "edit" in allowed:
+        types["edit"] = _edit_decision(name, tool)
+    members = tuple(types[one] for one in dict.fromkeys(allowed))
+    union: Any = members[0] if len(members) == 1 else Annotated[Union[members], Discriminator("type")]  # noqa: UP007
+    return Annotated[union, BeforeValidator(_single_decision), AfterValidator(_plain_decision)]
+
+
+def _edit_decision(name: str, tool: Tool | None) -> Any:
+    schema = {"type": "object"} if tool is None else tool.input_json_schema
+    args = Annotated[dict[str, Any], AfterValidator(_fits(tool)), WithJsonSchema(cast("Any", schema))]
+    action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
+    return create_model("EditDecision", type=(Literal["edit"], ...), edited_action=(action, ...))
+
+
+def _fits(tool: Tool | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def check(args: dict[str, Any]) -> dict[str, Any]:
+        if tool is not None:
+            try:
+                tool.validate_input(args)
+            except CodeModeToolError as error:
+                raise ValueError(error.message) from error
+        return args
+
+    return check
+
+
+def _plain_decision(decision: Any) -> Any:
+    return decision.model_dump(mode="json") if isinstance(decision, BaseModel) else decision
+
+
+def _single_decision(answer: Any) -> Any:
+    """Take ``{"decisions": [decision]}`` too, as answers to the batched shape are written."""
+    if isinstance(answer, dict) and set(cast("dict[str, Any]", answer)) == {"decisions"}:
+        decisions = cast("dict[str, Any]", answer)["decisions"]
+        if isinstance(decisions, list) and len(cast("list[Any]", decisions)) == 1:
+            return cast("list[Any]", decisions)[0]
+    return cast("Any", answer)

@@ -1,0 +1,197 @@
+"""LangChain tools as tools of code mode: schemas without injected arguments, results as plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Any, cast, get_args, get_origin, get_type_hints
+
+from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel
+
+from codemode import CodeModeToolError, Tool, ToolCallContext
+
+NeedsApproval = bool | Callable[..., Any]
+
+
+class LangChainTool(Tool):
+    """A tool whose declared output is shown to the model and never enforced: middleware may answer in its place."""
+
+    def validate_output(self, value: Any) -> Any:
+        """Write a value as its declared type does; as it is when it is of another type."""
+        try:
+            return _plain(super().validate_output(value))
+        except CodeModeToolError:
+            return _plain(value)
+
+
+def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> Tool:
+    """Describe a LangChain tool; ``execute(args, context)`` is called with plain JSON arguments."""
+    schema = tool.tool_call_schema
+    is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+    return LangChainTool(
+        tool.name,
+        execute=execute,
+        description=tool.description,
+        input_schema=schema if is_model else _without_title(cast("Any", schema)),
+        output_schema=_declared_output(tool),
+        needs_approval=needs_approval,
+    )
+
+
+def register(register_adapter: Callable[..., None]) -> None:
+    """Entry point ``codemode.adapters``: `codemode.create_code_mode_tool` takes LangChain tools as they are."""
+    register_adapter(_is_tool, _adapted)
+
+
+def _is_tool(value: Any) -> bool:
+    return isinstance(value, BaseTool)
+
+
+def _adapted(tool: BaseTool) -> Tool:
+    async def execute(value: Any, context: ToolCallContext) -> Any:
+        capture = Capture(tool, ensure_config())
+        call = tool_call(tool.name, plain_args(value), context.tool_call_id)
+        return guest_value(await capture.tool.ainvoke(call), capture)
+
+    return convert(tool, execute)
+
+
+def tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCall:
+    """Return a call in the shape that LangChain tools take."""
+    return ToolCall(name=name, args=args, id=tool_call_id, type="tool_call")
+
+
+def plain_args(value: Any) -> dict[str, Any]:
+    """Return validated input as the arguments of a tool call."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    return dict(value) if value is not None else {}
+
+
+@dataclass
+class Capture:
+    """A stand-in for a tool that runs it with one configuration and keeps what it gave before that became text."""
+
+    original: BaseTool
+    config: RunnableConfig
+    _given: list[Any] = field(default_factory=list[Any], init=False)
+
+    @cached_property
+    def tool(self) -> BaseTool:
+        """The stand-in: of the same class, with the same fields."""
+        original, copy = self.original, self.original.model_copy()
+        run, arun = cast("Any", original)._run, cast("Any", original)._arun  # noqa: SLF001 - the methods to override
+
+        @wraps(run)
+        def _run(*args: Any, **kwargs: Any) -> Any:
+            return self._keep(run(*args, **kwargs))
+
+        @wraps(arun)
+        async def _arun(*args: Any, **kwargs: Any) -> Any:
+            return self._keep(await arun(*args, **kwargs))
+
+        def invoke(input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002, ARG001 - LangChain's names
+            return type(original).invoke(copy, input, self.config, **kwargs)
+
+        async def ainvoke(input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002, ARG001 - as above
+            return await type(original).ainvoke(copy, input, self.config, **kwargs)
+
+        for name, method in (("_run", _run), ("_arun", _arun), ("invoke", invoke), ("ainvoke", ainvoke)):
+            object.__setattr__(copy, name, method)
+        return copy
+
+    def value_of(self, message: ToolMessage) -> Any:
+        """Return what the tool gave when the message says just that, else the message's own content."""
+        for given in reversed(self._given):
+            content = given
+            if self.original.response_format == "content_and_artifact" and isinstance(given, tuple):
+                content = cast("tuple[Any, ...]", given)[0]
+            if _says(message, content):
+                return content
+        return cast("Any", message).content
+
+    def _keep(self, given: Any) -> Any:
+        self._given.append(given)
+        return given
+
+
+def guest_value(result: Any, capture: Capture) -> Any:
+    """Return what a program gets of a tool's result. Raises `CodeModeToolError` for a failed call."""
+    if not isinstance(result, ToolMessage):
+        return result
+    if result.status == "error":
+        raise CodeModeToolError(_text(result.content), details={"tool_name": capture.original.name})
+    value: Any = capture.value_of(result)
+    return value if isinstance(value, str | int | float | bool | None) else _json_or(value, result.content)
+
+
+def _says(message: ToolMessage, content: Any) -> bool:
+    said: Any = cast("Any", message).content
+    if said == content or isinstance(content, str):
+        return bool(said == content)
+    try:
+        return said == json.dumps(content, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return said == str(content)
+
+
+def _json_or(value: Any, otherwise: Any) -> Any:
+    """Keep what can be written as JSON, by pydantic if need be; give the text that LangChain made of anything else."""
+    try:
+        json.dumps(_plain(value))
+    except (TypeError, ValueError, RecursionError):
+        return otherwise
+    return value
+
+
+def _plain(value: Any) -> Any:
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, fallback=_refuse)
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else json.dumps(content, default=str)
+
+
+def _without_title(schema: Any) -> dict[str, Any]:
+    given = cast("dict[str, Any]", schema if isinstance(schema, dict) else schema.schema())
+    # The title and the text of the whole are those of the tool itself.
+    return {key: value for key, value in given.items() if key not in ("title", "description")}
+
+
+def _declared_output(tool: BaseTool) -> Any:
+    """Return the type that the function behind a tool says it returns, if pydantic can describe it."""
+    function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
+    if function is None:
+        return None
+    try:
+        declared = get_type_hints(function).get("return")
+    except (NameError, TypeError, AttributeError):
+        return None
+    if tool.response_format == "content_and_artifact":
+        declared = get_args(declared)[0] if get_origin(declared) is tuple and get_args(declared) else None
+    if declared is None or declared is Any or declared is type(None) or _is_message_or_command(declared):
+        return None
+    try:
+        Tool("output", execute=None, output_schema=declared).prepare()
+    except ValueError:
+        return None
+    return declared
+
+
+def _is_message_or_command(declared: Any) -> bool:
+    from langchain_core.messages.tool import ToolOutputMixin
+
+    parts = get_args(declared) or (get_origin(declared) or declared,)
+    return any(isinstance(part, type) and issubclass(part, ToolOutputMixin) for part in parts)

@@ -1,0 +1,330 @@
+"""A program from its start to its end across pauses: segments and questions, each kept in the checkpoint.
+
+A segment runs the program until it ends or pauses. On resume LangGraph runs the node again from its start; finished
+segments and given answers then come from the checkpoint, and inside a segment finished calls come from the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+from langchain_core.runnables import RunnableConfig
+
+from codemode import (
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTool,
+    CodeModeToolApprovalRequiredError,
+    Interrupt,
+    PendingRequest,
+)
+from codemode.failure_text import failure_text
+
+from .approvals import Approvals, Question, resolution_of
+from .graph import Answer, ask_person, interrupts_in, is_in_node, number_of, raise_interrupts, start_task
+from .nested import Caller, NestedRun
+
+Record: TypeAlias = dict[str, Any]
+"""What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
+
+_NAME = "codeMode"
+_KEY_NOTE = (
+    "codemode-langchain: a program that goes on in another process needs the signing key of the first one; "
+    "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSegment:
+    """Run the program up to its next pause. ``resolutions`` answer ``requests`` of ``interrupt``; None is the start."""
+
+    step: int
+    interrupt: Interrupt | None
+    requests: tuple[PendingRequest, ...]
+    resolutions: Mapping[str, Any]
+    run: NestedRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """Ask people, all at once."""
+
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """The answers there are, by request id, and LangGraph's interrupts for the others."""
+
+    answers: Mapping[str, Any]
+    waiting: tuple[Any, ...]
+
+
+Work: TypeAlias = RunSegment | Ask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a program ended, and what its nested calls left beside their values."""
+
+    value: Any
+    failure: Mapping[str, Any] | None
+    commands: tuple[Any, ...]
+    artifacts: tuple[dict[str, Any], ...]
+    error: CodeModeError | None = None
+
+
+@dataclass
+class Segments:
+    """One call of codeMode. ``tool`` runs it, ``approvals`` word the questions, ``caller`` makes the nested calls."""
+
+    tool: CodeModeTool
+    approvals: Approvals
+    js: str
+    tool_call_id: str
+    caller: Caller
+    config: RunnableConfig
+    _answers: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
+    _inside: dict[str, tuple[Answer, ...]] = field(default_factory=dict[str, tuple[Answer, ...]], init=False)
+    _responses: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    _asked: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]], init=False)
+    _left: list[Record] = field(default_factory=list[Record], init=False)
+    _error: CodeModeError | None = field(default=None, init=False)
+
+    def run(self) -> Outcome:
+        """Run to the end. Raises LangGraph's interrupt while people have to answer."""
+        work, done = self._steps(), None
+        while True:
+            try:
+                todo = work.send(done)
+            except StopIteration as end:
+                return end.value
+            if not is_in_node(self.config):
+                done = self._run_segment(cast("RunSegment", todo))
+            elif isinstance(todo, Ask):
+                done = _collected(todo, [future.result for future in self._ask(todo)])
+            else:
+                done = self._start(todo, partial(self._run_segment, todo)).result()
+
+    async def arun(self) -> Outcome:
+        """Do what `run` does without blocking."""
+        work, done = self._steps(), None
+        while True:
+            try:
+                todo = work.send(done)
+            except StopIteration as end:
+                return end.value
+            if not is_in_node(self.config):
+                done = await self._arun_segment(cast("RunSegment", todo))
+            elif isinstance(todo, Ask):
+                answered = await asyncio.gather(*self._ask(todo), return_exceptions=True)
+                done = _collected(todo, [partial(_result, one) for one in answered])
+            else:
+                done = await self._start(todo, _async(partial(self._arun_segment, todo)))
+
+    def _steps(self) -> Generator[Work, Any, Outcome]:
+        """What is to be done, one thing after the other; whoever does it sends back how it ended."""
+        todo = RunSegment(step=0, interrupt=None, requests=(), resolutions={}, run=self._nested_run(()))
+        while True:
+            record: Record = yield todo
+            self._take(record, todo)
+            if "interrupt" not in record:
+                return self._outcome(record)
+            interrupt = Interrupt.from_dict(record["interrupt"])
+            requests = yield from self._answered(interrupt)
+            todo = RunSegment(
+                step=todo.step + 1,
+                interrupt=interrupt,
+                requests=requests,
+                resolutions={one.interrupt_id: self._resolution(one) for one in requests},
+                run=self._nested_run(requests),
+            )
+
+    def _answered(self, interrupt: Interrupt) -> Generator[Work, Any, tuple[PendingRequest, ...]]:
+        """Return the requests that have an answer. Raises LangGraph's interrupt when there is none."""
+        if not is_in_node(self.config):
+            request = interrupt.requests[0]
+            raise CodeModeToolApprovalRequiredError(
+                f"a call of tool {request.tool_name!r} needs a person: run it in a LangGraph graph with a checkpointer",
+                details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
+            )
+        new = [one for one in interrupt.requests if one.interrupt_id not in self._answers]
+        collected: Collected = yield Ask(questions=tuple(self._question(one) for one in new))
+        self._answers.update(collected.answers)
+        answered = tuple(one for one in interrupt.requests if one.interrupt_id in self._answers)
+        if not answered:
+            raise_interrupts(collected.waiting)
+        return answered
+
+    def _question(self, request: PendingRequest) -> Question:
+        if request.is_approval:
+            return self.approvals.question(request, self.tool.catalog.get(request.tool_name))
+        asked = self._asked.get(request.tool_call_id)
+        if asked is None:
+            return Question(request=request, value=dict(request.payload), response_schema=None)
+        return Question(request=request, value=asked["value"], response_schema=asked["response_schema"])
+
+    def _resolution(self, request: PendingRequest) -> Any:
+        answer = self._answers[request.interrupt_id]
+        if request.is_approval:
+            return resolution_of(answer)
+        # The answer itself reaches the tool through LangGraph; the core only tells one answer from another.
+        return {"answer": _digest(answer)}
+
+    # --- what the nested calls of a segment know of earlier answers ---
+
+    def _nested_run(self, requests: Iterable[PendingRequest]) -> NestedRun:
+        inside, responses = dict(self._inside), dict(self._responses)
+        for request in requests:
+            self._hand_over(request, inside, responses)
+        return NestedRun(caller=self.caller, config=self.config, answers=inside, responses=responses)
+
+    def _hand_over(
+        self, request: PendingRequest, inside: dict[str, tuple[Answer, ...]], responses: dict[str, str]
+    ) -> None:
+        call_id, answer = request.tool_call_id, self._answers[request.interrupt_id]
+        if request.is_approval:
+            if answer["type"] == "respond":
+                responses[call_id] = answer["message"]
+        elif (asked := self._asked.get(call_id)) is not None:
+            earlier = inside.get(call_id, ())[: asked["answers"]]
+            inside[call_id] = (*earlier, Answer(value=answer, is_own=asked["is_own"]))
+
+    # --- records ---
+
+    def _take(self, record: Record, todo: RunSegment) -> None:
+        """Check that a record is that of this segment, and go on from it."""
+        given = {key: _digest(value) for key, value in todo.resolutions.items()}
+        if record.get("of") != self._fingerprint(todo) or not record["answered"].items() <= given.items():
+            raise CodeModeProtocolError(
+                "the checkpoint holds the result of another program or of other answers for this call of codeMode"
+            )
+        # With several answers the recorded segment may have been given only the first ones to come.
+        for request in todo.requests:
+            if request.interrupt_id in record["answered"]:
+                self._hand_over(request, self._inside, self._responses)
+        self._asked.update(record["asked"])
+        self._left.append(record)
+
+    def _record(self, todo: RunSegment, ending: dict[str, Any]) -> Record:
+        return {
+            "of": self._fingerprint(todo),
+            "answered": {key: _digest(value) for key, value in todo.resolutions.items()},
+            "asked": todo.run.asked,
+            "commands": todo.run.commands,
+            "artifacts": todo.run.artifacts,
+            **ending,
+        }
+
+    def _fingerprint(self, todo: RunSegment) -> str:
+        before = None if todo.interrupt is None else todo.interrupt.to_dict()
+        return _digest([_NAME, self.tool_call_id, self.js, todo.step, before])
+
+    def _outcome(self, record: Record) -> Outcome:
+        return Outcome(
+            value=record.get("value"),
+            failure=record.get("failure"),
+            commands=tuple(one for left in self._left for one in left["commands"]),
+            artifacts=tuple(one for left in self._left for one in left["artifacts"]),
+            error=self._error,
+        )
+
+    # --- performing ---
+
+    def _start(self, todo: RunSegment, function: Callable[[], Any]) -> Any:
+        number = number_of(self.tool_call_id, "segment", str(todo.step))
+        return start_task(self.config, number, function, _NAME)
+
+    def _ask(self, todo: Ask) -> list[Any]:
+        return [
+            start_task(
+                self.config,
+                number_of(self.tool_call_id, "question", one.request.interrupt_id),
+                partial(ask_person, one.request.interrupt_id, one.value, one.response_schema),
+                "question",
+            )
+            for one in todo.questions
+        ]
+
+    def _run_segment(self, todo: RunSegment) -> Record:
+        try:
+            if todo.interrupt is None:
+                value = self.tool.execute_sync({"js": self.js}, tool_call_id=self.tool_call_id, context=todo.run)
+            else:
+                value = self.tool.resume_sync(todo.interrupt, resolutions=todo.resolutions, context=todo.run)
+        except CodeModeError as error:
+            return self._failed(todo, error)
+        return self._ended(todo, value)
+
+    async def _arun_segment(self, todo: RunSegment) -> Record:
+        try:
+            if todo.interrupt is None:
+                value = await self.tool.execute({"js": self.js}, tool_call_id=self.tool_call_id, context=todo.run)
+            else:
+                value = await self.tool.resume(todo.interrupt, resolutions=todo.resolutions, context=todo.run)
+        except CodeModeError as error:
+            return self._failed(todo, error)
+        return self._ended(todo, value)
+
+    def _ended(self, todo: RunSegment, value: Any) -> Record:
+        if isinstance(value, Interrupt):
+            return self._record(todo, {"interrupt": value.to_dict()})
+        return self._record(todo, {"value": value})
+
+    def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
+        if todo.interrupt is not None and _nothing_ran(error):
+            # Not recorded: the answers stand, and the same run can be tried again.
+            error.add_note(_KEY_NOTE)
+            raise error
+        self._error = error
+        failure = {"name": type(error).__name__, "code": error.code, "text": failure_text(error, self.js)}
+        return self._record(todo, {"failure": failure})
+
+
+def _nothing_ran(error: CodeModeError) -> bool:
+    is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
+    return is_refusal or isinstance(error, CodeModeConcurrencyError)
+
+
+def _collected(todo: Ask, results: Sequence[Callable[[], Any]]) -> Collected:
+    answers: dict[str, Any] = {}
+    waiting: list[Any] = []
+    for question, result in zip(todo.questions, results, strict=True):
+        expected = question.request.interrupt_id
+        try:
+            answer = result()
+        except Exception as error:
+            interrupts = interrupts_in(error)
+            if interrupts is None:
+                raise
+            waiting.extend(interrupts)
+            continue
+        if answer["of"] != expected:
+            raise CodeModeProtocolError("the checkpoint holds the answer to another question of this call of codeMode")
+        answers[expected] = answer["answer"]
+    return Collected(answers=answers, waiting=tuple(waiting))
+
+
+def _result(given: Any) -> Any:
+    if isinstance(given, BaseException):
+        raise given
+    return given
+
+
+def _async(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    async def run() -> Any:
+        return await work()
+
+    return run
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,201 @@
+"""The tool that a LangChain model sees. Knows no middleware."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any, Protocol, cast, runtime_checkable
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from pydantic import BaseModel, Field, PrivateAttr
+
+from codemode import CodeModeOptions, ToolCallContext, WorkerPool
+from codemode import CodeModeTool as Core
+
+from .approvals import ApprovalRules, Approvals
+from .conversion import convert
+from .graph import is_in_node, name_in_node
+from .nested import Caller, DirectCaller
+from .segments import Outcome, Segments
+
+NAME = "codeMode"
+_MAX_AGE_MS = 30 * 24 * 3_600_000
+_tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
+
+
+@runtime_checkable
+class Toolkit(Protocol):
+    """A group of tools, such as LangChain's ``BaseToolkit``."""
+
+    def get_tools(self) -> list[BaseTool]:
+        """Return the tools."""
+        ...
+
+
+class Program(BaseModel):
+    """The input of codeMode."""
+
+    js: str = Field(description="The body of an async JavaScript (or TypeScript) function: use await, end with return.")
+
+
+class Face:
+    """A set of tools as code mode sees it: once for callers that block, once for callers that do not."""
+
+    def __init__(
+        self,
+        tools: Iterable[BaseTool],
+        options: CodeModeOptions,
+        approvals: Approvals,
+        pool: WorkerPool | None = None,
+    ) -> None:
+        self.tools = {one.name: one for one in tools}
+        self.approvals = approvals
+        self.blocking = Core([self._converted(one, blocking=True) for one in self.tools.values()], options, pool)
+        self.awaiting = Core([self._converted(one, blocking=False) for one in self.tools.values()], options, pool)
+
+    @property
+    def description(self) -> str:
+        """What the model reads."""
+        return self.awaiting.description
+
+    def _converted(self, one: BaseTool, *, blocking: bool) -> Any:
+        def run(value: Any, context: ToolCallContext) -> Any:
+            return context.context.run(one, value, context)
+
+        async def arun(value: Any, context: ToolCallContext) -> Any:
+            return await context.context.arun(one, value, context)
+
+        return convert(one, run if blocking else arun, self.approvals.needs_approval(one.name))
+
+
+class CodeModeTool(BaseTool):
+    """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
+
+    name: str = NAME
+    description: str = ""
+    args_schema: Any = Program
+    _face: Face = PrivateAttr()
+    _caller: Caller = PrivateAttr()
+
+    def __init__(self, face: Face, caller: Caller | None = None, **fields: Any) -> None:
+        super().__init__(description=face.description, **fields)
+        self._face = face
+        self._caller = caller if caller is not None else DirectCaller()
+
+    def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
+        """Run as every tool does; the id of the call names the nested calls."""
+        token = _tool_call_id.set(tool_call_id)
+        try:
+            return super().run(tool_input, *args, tool_call_id=tool_call_id, **settings)
+        finally:
+            _tool_call_id.reset(token)
+
+    async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
+        """Run as every tool does; the id of the call names the nested calls."""
+        token = _tool_call_id.set(tool_call_id)
+        try:
+            return await super().arun(tool_input, *args, tool_call_id=tool_call_id, **settings)
+        finally:
+            _tool_call_id.reset(token)
+
+    def _run(self, js: str) -> Any:
+        return self._given(self._segments(js, self._face.blocking).run())
+
+    async def _arun(self, js: str) -> Any:
+        return self._given(await self._segments(js, self._face.awaiting).arun())
+
+    def _segments(self, js: str, core: Core) -> Segments:
+        config, tool_call_id = ensure_config(), _tool_call_id.get()
+        if not tool_call_id:
+            tool_call_id = name_in_node(config, js) if is_in_node(config) else f"code-mode-{secrets.token_hex(8)}"
+        return Segments(
+            tool=core,
+            approvals=self._face.approvals,
+            js=js,
+            tool_call_id=tool_call_id,
+            caller=self._caller,
+            config=config,
+        )
+
+    def _given(self, outcome: Outcome) -> Any:
+        """Return a message, after the state updates of nested calls; outside a tool call the value or the error."""
+        tool_call_id = _tool_call_id.get()
+        if tool_call_id is None:
+            if outcome.error is not None:
+                raise outcome.error
+            return outcome.value
+        failure = outcome.failure
+        message = ToolMessage(
+            _text(outcome.value) if failure is None else str(failure["text"]),
+            artifact={"calls": list(outcome.artifacts)} if outcome.artifacts else None,
+            name=self.name,
+            tool_call_id=tool_call_id,
+            status="success" if failure is None else "error",
+        )
+        return [*outcome.commands, message] if outcome.commands else message
+
+
+def create_code_mode_tool(
+    tools: Iterable[Any] | Toolkit,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    *,
+    approve: ApprovalRules | None = None,
+    pool: WorkerPool | None = None,
+) -> BaseTool:
+    """Turn LangChain tools, or a toolkit, into one tool for ``bind_tools``, ``ToolNode`` and all that takes a tool.
+
+    ``approve`` says which nested calls a person decides about: a mapping tool name -> True, a function of the arguments
+    or an `ApprovalConfig`; or a function ``(name, args) -> bool``. It needs a LangGraph node with a checkpointer.
+    Raises `ValueError` for wrong options and rules, and for tools that need injected state: `CodeModeMiddleware` is for
+    those.
+    """
+    given = tools.get_tools() if isinstance(tools, Toolkit) else tools
+    collected = [_as_tool(one) for one in given]
+    for one in collected:
+        _refuse_injection(one)
+    approvals = Approvals(approve)
+    approvals.require_known([one.name for one in collected])
+    return CodeModeTool(Face(collected, with_pauses(options), approvals, pool))
+
+
+def with_pauses(options: CodeModeOptions | Mapping[str, Any] | None) -> CodeModeOptions:
+    """Let approvals pause the graph, unless the options bring a callback that decides at once."""
+    given = CodeModeOptions.of(options)
+    continuation = given.continuation
+    if continuation.max_age_ms is None:
+        continuation = dataclasses.replace(continuation, max_age_ms=_MAX_AGE_MS)
+    approval = given.approval
+    if approval.on_approval_required is None:
+        # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
+        approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
+    return given.having(approval=approval, continuation=continuation)
+
+
+def _as_tool(given: Any) -> BaseTool:
+    return given if isinstance(given, BaseTool) else cast("BaseTool", tool(given))
+
+
+def _refuse_injection(one: BaseTool) -> None:
+    fields: Mapping[str, Any] = getattr(one.args_schema, "model_fields", {})
+    hidden = {name for name, info in fields.items() if info.is_required()} - set(one.args) - _call_ids(fields)
+    if hidden:
+        raise ValueError(
+            f"tool {one.name!r} takes {', '.join(sorted(hidden))} from a graph: use CodeModeMiddleware in an agent"
+        )
+
+
+def _call_ids(fields: Mapping[str, Any]) -> set[str]:
+    """Return the arguments that every call brings along."""
+    kinds = (InjectedToolCallId,)
+    return {
+        name for name, info in fields.items() if any(isinstance(one, kinds) or one in kinds for one in info.metadata)
+    }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,108 @@
+"""The promises that every plugin keeps, here through the middleware and an in-memory checkpointer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from codemode_langchain import CodeModeMiddleware
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import UnknownInterruptError
+from langgraph.types import Command
+from scripted_agent import START, agent, model, results
+
+from codemode.contract import (
+    CONTRACT,
+    Check,
+    ContractAnswer,
+    ContractTool,
+    Failed,
+    Finished,
+    Outcome,
+    Paused,
+    WaitingCall,
+)
+
+
+class Plugin:
+    """Each state is the id of a thread.
+
+    LangGraph ignores answers to what does not wait (any more); in its strict mode it says so, and then the same
+    answers as before stand for a look at the thread.
+    """
+
+    def __init__(self) -> None:
+        self._saver = InMemorySaver()
+        self._answered: dict[str, Any] = {}
+
+    async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
+        scripted = model("return 1")
+        await self._agent(tools, scripted).ainvoke(START, self._config(str(uuid.uuid4())))
+        return {one.name: one.description for one in scripted.shown[0]}
+
+    async def run(self, tools: Sequence[ContractTool], js: str) -> Outcome:
+        thread = str(uuid.uuid4())
+        return self._outcome(await self._agent(tools, model(js)).ainvoke(START, self._config(thread)), thread)
+
+    async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
+        thread = json.loads(state)
+        graph = self._agent(tools, model("return 'never asked for'", said=1))
+        decisions = {one: _decision(answer) for one, answer in answers.items()}
+        try:
+            output = await graph.ainvoke(Command(resume=decisions), self._config(thread))
+        except UnknownInterruptError:
+            if self._answered.get(state) != decisions:
+                raise
+            output = (await graph.aget_state(self._config(thread))).values
+        self._answered[state] = decisions
+        return self._outcome(output, thread)
+
+    def _agent(self, tools: Sequence[ContractTool], scripted: Any) -> Any:
+        gated = {one.name: True for one in tools if one.needs_approval}
+        made = [_langchain_tool(one) for one in tools]
+        return agent((), made, CodeModeMiddleware(approve=gated), model=scripted, checkpointer=self._saver)
+
+    def _config(self, thread: str) -> Any:
+        return {"configurable": {"thread_id": thread, "__pregel_strict_resume": True}}
+
+    def _outcome(self, output: Any, thread: str) -> Outcome:
+        if "__interrupt__" in output:
+            waiting = [
+                WaitingCall(id=one.id, tool_name=one.value["name"], input=one.value["args"])
+                for one in output["__interrupt__"]
+            ]
+            return Paused(calls=waiting, state=json.dumps(thread))
+        (message,) = results(output)
+        if message.status == "error":
+            return Failed(text=message.content)
+        return Finished(value=_value(message.content))
+
+
+def _langchain_tool(one: ContractTool) -> StructuredTool:
+    given = {"coroutine" if asyncio.iscoroutinefunction(one.function) else "func": one.function}
+    return StructuredTool.from_function(name=one.name, **given)
+
+
+def _decision(answer: ContractAnswer) -> dict[str, Any]:
+    if not answer.approved:
+        return {"type": "reject", **({"message": answer.reason} if answer.reason else {})}
+    if answer.input is not None:
+        return {"type": "edit", "edited_action": {"name": "refund", "args": dict(answer.input)}}
+    return {"type": "approve"}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # a text is shown to a model as it is
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+def test_contract(check: Check):
+    asyncio.run(check(Plugin()))

@@ -1,0 +1,31 @@
+"""A process that dies between question and answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOST = Path(__file__).with_name("killed_process.py")
+
+
+def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(HOST), str(directory), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(HOST.parent)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_killed_between_interrupt_and_resume(tmp_path: Path, mode: str):
+    started = run(tmp_path, "start", mode)
+    assert started.returncode == -signal.SIGKILL, started.stderr
+    assert (tmp_path / "log").read_text().split("\n") == ["before", ""]
+    # Sync in one process, async in the other is fine too: the checkpoint is the same.
+    resumed = run(tmp_path, "resume", "async" if mode == "sync" else "sync")
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout.strip() == '["before", "refund a", "why: because", "after"]'
+    assert (tmp_path / "log").read_text().split("\n") == ["before", "why: because", "refund a", "after", ""]

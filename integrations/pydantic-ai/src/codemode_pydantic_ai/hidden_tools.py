@@ -1,0 +1,124 @@
+"""Framework tools as tools of a program: names, schemas, annotations. Runs nothing itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, cast
+
+from pydantic_ai import RunContext
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ToolsetTool
+
+from codemode import CodeModeOptions, CodeModeTool, Tool, ToolCallContext, create_code_mode_tool
+from codemode.tools import check_name
+
+_STAY_NATIVE_KINDS = ("tool-search", "capability-load")
+_MAX_COMPILED = 8
+
+
+class HiddenTool(Tool):
+    """A tool whose declared output is for the model's eyes: the framework does not check outputs, so neither do we."""
+
+    def validate_output(self, value: Any) -> Any:
+        """Give the value back: a direct call of this tool would have passed too."""
+        return value
+
+
+def stays_native(definition: ToolDefinition, keep: Collection[str], ctx: RunContext[Any]) -> bool:
+    """Tell whether the model goes on calling this tool directly.
+
+    Native stay output tools, tool search and capability loading with what they have not revealed yet, the local
+    stand-ins of provider-native tools, and tools whose name a program cannot write.
+    """
+    return (
+        definition.name in keep
+        or definition.kind == "output"
+        or definition.tool_kind in _STAY_NATIVE_KINDS
+        or definition.unless_native is not None
+        or not ctx.is_tool_available(definition)
+        or not _is_callable_name(definition.name)
+    )
+
+
+def _is_callable_name(name: str) -> bool:
+    try:
+        check_name(name)
+    except ValueError:
+        return False
+    return True
+
+
+class CompiledTools:
+    """The last few sets of tools and what was made of them: schemas and descriptions are worth making once."""
+
+    def __init__(self, options: CodeModeOptions) -> None:
+        self.options = options
+        self._made: dict[str, CodeModeTool] = {}
+
+    def of(self, tools: Mapping[str, ToolsetTool[Any]]) -> CodeModeTool:
+        """Return the codeMode tool over these tools."""
+        key = json.dumps([_said(tool.tool_def) for tool in tools.values()], sort_keys=True, default=str)
+        made = self._made.pop(key, None)
+        if made is None:
+            made = create_code_mode_tool([_hidden(tool.tool_def) for tool in tools.values()], self.options)
+        self._made[key] = made
+        while len(self._made) > _MAX_COMPILED:
+            del self._made[next(iter(self._made))]
+        return made
+
+
+def _said(definition: ToolDefinition) -> list[Any]:
+    return [
+        definition.name,
+        definition.description,
+        definition.parameters_json_schema,
+        definition.return_schema,
+        annotations_of(definition),
+    ]
+
+
+def annotations_of(definition: ToolDefinition) -> dict[str, Any]:
+    """Return a tool's hints: an MCP tool's annotations, or the same keys in the metadata of any other tool."""
+    metadata = definition.metadata or {}
+    given = metadata.get("annotations")
+    hints = cast("dict[str, Any]", given) if isinstance(given, dict) else metadata
+    return {
+        key: value for key, value in hints.items() if value is not None and (key.endswith("Hint") or key == "title")
+    }
+
+
+def _hidden(definition: ToolDefinition) -> Tool:
+    tool = HiddenTool(
+        definition.name,
+        execute=partial(_execute, definition.name),
+        description=definition.description or "",
+        input_schema=definition.parameters_json_schema,
+        output_schema=_output_schema(definition),
+        annotations=annotations_of(definition),
+    )
+    try:
+        tool.prepare()
+    except ValueError:
+        # The framework validates with its own validator; a schema that we cannot read only costs the declaration.
+        return HiddenTool(tool.name, execute=tool.execute, description=tool.description, annotations=tool.annotations)
+    return tool
+
+
+async def _execute(name: str, arguments: Any, context: ToolCallContext) -> Any:
+    return await context.context.call(name, arguments, context)
+
+
+def _output_schema(definition: ToolDefinition) -> dict[str, Any] | None:
+    schema = definition.return_schema
+    if schema is None or not (schema.get("x-fastmcp-wrap-result") or _wraps_result(schema)):
+        return schema
+    # A server wraps what is no object into {"result": ...}, and the framework's MCP client unwraps it again.
+    inner = dict(schema["properties"]["result"])
+    return {**inner, "$defs": schema["$defs"]} if "$defs" in schema else inner
+
+
+def _wraps_result(schema: Mapping[str, Any]) -> bool:
+    properties = schema.get("properties")
+    return isinstance(properties, dict) and set(cast("dict[str, Any]", properties)) == {"result"}

@@ -1,0 +1,189 @@
+"""Pauses in message histories: sealed continuations, beside the inner calls that wait. Runs nothing.
+
+All that comes back, from a database or a browser, is opened with this host's keys or refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+
+from codemode import CodeModeOptions
+
+from .nested import CALL_KIND
+from .pauses import KEY, TOOL_NAME, Pause, is_waiting_id, outer_id_of, waiting_calls
+
+_MAX_KEPT_BYTES = 64 << 20
+
+
+class KeptPauses:
+    """Sealed continuations of this process by the ids under which their calls wait; the oldest are dropped first.
+
+    For clients that keep the message history themselves and send back nothing but ids. The ids cannot be guessed.
+    """
+
+    def __init__(self, max_bytes: int = _MAX_KEPT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[str, tuple[Mapping[str, Any], int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, pause: Pause) -> None:
+        """Keep a pause under each of its waiting calls."""
+        continuation = pause.interrupt.continuation
+        size = len(str(continuation["body"]))
+        with self._lock:
+            for request in pause.interrupt.requests:
+                self._drop(request.interrupt_id)
+                self._kept[request.interrupt_id] = (continuation, size)
+                self._bytes += size
+            while self._bytes > self._max_bytes and len(self._kept) > 1:
+                self._drop(next(iter(self._kept)))
+
+    def get(self, waiting_id: str) -> Mapping[str, Any] | None:
+        """Return the continuation in which this call waits."""
+        with self._lock:
+            kept = self._kept.get(waiting_id)
+        return None if kept is None else kept[0]
+
+    def _drop(self, waiting_id: str) -> None:
+        kept = self._kept.pop(waiting_id, None)
+        self._bytes -= 0 if kept is None else kept[1]
+
+
+def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None:
+    """Put the calls that wait and the sealed continuations into the response that made the codeMode calls."""
+    index = _last_response(messages)
+    if index is None:
+        return
+    response = cast("ModelResponse", messages[index])
+    sealed = {pause.outer_id: dict(pause.interrupt.continuation) for pause in pauses}
+    waiting = [call for pause in pauses for call in waiting_calls(pause.interrupt)]
+    messages[index] = replace(
+        response,
+        parts=[*_own_parts(response), *waiting],
+        metadata={**(response.metadata or {}), KEY: sealed},
+    )
+
+
+def take_pauses(
+    messages: list[ModelMessage], answered: Iterable[str], kept: KeptPauses, options: CodeModeOptions
+) -> list[Pause]:
+    """Return the pauses at the end of a history and make it the history that the model knows, in place.
+
+    Raises `UserError` for a continuation that is not ours any more.
+    """
+    index = _last_response(messages)
+    pauses: list[Pause] = []
+    if index is not None:
+        response = cast("ModelResponse", messages[index])
+        returned = _returned(messages[index + 1 :])
+        found = _continuations(messages, response, answered, kept)
+        pauses = [Pause.of(one, options) for outer_id, one in found.items() if outer_id not in returned]
+        messages[index] = _with_outer_calls(response, pauses)
+    forget_pauses(messages)
+    return pauses
+
+
+def forget_pauses(messages: list[ModelMessage]) -> None:
+    """Make it the history that the model knows, in place: without inner calls, without continuations."""
+    messages[:] = list(_without_waiting_calls(messages))
+
+
+def _returned(messages: Iterable[ModelMessage]) -> set[str]:
+    parts = (part for message in messages if isinstance(message, ModelRequest) for part in message.parts)
+    return {part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)}
+
+
+def late_results(messages: list[ModelMessage], pauses: Iterable[Pause]) -> dict[str, Any]:
+    """Return what a client sent as results of inner calls that wait for a result. Approvals are never taken so."""
+    wanted = {
+        request.interrupt_id
+        for pause in pauses
+        for request in pause.interrupt.requests
+        if request.payload["kind"] == CALL_KIND
+    }
+    parts = (part for message in messages if isinstance(message, ModelRequest) for part in message.parts)
+    returns = (part for part in parts if isinstance(part, ToolReturnPart) and part.tool_call_id in wanted)
+    return {part.tool_call_id: part.content for part in returns}
+
+
+def _last_response(messages: list[ModelMessage]) -> int | None:
+    indexes = (index for index in range(len(messages) - 1, -1, -1) if isinstance(messages[index], ModelResponse))
+    return next(indexes, None)
+
+
+def _continuations(
+    messages: Iterable[ModelMessage], response: ModelResponse, answered: Iterable[str], kept: KeptPauses
+) -> dict[str, Any]:
+    """Return the continuations of the codeMode calls of the last response, by their ids."""
+    present = [part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)]
+    waiting = {one: outer for one in (*present, *answered) if (outer := outer_id_of(one)) is not None}
+    own = {*present, *waiting.values()}
+    # A client may have merged the metadata of several responses into one message: whose it is, the ids say.
+    stored = [_mapping((one.metadata or {}).get(KEY)) for one in messages if isinstance(one, ModelResponse)]
+    found = {outer: one for mapping in stored for outer, one in mapping.items() if outer in own}
+    for waiting_id, outer in waiting.items():
+        continuation = kept.get(waiting_id)
+        if outer not in found and continuation is not None:
+            found[outer] = dict(continuation)
+    return found
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _with_outer_calls(response: ModelResponse, pauses: Iterable[Pause]) -> ModelResponse:
+    """Put back the codeMode calls that a client's history has lost, where their inner calls stand."""
+    parts = list(response.parts)
+    present = {part.tool_call_id for part in parts if isinstance(part, ToolCallPart)}
+    for pause in pauses:
+        if pause.outer_id not in present:
+            call = ToolCallPart(TOOL_NAME, {"js": pause.js}, tool_call_id=pause.outer_id)
+            own = (at for at, part in enumerate(parts) if _belongs(part, pause.outer_id))
+            parts.insert(next(own, len(parts)), call)
+    return replace(response, parts=parts)
+
+
+def _belongs(part: ModelResponsePart, outer_id: str) -> bool:
+    return isinstance(part, ToolCallPart) and outer_id_of(part.tool_call_id) == outer_id
+
+
+def _without_waiting_calls(messages: list[ModelMessage]) -> Iterator[ModelMessage]:
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            metadata = {key: value for key, value in (message.metadata or {}).items() if key != KEY}
+            parts = _own_parts(message)
+            if len(parts) == len(message.parts) and KEY not in (message.metadata or {}):
+                yield message
+            elif parts:
+                yield replace(message, parts=parts, metadata=metadata or None)
+        else:
+            kept = [
+                part
+                for part in message.parts
+                if not (isinstance(part, ToolReturnPart) and is_waiting_id(part.tool_call_id))
+            ]
+            if len(kept) == len(message.parts):
+                yield message
+            elif kept:
+                yield replace(message, parts=kept)
+
+
+def _own_parts(response: ModelResponse) -> list[ModelResponsePart]:
+    return [
+        part for part in response.parts if not (isinstance(part, ToolCallPart) and is_waiting_id(part.tool_call_id))
+    ]

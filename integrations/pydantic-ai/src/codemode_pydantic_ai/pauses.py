@@ -1,0 +1,172 @@
+"""Pauses of a program as deferred tool calls of the framework, there and back. Knows no message history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from pydantic_ai.exceptions import ModelRetry, ToolFailed, UserError
+from pydantic_ai.messages import RetryPromptPart as LegacyRetry  # pyright: ignore[reportDeprecated]
+from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+
+from codemode import CodeModeOptions, CodeModeProtocolError, Interrupt, PendingRequest
+from codemode.continuations import open_continuation
+
+from .nested import CALL_KIND
+
+KEY = "codemode"
+TOOL_NAME = "codeMode"
+_WAITING_ID = re.compile(r"(?P<outer>.+):tool-\d+:interrupt-[0-9a-f]{16}-\d+", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A paused program: its interrupt and its text."""
+
+    interrupt: Interrupt
+    js: str
+
+    @classmethod
+    def of(cls, continuation: object, options: CodeModeOptions) -> Pause:
+        """Open a continuation, wherever it comes from. Raises `UserError` for one that is not ours any more."""
+        try:
+            if not isinstance(continuation, dict):
+                raise CodeModeProtocolError("the continuation is malformed")
+            return cls(*open_continuation(cast("dict[str, Any]", continuation), options=options))
+        except CodeModeProtocolError as error:
+            raise UserError(
+                f"This paused codeMode call cannot go on: {error.message}. Signing keys that outlive the process are "
+                "set with codemode.set_continuation_signing_key, how long a pause holds with continuation.max_age_ms."
+            ) from error
+
+    @property
+    def outer_id(self) -> str:
+        """The id of the codeMode call."""
+        return self.interrupt.outer_tool_call_id
+
+    def resumed_by(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata with which the framework's approval of the codeMode call resumes the program."""
+        return {KEY: {"continuation": dict(self.interrupt.continuation), "answers": dict(answers)}}
+
+
+def pause_metadata(interrupt: Interrupt) -> dict[str, Any]:
+    """Return what a deferred codeMode call carries: the sealed continuation, and what waits in it."""
+    shown = [
+        {
+            "toolCallId": call.tool_call_id,
+            "toolName": call.tool_name,
+            "args": call.args,
+            "kind": request.payload["kind"],
+        }
+        for request, call in zip(interrupt.requests, waiting_calls(interrupt), strict=True)
+    ]
+    return {KEY: {"continuation": dict(interrupt.continuation), "requests": shown}}
+
+
+def is_waiting_id(tool_call_id: str) -> bool:
+    """Tell whether an id is that of an inner call that waits."""
+    return outer_id_of(tool_call_id) is not None
+
+
+def outer_id_of(waiting_id: str) -> str | None:
+    """Return the id of the codeMode call in which an inner call waits; None for any other id."""
+    match = _WAITING_ID.fullmatch(waiting_id)
+    return None if match is None else match["outer"]
+
+
+def waiting_calls(interrupt: Interrupt) -> list[ToolCallPart]:
+    """Return the inner calls that wait, as calls of their own."""
+    return [_call(request) for request in interrupt.requests]
+
+
+def _call(request: PendingRequest) -> ToolCallPart:
+    arguments = request.payload.get("args", request.input)
+    return ToolCallPart(request.tool_name, arguments or {}, tool_call_id=request.interrupt_id)
+
+
+def expand(requests: DeferredToolRequests, options: CodeModeOptions) -> tuple[DeferredToolRequests, list[Pause]]:
+    """Return the requests with every paused codeMode call replaced by the inner calls that wait."""
+    expanded = replace(requests, calls=list(requests.calls), approvals=[], metadata=dict(requests.metadata))
+    pauses: list[Pause] = []
+    questions: set[str] = set()
+    for approval in requests.approvals:
+        carried = requests.metadata.get(approval.tool_call_id, {}).get(KEY)
+        if carried is None:
+            expanded.approvals.append(approval)
+            continue
+        del expanded.metadata[approval.tool_call_id]
+        pause = Pause.of(carried["continuation"], options)
+        pauses.append(pause)
+        for request in pause.interrupt.requests:
+            calls = expanded.calls if request.payload["kind"] == CALL_KIND else expanded.approvals
+            calls.append(_call(request))
+            if request.payload.get("metadata"):
+                expanded.metadata[request.interrupt_id] = request.payload["metadata"]
+            if request.payload.get("question"):
+                questions.add(request.interrupt_id)
+    _mark_questions(expanded, questions)
+    return expanded, pauses
+
+
+def _mark_questions(requests: DeferredToolRequests, questions: set[str]) -> None:
+    # `kind()` has no public counterpart that sets; a framework without questions has neither.
+    kinds: dict[str, Any] | None = getattr(requests, "_kinds", None)
+    if questions and kinds is not None:
+        setattr(requests, "_kinds", {**kinds, **dict.fromkeys(questions, "question")})  # noqa: B010 - as above
+
+
+def answers_for(pause: Pause, results: DeferredToolResults) -> dict[str, Any]:
+    """Return the answers to this pause among deferred results, as plain JSON. Raises `UserError` for wrong ones."""
+    given = results.to_tool_call_results()
+    answers: dict[str, Any] = {}
+    for request in pause.interrupt.requests:
+        result = given.get(request.interrupt_id)
+        if result is not None:
+            answer = _plain_answer(request.interrupt_id, result, is_call=request.payload["kind"] == CALL_KIND)
+            metadata = results.metadata.get(request.interrupt_id)
+            answers[request.interrupt_id] = {**answer, "metadata": metadata} if metadata else answer
+    return answers
+
+
+def _plain_answer(waiting_id: str, result: Any, *, is_call: bool) -> dict[str, Any]:
+    if isinstance(result, ToolApproved):
+        if is_call:
+            raise UserError(f"{waiting_id!r} waits for a result, not for an approval")
+        return {"approved": True} if result.override_args is None else {"approved": True, "args": result.override_args}
+    if isinstance(result, ToolDenied):
+        return {"approved": False, "message": result.message}
+    if isinstance(result, ToolFailed | ModelRetry):
+        return {"failed": result.message}
+    if isinstance(result, LegacyRetry):  # pyright: ignore[reportDeprecated]
+        return {"failed": result.model_response()}
+    value = cast("ToolReturn[Any]", result).return_value if isinstance(result, ToolReturn) else result
+    return {"result": tool_return_ta.dump_python(value, mode="json", by_alias=True)}
+
+
+def answer(requests: DeferredToolRequests, results: Mapping[str, Any]) -> DeferredToolResults:
+    """Answer the inner calls of deferred codeMode calls where no `CodeMode` capability translates them.
+
+    ``results``: ``True``, ``False``, `ToolApproved`, `ToolDenied` or a result by the id of the inner call, as they
+    stand in ``requests.metadata[<id of the codeMode call>]["codemode"]["requests"]``. Raises `UserError` for an
+    approval of a call that waits for a result.
+    """
+    deferred = DeferredToolResults()
+    for approval in requests.approvals:
+        carried = requests.metadata.get(approval.tool_call_id, {}).get(KEY)
+        if carried is None:
+            continue
+        answers: dict[str, Any] = {}
+        for shown in carried["requests"]:
+            waiting_id = shown["toolCallId"]
+            if waiting_id in results:
+                result = results[waiting_id]
+                is_call = shown["kind"] == CALL_KIND
+                if isinstance(result, bool) and not is_call:
+                    result = ToolApproved() if result else ToolDenied()
+                answers[waiting_id] = _plain_answer(waiting_id, result, is_call=is_call)
+        deferred.approvals[approval.tool_call_id] = ToolApproved()
+        deferred.metadata[approval.tool_call_id] = {KEY: {"continuation": carried["continuation"], "answers": answers}}
+    return deferred

@@ -1,0 +1,56 @@
+"""A model that says what it is told to, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+Step = str | list[ToolCallPart] | Callable[[list[ModelMessage], AgentInfo], ModelResponse]
+
+
+def program(js: str, call_id: str = "outer") -> list[ToolCallPart]:
+    """One call of codeMode."""
+    return [ToolCallPart("codeMode", {"js": js}, tool_call_id=call_id)]
+
+
+class Script:
+    """The steps of a conversation; ``seen`` is what each request showed the model."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = list(steps)
+        self.seen: list[tuple[list[ModelMessage], AgentInfo]] = []
+        self.model = FunctionModel(self._respond, stream_function=self._stream)
+
+    def _respond(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.seen.append((list(messages), info))
+        step = self.steps.pop(0)
+        if isinstance(step, str):
+            return ModelResponse(parts=[TextPart(step)])
+        if callable(step):
+            return step(messages, info)
+        return ModelResponse(parts=list(step))
+
+    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        for index, part in enumerate(self._respond(messages, info).parts):
+            if isinstance(part, TextPart):
+                yield part.content
+            elif isinstance(part, ToolCallPart):
+                yield {index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The tools that the last request offered."""
+        return [tool.name for tool in self.seen[-1][1].function_tools]
+
+    def returned(self, call_id: str = "outer") -> Any:
+        """What the model was last told of a call."""
+        found = [
+            part
+            for message in self.seen[-1][0]
+            for part in message.parts
+            if getattr(part, "tool_call_id", None) == call_id and part.part_kind in ("tool-return", "retry-prompt")
+        ]
+        return found[-1].content

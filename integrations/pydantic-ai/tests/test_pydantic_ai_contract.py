@@ -1,0 +1,107 @@
+"""The promises of every plugin, kept by this one: with the capability and without it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from codemode_pydantic_ai import CodeMode, answer, create_code_mode_tool
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved, ToolDenied
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+from scripted import Script, program
+
+from codemode.contract import CONTRACT, ContractAnswer, ContractTool, Failed, Finished, Outcome, Paused, WaitingCall
+
+WAIT_SECONDS = 30.0
+
+
+class Capability:
+    """Agents with the `CodeMode` capability."""
+
+    def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
+        return Agent(
+            script.model,
+            tools=made(tools),
+            output_type=[str, DeferredToolRequests],
+            capabilities=[CodeMode()],
+        )
+
+    async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
+        script = Script("done")
+        await self.agent(tools, script).run("go")
+        return {tool.name: tool.description or "" for tool in script.seen[0][1].function_tools}
+
+    async def run(self, tools: Sequence[ContractTool], js: str) -> Outcome:
+        script = Script(program(js), "done")
+        return self.outcome(script, await self.agent(tools, script).run("go"))
+
+    async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
+        script = Script("done")
+        kept = json.loads(state)
+        messages = ModelMessagesTypeAdapter.validate_python(kept["messages"])
+        results = self.results(kept, {call_id: decision(one) for call_id, one in answers.items()})
+        result = await self.agent(tools, script).run(message_history=messages, deferred_tool_results=results)
+        return self.outcome(script, result)
+
+    def results(self, kept: Any, answers: Mapping[str, Any]) -> DeferredToolResults:
+        return DeferredToolResults(approvals=dict(answers))
+
+    def waiting(self, requests: DeferredToolRequests) -> list[WaitingCall]:
+        return [
+            WaitingCall(id=call.tool_call_id, tool_name=call.tool_name, input=call.args_as_dict())
+            for call in requests.approvals
+        ]
+
+    def outcome(self, script: Script, result: Any) -> Outcome:
+        if isinstance(result.output, DeferredToolRequests):
+            messages = ModelMessagesTypeAdapter.dump_python(result.all_messages(), mode="json")
+            shown = {
+                "metadata": result.output.metadata,
+                "approvals": [one.tool_call_id for one in result.output.approvals],
+            }
+            return Paused(calls=self.waiting(result.output), state=json.dumps({"messages": messages, **shown}))
+        part = next(
+            part
+            for message in reversed(result.all_messages())
+            for part in message.parts
+            if getattr(part, "tool_call_id", None) == "outer" and part.part_kind in ("tool-return", "retry-prompt")
+        )
+        failed = part.part_kind == "retry-prompt" or part.outcome != "success"
+        return Failed(text=str(part.content)) if failed else Finished(value=part.content)
+
+
+class OneTool(Capability):
+    """Agents with the tool of `create_code_mode_tool` and no capability."""
+
+    def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
+        return Agent(script.model, tools=[create_code_mode_tool(made(tools))], output_type=[str, DeferredToolRequests])
+
+    def waiting(self, requests: DeferredToolRequests) -> list[WaitingCall]:
+        (outer,) = requests.approvals
+        shown = requests.metadata[outer.tool_call_id]["codemode"]["requests"]
+        return [WaitingCall(id=one["toolCallId"], tool_name=one["toolName"], input=one["args"]) for one in shown]
+
+    def results(self, kept: Any, answers: Mapping[str, Any]) -> DeferredToolResults:
+        from pydantic_ai.messages import ToolCallPart
+
+        approvals = [ToolCallPart("codeMode", {}, tool_call_id=one) for one in kept["approvals"]]
+        return answer(DeferredToolRequests(approvals=approvals, metadata=kept["metadata"]), answers)
+
+
+def made(tools: Sequence[ContractTool]) -> list[Tool[Any]]:
+    return [Tool(tool.function, name=tool.name, requires_approval=tool.needs_approval) for tool in tools]
+
+
+def decision(given: ContractAnswer) -> Any:
+    if not given.approved:
+        return ToolDenied(given.reason or "denied")
+    return ToolApproved(override_args=None if given.input is None else dict(given.input))
+
+
+@pytest.mark.parametrize("plugin", [Capability, OneTool])
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+def test_contract(check: Any, plugin: type[Capability]) -> None:
+    asyncio.run(asyncio.wait_for(check(plugin()), WAIT_SECONDS))

@@ -1,0 +1,33 @@
+"""What users write, checked strictly. Never run."""
+
+from dataclasses import dataclass
+from typing import assert_type
+
+from codemode_pydantic_ai import CodeMode, CodeModeToolset, answer, create_code_mode_tool
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, Tool
+from pydantic_ai.toolsets import FunctionToolset
+
+from codemode import CodeModeOptions
+
+
+@dataclass
+class Deps:
+    name: str
+
+
+async def greet(ctx: RunContext[Deps], greeting: str) -> str:
+    return f"{greeting} {ctx.deps.name}"
+
+
+capability = CodeMode[Deps](CodeModeOptions(execution_policy={"timeout_ms": 5000}), keep=["greet"])
+agent = Agent("test", deps_type=Deps, tools=[greet], output_type=[str, DeferredToolRequests], capabilities=[capability])
+assert_type(agent, Agent[Deps, str | DeferredToolRequests])
+
+toolset = CodeModeToolset(FunctionToolset[Deps]([greet]), {"execution_policy": {"timeout_ms": 5000}})
+assert_type(toolset, CodeModeToolset[Deps])
+tool = create_code_mode_tool(FunctionToolset[Deps]([greet]))
+assert_type(tool, Tool[Deps])
+other = Agent("test", deps_type=Deps, tools=[tool], toolsets=[toolset])
+assert_type(answer(DeferredToolRequests(), {"id": True}), DeferredToolResults)
+plain = Agent("test", capabilities=[CodeMode()])
+assert_type(plain, Agent[object, str])

@@ -1,0 +1,115 @@
+"""The benchmarks run, and say what they should; no time is judged here."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = ["W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11"]
+WAIT_SECONDS = 240
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a part of the benchmarks, which are no installed package."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    return lambda name: importlib.import_module(f"benchmarks.{name}")
+
+
+def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.run", "--rounds", "1", "--runs", "1", "--seconds", "0.1", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS)
+
+
+def test_every_workload_gives_figures():
+    done = benchmark("--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert list(dict.fromkeys(row["name"] for row in rows)) == WORKLOADS
+    for row in rows:
+        assert row["ours"] is not None or "not measured" in row["note"], row
+    against_floor = [row for row in rows if row["name"] in {"W1", "W2", "W2u", "W3", "W4", "W6", "W7"}]
+    assert all(row["floor"] > 0 and row["ratio"] > 0 and row["asyncio_ratio"] > 0 for row in against_floor)
+
+
+def test_the_table_has_a_line_for_each_workload():
+    done = benchmark("--only", "W1,W9")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("W") and ": " not in line] == ["W1", "W9", "W9", "W9"]
+
+
+def test_an_unknown_workload_is_refused():
+    done = benchmark("--only", "W99")
+    assert done.returncode == 2
+    assert "W99" in done.stderr
+
+
+def test_a_verdict_is_shown_beside_its_target(module: Any):
+    table = module("table")
+    rows = [
+        table.Row("A", "a", ours=1.0, target="<= 2x", met=True),
+        table.Row("B", "b", ours=3.0, target="<= 2x", met=False),
+    ]
+    text = table.table(rows)
+    assert "<= 2x (met)" in text
+    assert "<= 2x (not met)" in text
+
+
+def test_the_memory_of_a_family_counts_its_children(module: Any):
+    processes = module("processes")
+    script = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import sys; print(1, flush=True); sys.stdin.read()'],"
+        " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\nprint(child.pid, flush=True)\nsys.stdin.read()\n"
+        "child.stdin.close()\nchild.wait()\nchild.stdout.close()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert set(processes.family(parent.pid)) == {parent.pid, child}
+        assert processes.pss_mib(parent.pid) > processes.pss_mib(child) > 0
+        parent.communicate("", timeout=30)
+
+
+@pytest.mark.parametrize("dialect", ["_called_by_name", "_called_through_call_tool"])
+def test_programs_in_python_give_what_those_in_javascript_give(module: Any, dialect: str):
+    write = getattr(module("peers.sandboxes"), dialect)
+    programs = module("programs")
+    for program in programs.PROGRAMS:
+        assert asyncio.run(run_python(write(program.python), programs.ROWS)) == program.expected, program.name
+
+
+async def run_python(text: str, rows: list[Any]) -> Any:
+    """Run a program as the peers do: its last expression, or what it returns, is its value."""
+
+    async def noop(n: int) -> int:
+        return n
+
+    async def all_rows() -> list[Any]:
+        return rows
+
+    async def call_tool(name: str, arguments: dict[str, Any]) -> Any:
+        return {"result": await {"noop": noop, "rows": all_rows}[name](**arguments)}
+
+    indented = "async def program():\n" + "\n".join(f"    {line}" for line in text.splitlines())
+    tree = ast.parse(indented)
+    (function,) = tree.body
+    assert isinstance(function, ast.AsyncFunctionDef)
+    if isinstance(last := function.body[-1], ast.Expr):
+        function.body[-1] = ast.Return(last.value)
+    scope: dict[str, Any] = {"noop": noop, "rows": all_rows, "call_tool": call_tool}
+    exec(compile(ast.fix_missing_locations(tree), "program", "exec"), scope)
+    return await scope["program"]()

@@ -1,0 +1,230 @@
+"""Chaos: processes are killed and stopped at random, and each run that fails is carried on from its recovery.
+
+``python -m tests.soak.chaos [invocations] [seed] [fork|exec]`` prints what came of it. In effect every call of every
+program must have happened exactly once, however often its worker died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from tests.process.leftovers import children, living_children, no_orphan_left, nothing_left
+
+from codemode import (
+    CodeModeError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+    Interrupt,
+    ToolCallContext,
+    WorkerPool,
+    create_code_mode_tool,
+    tool,
+)
+
+TASKS, SPARES, TIMEOUT_MS = 8, 2, 400
+# A zygote that is stopped may cost two waits for a hello before the clock of the invocation starts.
+LONGEST_SECONDS = TIMEOUT_MS / 1000 + 15
+MOST_ATTEMPTS = 60
+_FIRST_STRIKES = 20
+PROGRAM = """
+const first = await tools.spend({ run: RUN, number: 1 });
+const both = await Promise.all([tools.spend({ run: RUN, number: 2 }), tools.book({ run: RUN, number: 3 })]);
+const last = await tools.spend({ run: RUN, number: 4 });
+return [first, ...both, last];
+"""
+
+
+class Reign:
+    """Sends signals to random processes of the pool until it is told to stop."""
+
+    def __init__(self, seed: int, not_ours: set[int], *, has_zygote: bool) -> None:
+        self._random = random.Random(seed)
+        self._not_ours = not_ours
+        self._has_zygote = has_zygote
+        self.sent: Counter[str] = Counter()
+
+    async def last(self, results: Callable[[], int]) -> None:
+        """Strike until cancelled, but no oftener than programs come to their end: a slow machine must get somewhere."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.003, 0.03))
+            if sum(self.sent.values()) < _FIRST_STRIKES + results():
+                self._strike()
+
+    def _strike(self) -> None:
+        kind = "zygote" if self._has_zygote and self._random.random() < 0.04 else "worker"
+        # Orphaned workers that are about to die are children of the host for a moment too.
+        firsts = living_children(os.getpid()) - self._not_ours
+        is_first = kind == "zygote" or not self._has_zygote
+        victims = sorted(firsts if is_first else {second for first in firsts for second in living_children(first)})
+        if not victims:
+            return
+        number = signal.SIGSTOP if self._random.random() < 0.25 else signal.SIGKILL
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._random.choice(victims), number)
+            self.sent[f"{kind} {number.name}"] += 1
+
+
+class Effects:
+    """The world that the tools change, and what is known of each change."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self.happened: Counter[tuple[int, int]] = Counter()
+
+    def tools(self) -> list[Any]:
+        """An asynchronous tool that may be cut off before and after its effect, and a synchronous one in a thread."""
+
+        @tool
+        async def spend(run: int, number: int) -> int:
+            await asyncio.sleep(self._random.choice((0, 0.001, 0.01)))
+            self.happened[run, number] += 1
+            await asyncio.sleep(self._random.choice((0, 0.002, 0.02)))
+            return value_of(run, number)
+
+        @tool
+        def book(run: int, number: int, context: ToolCallContext) -> int:
+            time.sleep(0.005)
+            # A thread cannot be cut off: it has to look itself whether its invocation has ended.
+            with self._lock:
+                if context.aborted.is_set():
+                    return 0
+                self.happened[run, number] += 1
+            return value_of(run, number)
+
+        return [spend, book]
+
+    def answer(self, recovery: Interrupt) -> dict[str, Any]:
+        """Say of each call of unknown outcome what really came of it."""
+        answers: dict[str, Any] = {}
+        for request in recovery.requests:
+            call = request.input["run"], request.input["number"]
+            with self._lock:
+                has_happened = self.happened[call] > 0
+            answers[request.interrupt_id] = {"value": value_of(*call)} if has_happened else {"runAgain": True}
+        return answers
+
+
+def value_of(run: int, number: int) -> int:
+    """What a call returns."""
+    return 10 * run + number
+
+
+class Chaos:
+    """One reign over many invocations. ``endings`` counts attempts, ``carried`` those that went on from a recovery."""
+
+    def __init__(self, invocations: int, seed: int, start_method: str) -> None:
+        self.invocations = invocations
+        self.effects = Effects(seed)
+        self.endings: Counter[str] = Counter()
+        self.carried = 0
+        self.answered: Counter[str] = Counter()
+        self.longest_seconds = 0.0
+        self.reign = Reign(seed, children(), has_zygote=start_method == "fork")
+        settings = {"max_workers": TASKS, "spare_workers": SPARES, "start_method": start_method}
+        self.pool = WorkerPool(settings)
+        options = {"execution_policy": {"timeout_ms": TIMEOUT_MS}}
+        self._code_mode = create_code_mode_tool(self.effects.tools(), options, pool=self.pool)
+
+    async def run(self) -> None:
+        """Run everything. Raises AssertionError for an invocation that ends otherwise than it may."""
+        before = asyncio.all_tasks()
+        numbers = itertools.count()
+        reign = asyncio.create_task(self.reign.last(lambda: self.endings["result"]))
+        try:
+            await asyncio.gather(*(self._work(numbers) for _ in range(TASKS)))
+        finally:
+            reign.cancel()
+            await asyncio.wait([reign])
+        assert asyncio.all_tasks() == before
+
+    async def _work(self, numbers: itertools.count[int]) -> None:
+        while (number := next(numbers)) < self.invocations:
+            value = await self._to_its_end(number)
+            assert value == [value_of(number, call) for call in (1, 2, 3, 4)], value
+
+    async def _to_its_end(self, number: int) -> Any:
+        recovery: Interrupt | None = None
+        answers: dict[str, Any] = {}
+        for _ in range(MOST_ATTEMPTS):
+            started = time.monotonic()
+            try:
+                if recovery is None:
+                    value = await self._code_mode.execute({"js": PROGRAM.replace("RUN", str(number))})
+                else:
+                    self.carried += 1
+                    value = await self._code_mode.resume(recovery, resolutions=answers)
+            except (CodeModeWorkerError, CodeModeTimeoutError) as error:
+                self._count(type(error).__name__, started)
+                # Without a recovery nothing had run: no worker was there, or the interrupt was not taken up.
+                assert error.recovery is not None or not error.calls or recovery is not None, error
+                if error.recovery is not None:
+                    recovery = error.recovery
+                    answers = self.effects.answer(recovery)
+                    self.answered.update(next(iter(answer)) for answer in answers.values())
+            else:
+                self._count("result", started)
+                return value
+        raise AssertionError(f"invocation {number} did not end in {MOST_ATTEMPTS} attempts")
+
+    def _count(self, ending: str, started: float) -> None:
+        seconds = time.monotonic() - started
+        self.endings[ending] += 1
+        self.longest_seconds = max(self.longest_seconds, seconds)
+        assert seconds < LONGEST_SECONDS, f"an invocation took {seconds:.1f} s"
+
+    def check(self) -> None:
+        """Raise AssertionError when a call happened twice in effect, or not at all."""
+        expected = {(number, call): 1 for number in range(self.invocations) for call in (1, 2, 3, 4)}
+        wrong = {call: count for call, count in self.effects.happened.items() if count != 1}
+        assert not wrong, wrong
+        assert dict(self.effects.happened) == expected
+        assert self.pool.active == 0
+
+
+def run_chaos(invocations: int, *, seed: int = 1, start_method: str = "fork", seconds: float = 600) -> Chaos:
+    """Run it, and check everything, also that nothing is left afterwards. Raises AssertionError."""
+    with nothing_left(), no_orphan_left():
+        chaos = Chaos(invocations, seed, start_method)
+        try:
+            asyncio.run(asyncio.wait_for(chaos.run(), seconds))
+            chaos.check()
+        finally:
+            chaos.pool.close()
+    return chaos
+
+
+def main() -> None:
+    """Run it long, and print the figures."""
+    invocations, seed, start_method, *_ = [*sys.argv[1:], *("3000", "1", "fork")[len(sys.argv) - 1 :]]
+    started = time.monotonic()
+    try:
+        chaos = run_chaos(int(invocations), seed=int(seed), start_method=start_method, seconds=3600)
+    except CodeModeError as error:
+        sys.exit(f"failed: {error!r}")
+    print(f"chaos: {invocations} invocations over {TASKS} tasks, {start_method}, {time.monotonic() - started:.0f} s")
+    print(f"  signals sent       {sum(chaos.reign.sent.values())}: {_counted(chaos.reign.sent)}")
+    print(f"  attempts           {sum(chaos.endings.values())}: {_counted(chaos.endings)}")
+    print(f"  recoveries         {chaos.carried}; calls of unknown outcome: {_counted(chaos.answered) or 'none'}")
+    print(f"  calls in effect    {sum(chaos.effects.happened.values())}, each exactly once")
+    print(f"  longest attempt    {chaos.longest_seconds:.1f} s (timeout_ms is {TIMEOUT_MS})")
+    print("  left afterwards    no process, no descriptor, no task")
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The long runs, short: the same checks, no times. `make soak` runs them long and prints the figures."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+from tests.process.leftovers import nothing_left
+from tests.soak.chaos import run_chaos
+from tests.soak.load import cancel_waiting, run_at_once, run_from_threads
+from tests.soak.soak import Figures, problems_of, run_soak
+from tests.soak.tenants import Tenant, check_apart, side_by_side
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+
+@pytest.mark.parametrize(("start_method", "invocations"), [("fork", 150), ("exec", 40)])
+def test_chaos_with_every_failed_run_carried_on(start_method: str, invocations: int) -> None:
+    chaos = run_chaos(invocations, seed=7, start_method=start_method, seconds=120)
+    assert chaos.endings["result"] == invocations
+    # Without enough of both the test would prove nothing.
+    assert chaos.carried >= 1, (chaos.endings, chaos.reign.sent)
+    assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
+
+
+def test_soak() -> None:
+    figures = run_soak(600, warm_up=300, every=200)
+    assert problems_of(figures) == []
+    assert len(figures.latencies_ms) == 600
+
+
+def test_a_soak_that_leaks_is_told() -> None:
+    leaking = Figures([1.0], [10 << 20, 16 << 20], [10, 13], [1, 2])
+    assert [problem.split(":")[0].split()[0] for problem in problems_of(leaking)] == [
+        "memory", "descriptors", "processes",
+    ]  # fmt: skip
+    assert problems_of(Figures([1.0], [10 << 20, 14 << 20], [10, 12], [1, 1])) == []
+
+
+def test_hundreds_at_once_on_four_workers() -> None:
+    assert len(run_at_once(250).admitted) == 250
+
+
+def test_eight_threads_with_loops_of_their_own() -> None:
+    run_from_threads(15)
+
+
+def test_cancelled_ones_leave_while_every_slot_is_taken() -> None:
+    with nothing_left():
+        asyncio.run(asyncio.wait_for(cancel_waiting(100, 30), 60))
+
+
+@pytest.mark.parametrize(("start_method", "count"), [("fork", 120), ("exec", 24)])
+def test_tenants_side_by_side_see_nothing_of_one_another(start_method: str, count: int) -> None:
+    with nothing_left():
+        check_apart(asyncio.run(side_by_side(count, start_method)))
+
+
+def test_a_secret_that_got_across_is_told() -> None:
+    first, second = Tenant("A"), Tenant("B")
+    for tenant in (first, second):
+        tenant.heard += [{"value": tenant.secret}] * 8 + [{"invocationId": tenant.name}]
+    check_apart([first, second])
+    second.heard.append({"value": f"said {first.secret}"})
+    with pytest.raises(AssertionError):
+        check_apart([first, second])
