@@ -10,7 +10,8 @@ from ..protocol.framing import FrameDecoder
 from ..protocol.messages import WorkerMessage, read_message
 from .process import WorkerProcess
 
-_READ_BYTES = 1 << 18
+# Below the size for which the allocator maps and unmaps memory at every read.
+_READ_BYTES = 1 << 16
 
 
 class WorkerChannel:
