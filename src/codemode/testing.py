@@ -98,7 +98,7 @@ class FakeSource:
         """How many workers it has made."""
         return len(self._lives)
 
-    def spawn(self) -> WorkerProcess:
+    def spawn(self, *, rehearsed: bool = True) -> WorkerProcess:  # noqa: ARG002 - as `WorkerSource` has it
         """Return a worker that is starting."""
         host_end, worker_end = socket.socketpair()
         life = _FakeLife(worker_end, self._script)

@@ -273,7 +273,9 @@ def _is_glibc() -> bool:
         return False
 
 
-def enter(worker: Worker, lock: Lock, hello: bytes | None, channel: int, parent_pid: int) -> None:
+def enter(
+    worker: Worker, lock: Lock, hello: bytes | None, channel: int, parent_pid: int, *, rehearsed: bool = True
+) -> None:
     """Lock this process onto `channel` and say hello; `hello` is the frame for when no layer is refused, if known."""
     refusals = lock.close(channel, parent_pid)
     if refusals or hello is None:
@@ -283,7 +285,8 @@ def enter(worker: Worker, lock: Lock, hello: bytes | None, channel: int, parent_
             _write(_failure(EngineFailed(refusal)))
             os._exit(0)
         hello = worker.hello(layers)
-    worker.rehearse()
+    if rehearsed:
+        worker.rehearse()
     _write(hello)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # To the host: kind, sequence number, value. The host's side of it is in workers/zygote.py.
 _PACKET = struct.Struct("=cIi")
-_REQUEST = struct.Struct("=I")
+_REQUEST = struct.Struct("=I?")
 _RETRY_MS = 10
 
 
@@ -82,7 +82,7 @@ class Zygote:
             os._exit(0)
         if not ancillary:
             return
-        (sequence,) = _REQUEST.unpack(message)
+        sequence, rehearsed = _REQUEST.unpack(message)
         (channel,) = struct.unpack("=i", ancillary[0][2][:4])
         try:
             pid = os.fork()
@@ -91,13 +91,13 @@ class Zygote:
             self._tell(b"N", sequence, error.errno or 0)
             return
         if pid == 0:
-            self._become_worker(channel)
+            self._become_worker(channel, rehearsed=rehearsed)
         os.close(channel)
         self._hand_over(sequence, pid)
 
-    def _become_worker(self, channel: int) -> None:
+    def _become_worker(self, channel: int, *, rehearsed: bool) -> None:
         try:
-            self._enter(self._worker, self._lock, self._hello, channel, self._pid)
+            self._enter(self._worker, self._lock, self._hello, channel, self._pid, rehearsed=rehearsed)
             if self._test_hook is None:
                 self._worker.serve()
             else:

@@ -18,8 +18,8 @@ _WORKERS_PER_SOURCE = 10_000
 class WorkerSource(Protocol):
     """Where workers come from: a zygote, or this interpreter started anew each time."""
 
-    def spawn(self) -> WorkerProcess:
-        """Return a worker that is starting."""
+    def spawn(self, *, rehearsed: bool) -> WorkerProcess:
+        """Return a worker that is starting; ``rehearsed``: there is time to prepare it."""
         ...
 
     def is_alive(self) -> bool:
@@ -46,7 +46,7 @@ class ExecSource:
         self._image = image
         self._isolation_required = isolation_required
 
-    def spawn(self) -> WorkerProcess:
+    def spawn(self, *, rehearsed: bool) -> WorkerProcess:  # noqa: ARG002 - what exec costs dwarfs it: always rehearsed
         """Return a worker that is starting."""
         return spawn_exec(self._image, isolation_required=self._isolation_required)
 
@@ -75,9 +75,9 @@ class Generation:
         self.retired = False
         self.has_started = False
 
-    def spawn(self) -> PooledWorker:
+    def spawn(self, *, rehearsed: bool) -> PooledWorker:
         """Return a worker that is starting. Raises `CodeModeWorkerError` when the source has ended."""
-        process = self.source.spawn()
+        process = self.source.spawn(rehearsed=rehearsed)
         process.channel.setblocking(False)
         self.spawned += 1
         self.open += 1
