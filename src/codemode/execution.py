@@ -173,12 +173,16 @@ class Execution:
         except BaseException:
             lease.leave()
             raise
+        loop = asyncio.get_running_loop()
         try:
-            asyncio.get_running_loop().call_soon(lease.refill)
+            # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
+            loop.call_soon(lease.refill, 1)
             runner.perform(self._first_effects(machine) if js is None else machine.start(js, analysis_ms=None))
             return await runner.ended
         finally:
             await runner.close()
+            if not loop.is_closed():
+                loop.call_soon(lease.refill)
 
     def _first_effects(self, machine: Invocation) -> list[events.Effect]:
         self._known = _programs.get(self._source)

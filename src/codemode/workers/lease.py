@@ -23,9 +23,9 @@ class Lease:
         self._left = False
         self.worker = worker.process
 
-    def refill(self) -> None:
+    def refill(self, wanted: int | None = None) -> None:
         """Let the pool start the next spare; meant for a moment when nobody waits for it."""
-        self._pool.refill()
+        self._pool.refill(wanted)
 
     def kill(self) -> None:
         """Kill the worker; the slot stays taken. Safe to call twice."""

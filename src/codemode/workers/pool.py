@@ -110,11 +110,15 @@ class WorkerPool:
             self._in_use.discard(worker)
             worker.close()
 
-    def refill(self) -> None:
-        """Start spares until there are as many as wanted. Failures show when a worker is needed."""
+    def refill(self, wanted: int | None = None) -> None:
+        """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
+
+        Failures show when a worker is needed.
+        """
+        most = self.options.spare_workers if wanted is None else min(wanted, self.options.spare_workers)
         with self._lock:
             try:
-                while not self._closed and len(self._spares) < self.options.spare_workers:
+                while not self._closed and len(self._spares) < most:
                     self._spares.append(self._spawn())
             except CodeModeWorkerError:
                 self._retire_generation()
