@@ -42,10 +42,12 @@ def _extension(package: str, site_paths: list[str]) -> Any:
 def parse(parser: Parser, data: bytes, deadline_ms: int, clock: Callable[[], float]) -> Tree | None:
     """The tree of ``data`` (UTF-8), or None when ``deadline_ms`` passed first. ``clock`` gives seconds."""
     end = clock() + deadline_ms / 1000
+    is_parsing = True
 
     def read(offset: int, _point: object) -> bytes:
-        # The parser polls between tokens only; an early end of input also stops it inside an endless one.
-        return b"" if clock() > end else data[offset : offset + CHUNK_BYTES]
+        # The parser polls between tokens only; an early end of input also stops it inside an endless one. Later the
+        # texts of the tree's nodes are read through this too, and would wait for ever for what does not come.
+        return b"" if is_parsing and clock() > end else data[offset : offset + CHUNK_BYTES]
 
     def is_late(_offset: int, _has_error: object) -> bool:
         return clock() > end
@@ -55,6 +57,7 @@ def parse(parser: Parser, data: bytes, deadline_ms: int, clock: Callable[[], flo
     except ValueError:  # how the binding reports a cancelled parse
         tree = None
     finally:
+        is_parsing = False
         parser.reset()  # a cancelled parse would otherwise be resumed by the next one
     return None if clock() > end else tree
 
