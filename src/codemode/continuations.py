@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from .approval_messages import approval_resolutions
@@ -25,7 +26,7 @@ from .interrupts import APPROVAL_KIND, Interrupt, pending_requests, same_json
 from .options import CodeModeOptions
 from .protocol.continuation import Continuation
 from .protocol.signing import Auth
-from .resolutions import check_answers, read_answers
+from .resolutions import Answer, check_answers, read_answers
 from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
 from .sealing import unpack
 from .tools import Tool, collect_tools
@@ -68,6 +69,17 @@ async def continue_interrupt(
     return await resume(interrupt, answers_of(interrupt, resolution, resolutions), catalog, options, outer, pool)
 
 
+@contextmanager
+def _refusals() -> Generator[None, None, None]:
+    """Mark what is refused here: the continuation or its answers are to blame, no worker."""
+    try:
+        yield
+    except CodeModeProtocolError as error:
+        error.details.setdefault("origin", "continuation")
+        raise
+
+
+@_refusals()
 def answers_of(
     interrupt: Interrupt | Mapping[str, Any], resolution: Any, resolutions: Mapping[str, Any] | None
 ) -> dict[str, Any]:
@@ -94,23 +106,20 @@ async def resume(
     """Go on with a paused program over these tools."""
     settings = CodeModeOptions.of(options)
     continuation, auth = verified(interrupt, settings)
-    entries = continuation.ledger.entries
-    # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
-    goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
-    answers = read_answers(entries, resolutions) if resolutions or not goes_on_by_itself else {}
-    size = sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
-    await run_check(size, lambda: check_answers(catalog, entries, answers))
+    with _refusals():
+        answers = await _checked_answers(continuation, resolutions, catalog)
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     # Made before the claim: options that are wrong must not use the continuation up.
     execution = Execution(catalog, settings, outer_call, pool)
     guard: ResumeGuard = settings.continuation.guard or _process_guard
-    recorded = await guard.claim(_claim(auth, resolutions, settings))
+    with _refusals():
+        recorded = await guard.claim(_claim(auth, resolutions, settings))
     if recorded is not None:
         return _replayed_outcome(recorded)
     if now_ms() >= auth.expires_at_ms:
         # It held when it was verified. By now the guard may have forgotten somebody else's claim.
         await guard.release(auth.nonce)
-        raise CodeModeProtocolError("the continuation has expired")
+        raise CodeModeProtocolError("the continuation has expired", details={"origin": "continuation"})
     try:
         value = await execution.resume(continuation, answers, Interrupt.of(interrupt))
     except BaseException as error:
@@ -132,6 +141,19 @@ async def resume(
     return value
 
 
+async def _checked_answers(
+    continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[Tool]
+) -> Mapping[int, Answer]:
+    entries = continuation.ledger.entries
+    # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
+    goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
+    answers = read_answers(entries, resolutions) if resolutions or not goes_on_by_itself else {}
+    size = sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
+    await run_check(size, lambda: check_answers(catalog, entries, answers))
+    return answers
+
+
+@_refusals()
 def verified(interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
     paused = Interrupt.of(interrupt)
@@ -145,6 +167,7 @@ def verified(interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions)
     return continuation, auth
 
 
+@_refusals()
 def open_continuation(
     continuation: Mapping[str, Any], *, options: CodeModeOptions | Mapping[str, Any] | None = None
 ) -> tuple[Interrupt, str]:
@@ -228,7 +251,8 @@ async def continue_approval(
     malformed response or one for another request.
     """
     given = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)
-    resolutions = approval_resolutions(Interrupt.of(interrupt), given)
+    with _refusals():
+        resolutions = approval_resolutions(Interrupt.of(interrupt), given)
     settings = CodeModeOptions.of(options)
     paused = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))

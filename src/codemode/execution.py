@@ -31,13 +31,14 @@ from .nested_call import NestedCalls
 from .options import CodeModeOptions, ExecutionPolicy
 from .protocol import events
 from .protocol.continuation import Continuation
+from .protocol.endings import syntax_error
 from .protocol.invocation import Invocation
 from .protocol.ledger import Ledger, LedgerEntry, recovery_ledger
 from .resolutions import Answer
 from .runner import Runner
-from .sealing import pack
+from .sealing import pack, require_cipher
 from .source.cache import AnalysedProgram, ProgramCache
-from .source.checks import check_program
+from .source.checks import check_program, fence_problems
 from .telemetry import telemetry_listeners
 from .tools import MISSING, Tool, collect_tools
 from .values import MAX_DEPTH, canonical_json, decode_json, nests_deeper_than, utf8_length, well_formed
@@ -94,6 +95,7 @@ class Execution:
         self._outer = outer
         self._pool = pool if pool is not None else default_pool()
         self._fetches = Fetches.of(options)
+        require_cipher(options.continuation)
         self._source = ""
         self._known: AnalysedProgram | None = None
         self._answers: Mapping[int, Answer] = {}
@@ -231,6 +233,8 @@ class Execution:
     def _told(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
         """Return the error with what had happened by then, and the way to go on where there is one."""
         error.calls = tuple(_call_status(entry) for entry in machine.ledger.entries)
+        if self._resumed is not None:
+            error.details["is_resumed"] = True
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
             error.recovery = self._recovery(machine)
         return error
@@ -298,7 +302,10 @@ class Execution:
 
 
 def check_source(js: object, policy: ExecutionPolicy) -> None:
-    """Raise `CodeModeSourceTooLargeError` for a program that is too large, `TypeError` for one that is not text."""
+    """Refuse a text that can be no program before a worker is taken.
+
+    Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `TypeError` for what is not text.
+    """
     if not isinstance(js, str):
         raise TypeError(f"a program must be a string, not {type(js).__name__}")
     size = utf8_length(js)
@@ -307,6 +314,8 @@ def check_source(js: object, policy: ExecutionPolicy) -> None:
             f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
             details={"bytes": size, "max_bytes": policy.max_source_bytes},
         )
+    if problems := fence_problems(js):
+        raise syntax_error(problems)
 
 
 def now_ms() -> int:

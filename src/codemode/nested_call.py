@@ -109,9 +109,8 @@ class NestedCalls:
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
-        maximum = self.options.execution_policy.max_tool_input_bytes
         size = entry.input_bytes if entry.input_bytes is not None else utf8_length(entry.input_json or "")
-        check_size(size, maximum, "the request of fetch")
+        check_size(size, self.options.execution_policy.max_tool_input_bytes, "the request of fetch")
         if entry.input_json is None:
             raise CodeModeProtocolError("the worker sent a fetch without a request")
         self.require_running()
@@ -127,8 +126,7 @@ class NestedCalls:
         if not isinstance(argument, str):
             raise CodeModeToolError(f"tools.{entry.name} takes one string")
         ask = self.catalog.search if entry.name == "$search" else self.catalog.describe
-        answer: Any = ask(argument)
-        return encode_json(answer, what=f"the answer of tools.{entry.name}")
+        return encode_json(ask(argument), what=f"the answer of tools.{entry.name}")
 
     def _fulfilled(self, entry: LedgerEntry, text: str | None) -> CallSettled:
         return CallSettled(entry.id, Fulfilled(text), self.now_ms())
@@ -215,9 +213,10 @@ class _ToolCall:
         calls, entry = self._calls, self._entry
         answered = None
         if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
-            waiting = entry.outcome
-            payload = decode_json(waiting.payload_json)
-            answered = AnsweredInterrupt(id=waiting.interrupt_id, payload=payload, resolution=self._answer.resolution)
+            payload = decode_json(entry.outcome.payload_json)
+            answered = AnsweredInterrupt(
+                id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
+            )
         return ToolCallContext(
             tool_call_id=entry.tool_call_id or "",
             outer_tool_call_id=calls.outer_tool_call_id,
@@ -288,6 +287,9 @@ class _ToolCall:
         """Await what decides about a call. Only the tool itself can pause the program."""
         try:
             return await self._guarded(work)
+        except _Thrown as thrown:
+            approval.mark_undecided(thrown.error)
+            raise
         except InterruptRequested as pause:
             misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
             raise _Thrown(_hidden(self._entry, misplaced)) from pause

@@ -27,8 +27,8 @@ P = TypeVar("P", bound="OptionPart")
 # --- what a field may hold; each check takes the value and its full path, and gives the value to store ---
 
 
-def _limit(default: int, maximum: int | None = None) -> int:
-    return _checked(default, partial(_positive, maximum=maximum))
+def _limit(default: int, maximum: int | None = None, *, minimum: int = 1) -> int:
+    return _checked(default, partial(_positive, maximum=maximum, minimum=minimum))
 
 
 def _optional_limit() -> int | None:
@@ -47,10 +47,12 @@ def _positive_or_none(value: Any, path: str) -> int | None:
     return None if value is None else _positive(value, path)
 
 
-def _positive(value: Any, path: str, maximum: int | None = None) -> int:
+def _positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1) -> int:
     # bool is an int to Python, never to a reader of options.
     if type(value) is not int or value < 1:
         raise ValueError(f"{path} must be a positive integer, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{path} must be at least {minimum}, got {value}")
     if maximum is not None and value > maximum:
         raise ValueError(f"{path} must be at most {maximum}, got {value}")
     return value
@@ -193,7 +195,7 @@ class ExecutionPolicy(OptionPart):
     path: ClassVar[str] = "execution_policy"
 
     timeout_ms: int = _limit(30_000)
-    memory_limit_bytes: int = _limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES)
+    memory_limit_bytes: int = _limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
     max_stack_size_bytes: int = _limit(2 * MIB, MAX_STACK_SIZE_BYTES)
     max_result_bytes: int = _limit(MIB)
     max_source_bytes: int = _limit(256 * 1024, MAX_SOURCE_BYTES)

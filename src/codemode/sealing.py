@@ -107,6 +107,15 @@ def _unseal(data: bytes, ring: KeyRing, key_id: str, encoding: str) -> bytes:
         raise CodeModeProtocolError("the sealed continuation cannot be opened") from None
 
 
+def require_cipher(options: ContinuationOptions) -> None:
+    """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
+    if options.seal:
+        try:
+            _cipher(bytes(32))
+        except ImportError as error:
+            raise ValueError(str(error)) from error
+
+
 def _cipher(secret: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -68,10 +68,18 @@ def telemetry_listeners(options: Telemetry, find_tool: Callable[[str], Any]) -> 
 
     ``find_tool`` returns None for a name that is no tool's. Raises `ValueError` when OpenTelemetry is not installed.
     """
+    require_opentelemetry(options)
+    return (_Recorder(options, find_tool),) if options.is_enabled else ()
+
+
+def require_opentelemetry(options: Telemetry) -> None:
+    """Raise `ValueError` when telemetry is enabled and OpenTelemetry is not installed."""
     if not options.is_enabled:
-        return ()
+        return
     try:
-        return (_Recorder(options, find_tool),)
+        from opentelemetry import context, metrics, trace
+
+        del context, metrics, trace
     except ImportError as error:
         raise ValueError(
             "telemetry.is_enabled needs OpenTelemetry: pip install 'codemode-toolkit[telemetry]'"

@@ -15,6 +15,7 @@ from codemode import (
     CodeModeToolApprovalRequiredError,
     CodeModeToolError,
     Tool,
+    failure_text,
 )
 
 
@@ -94,6 +95,7 @@ def test_a_malformed_decision_ends_the_run_and_cannot_be_caught(fails, kind, ans
     js = "try { return await tools.pay(1) } catch { return 'caught' } finally { return 'finally' }"
     error = fails(CodeModeProtocolError, js, [guarded.tool], options=asking(answering(answer, kind)))
     assert error.code == "CODE_MODE_PROTOCOL_ERROR"
+    assert "the host's approval decision was malformed; the call did not run" in failure_text(error, js)
     assert guarded.ran == []
 
 
@@ -122,6 +124,7 @@ def test_a_callback_that_raises_is_a_hidden_tool_error(run, fails, kind):  # A97
     error = fails(CodeModeToolError, JS, [guarded.tool], options=options)
     assert error.code == "CODE_MODE_HOST_TOOL_ERROR"
     assert str(error.__cause__) == "/secret"
+    assert "tools.pay: no decision could be obtained; the call did not run" in failure_text(error, JS)
     assert run("return await tools.pay(1).catch(e => e.message)", [guarded.tool], options=options) == "the tool failed"
     assert guarded.ran == []
 

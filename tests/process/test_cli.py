@@ -143,7 +143,17 @@ def test_without_a_terminal_nothing_is_approved(run, monkeypatch):
     code, out, err = run(REFUND)
     assert (code, out) == (1, "")
     assert "denied: stdin is no terminal" in err
-    assert '"cents": 500' in err, "the question shows the whole input, with its defaults"
+    assert "Allow this call?" not in err
+    assert '"cents": 500' in err, "the whole input is shown, with its defaults"
+
+
+def test_an_abbreviated_option_is_none(run):
+    assert run("return 1", "--trac")[0] == 2
+
+
+def test_the_package_itself_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "codemode", "--version"], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "codemode")
 
 
 def test_a_program_that_pauses_has_an_exit_code_of_its_own(run):

@@ -112,12 +112,36 @@ def test_a_code_that_is_no_text_is_its_text(fails):
         ("'\U0001f600'; undefinedFunction()", 1, 7),
         ("'ü';\n'ü\u20ac\U0001f600'; undefinedFunction(); 'ü'", 2, 9),
         ("let x: string = 'a' as string; undefinedFunction()", 1, 32),
+        ("const text = '{\\n\\n  x}';\n\nJSON.parse(text)", 3, 12),
+        ("const read = (text) => JSON.parse(text);\n\nread('{\\n\\n  x}')", 1, 35),
+        ("const read = async (text) => { await null; return JSON.parse(text) };\n\nawait read('{\\n\\n x}')", 1, 62),
     ],
 )
 def test_an_uncaught_error_names_its_place_in_the_models_text(fails, js, line, column):
     details = fails(CodeModeError, js, check_program=False).details
     assert (details["line"], details["column"]) == (line, column)
     assert f"program.js:{line}:{column}" in details["stack"]
+
+
+def test_a_json_text_alone_gives_no_place(fails):
+    details = fails(
+        CodeModeError, "const text = '{\\n\\n  x}';\n\nawait Promise.resolve(text).then(JSON.parse)"
+    ).details
+    assert "line" not in details
+
+
+def test_a_syntax_error_keeps_its_place(fails):
+    details = fails(CodeModeSyntaxError, "const a = 1;\n  const b = ;").details
+    assert (details["line"], details["column"]) == (2, 13)
+
+
+@pytest.mark.parametrize("fence", ["```", "```js", "\n  ```typescript"])
+def test_a_markdown_fence_is_refused_before_anything_runs(fails, fence):
+    details = fails(
+        CodeModeSyntaxError, f"{fence}\nreturn await tools.echo(1)\n```", [ECHO], check_program=False
+    ).details
+    assert details["problems"][0]["message"].startswith("remove the ``` fence")
+    assert (details["line"], details["column"]) == ((2, 3) if fence.startswith("\n") else (1, 1))
 
 
 def test_a_stack_holds_nothing_but_the_programs_frames(fails):

@@ -164,6 +164,7 @@ def test_spares_are_ready_before_they_are_needed(pool: WorkerPool) -> None:
     async def main() -> None:
         await run_code_mode("return 1", (), pool=pool)
         for _ in range(3):
+            await asyncio.sleep(0)  # a run's end has them started in the loop's next turn
             spares = [worker.process for worker in pool._spares]
             assert len(spares) == _SPARES
             loop = asyncio.get_running_loop()

@@ -10,6 +10,8 @@ import pytest
 from fetching import ask_at, echoing, refusal, run_with
 from http_server import HttpServer, response
 
+from codemode import CodeModeError
+
 
 @pytest.fixture
 def server():
@@ -201,3 +203,11 @@ def test_a_wrong_argument_is_a_rejection_and_no_request(ask, server, arguments):
     else:
         assert ask(refusal(f"fetch({arguments.replace('URL', 'ORIGIN/r')})"))[0] == "TypeError"
     assert server.requests == []
+
+
+def test_a_body_that_is_no_json_gives_no_place_inside_it(ask, server):
+    server.on("/bad", response(b"{\n\n  x}"))
+    with pytest.raises(CodeModeError) as caught:
+        ask('const r = await fetch("ORIGIN/bad");\nconst a = 1;\n\nreturn await r.json()')
+    assert caught.value.details["name"] == "SyntaxError"
+    assert caught.value.details.get("line") in (None, 4)

@@ -541,3 +541,10 @@ def test_descriptors_and_processes_stay_constant(make_pool: PoolMaker) -> None:
         assert len(children()) == processes
 
     run(main)
+
+
+def test_leaving_the_block_closes_the_pool(run):
+    with WorkerPool({"max_workers": 1, "spare_workers": 0}) as pool:
+        assert run("return 1", pool=pool) == 1
+    with pytest.raises(CodeModeWorkerError, match="closed"):
+        run("return 1", pool=pool)

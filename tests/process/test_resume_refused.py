@@ -13,6 +13,7 @@ from codemode import (
     CodeModeToolError,
     Tool,
     create_code_mode_tool,
+    failure_text,
     set_continuation_signing_key,
 )
 from codemode.protocol import continuation as continuations
@@ -43,8 +44,12 @@ def interrupt(spy, tools):
 
 
 def refused(interrupt, tools, spy, *answer, match=None, options=PAUSING, **settings):
-    with pytest.raises(CodeModeProtocolError, match=match):
+    with pytest.raises(CodeModeProtocolError, match=match) as caught:
         go_on(interrupt, tools, *(answer or ([] if settings else [OK])), options=options, **settings)
+    text = failure_text(caught.value, JS)
+    assert text.startswith(f"CodeModeProtocolError: the paused program could not go on: {caught.value.message}")
+    assert "Calls made before the pause may be done; do not repeat them." in text
+    assert "No call was made" not in text
     assert spy.ran == []
 
 

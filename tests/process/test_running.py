@@ -13,6 +13,7 @@ from codemode import (
     CodeModeToolError,
     Tool,
     create_code_mode_tool,
+    failure_text,
 )
 
 
@@ -42,8 +43,9 @@ def test_the_tool_takes_exactly_one_program(within):
 
 @pytest.mark.parametrize("wrong", [{}, {"js": 1}, {"js": "return 1", "more": 2}, "return 1", None, {"JS": "return 1"}])
 def test_another_input_is_refused(within, wrong):
-    with pytest.raises(ValueError, match="codeMode"):
+    with pytest.raises(CodeModeToolError, match=r'the input of codeMode is \{"js": "<program>"\}') as refused:
         within(create_code_mode_tool([]).execute(wrong))
+    assert '{"js": "<program>"}' in failure_text(refused.value, None)
 
 
 @pytest.mark.parametrize(

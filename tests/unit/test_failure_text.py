@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import codemode
-from codemode import CodeModeError, CodeModeSyntaxError, CodeModeTimeoutError, CodeModeToolError, CodeModeWorkerError
-from codemode.errors import HOST_TOOL_ERROR
+from codemode import (
+    CodeModeDetachedBridgeRequestError,
+    CodeModeError,
+    CodeModeSerializationError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    CodeModeWorkerError,
+)
+from codemode.errors import HOST_FETCH_ERROR, HOST_TOOL_ERROR
 from codemode.failure_text import MAX_CHARACTERS, failure_text
+from codemode.protocol.endings import syntax_error
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"
 CLASSES = sorted(
@@ -49,6 +58,7 @@ def test_every_class_has_a_hint_of_its_own(cls):
     assert text.split("\n")[-1] not in hints
     assert text.startswith(f"{cls.__name__}: ")
     assert "No call was made." in text
+    assert text == failure_text(failed(cls("message")), None)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +123,42 @@ def test_any_text_gives_visible_text_within_the_limit(message, name, line, colum
     text = failure_text(failed(error, (name, "fulfilled", True)), js)
     assert len(text) <= MAX_CHARACTERS
     assert text.replace("\n", "").replace("\t", "").isprintable()
+
+
+LARGE = {"bytes": 9, "max_bytes": 5}
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (CodeModeToolError("x", code=HOST_TOOL_ERROR), "The tool itself failed. Try other input, or go on without it."),
+        (codemode.CodeModeFetchError("x", code=HOST_FETCH_ERROR), "The server did not answer as expected"),
+        (
+            CodeModeToolError('Invalid output of tool "pay": value: no'),
+            "This is not the program's fault: the tool broke",
+        ),
+        (CodeModeSerializationError("the program's result has 9 bytes", details=LARGE), "Return less: filter, slice"),
+        (CodeModeSerializationError("the input of tool 'pay' has 9 bytes", details=LARGE), "Send less in one call"),
+        (CodeModeSerializationError("the program's result is not JSON"), "Only JSON crosses"),
+    ],
+)
+def test_the_hint_says_whose_fault_it_was(error, hint):
+    assert failure_text(error, JS).split("\n")[-1].startswith(f"Hint: {hint}")
+
+
+def test_a_call_that_nobody_awaited_is_named_alone():
+    error = CodeModeDetachedBridgeRequestError("the program ended without awaiting every call: pay (unobserved). Await")
+    assert failure_text(error, JS).startswith(f"{type(error).__name__}: {error.message.replace(' (unobserved)', '')}\n")
+
+
+def test_each_problem_has_a_line_of_its_own():
+    problems = [{"message": f"m{line}", "line": line, "column": 1} for line in (1, 2)]
+    text = failure_text(syntax_error(problems), JS)
+    assert text.startswith("CodeModeSyntaxError:\nline 1, column 1: m1\nline 2, column 1: m2\n  at line 1")
+
+
+def test_a_resume_that_failed_does_not_say_that_no_call_was_made():
+    error = codemode.CodeModeConcurrencyError("no worker", details={"is_resumed": True})
+    text = failure_text(error, JS)
+    assert "No call was made." not in text
+    assert "Calls made before the pause may be done; do not repeat them." in text

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runner",),
     ("execution", "continuations", "interrupt_store"),
     ("code_mode_tool",),
-    ("__init__", "cli", "testing"),
+    ("__init__", "__main__", "cli", "testing"),
 )
 DEFAULT_FLOOR = 3
 APART = ("signatures", "source", "protocol")  # one floor, but none of them knows another

@@ -50,6 +50,12 @@ def test_a_limit_is_a_positive_integer(name, wrong):
         CodeModeOptions(execution_policy={name: wrong})
 
 
+def test_the_engine_needs_some_memory():
+    assert ExecutionPolicy(memory_limit_bytes=1 << 20).memory_limit_bytes == 1 << 20
+    with pytest.raises(ValueError, match=r"execution_policy\.memory_limit_bytes must be at least 1048576, got 1048575"):
+        ExecutionPolicy(memory_limit_bytes=(1 << 20) - 1)
+
+
 @pytest.mark.parametrize(
     ("name", "maximum"),
     [

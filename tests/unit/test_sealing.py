@@ -9,6 +9,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
+import codemode
 from codemode import CodeModeProtocolError, ContinuationOptions, sealing, set_continuation_signing_key
 from codemode.protocol.signing import KeyRing
 from codemode.sealing import pack, unpack
@@ -187,6 +188,11 @@ def test_without_cryptography_sealing_says_what_to_install(monkeypatch):
     with pytest.raises(ImportError, match=r"codemode-toolkit\[sealed\]"):
         unpack(value, options(), NOW_MS)
     assert unpack(packed("deflate"), options(), NOW_MS)[0] == BODY
+    wrong = {"continuation": {"seal": True}}
+    with pytest.raises(ValueError, match=r"continuation\.seal.*codemode-toolkit\[sealed\]"):
+        codemode.create_code_mode_tool([], wrong)
+    with pytest.raises(ValueError, match=r"continuation\.seal.*codemode-toolkit\[sealed\]"):
+        codemode.run_code_mode_sync("return 1", [], options=wrong)
 
 
 # --- the process-wide key ---

@@ -18,7 +18,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from codemode import CodeModeError, CodeModeTimeoutError, CodeModeToolError, Tool, create_code_mode_tool, tool
+from codemode import (
+    CodeModeError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    Tool,
+    create_code_mode_tool,
+    run_code_mode_sync,
+    tool,
+)
 
 SECRET = "hunter2"
 
@@ -314,7 +322,9 @@ def test_without_opentelemetry_enabling_it_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ValueError, match=r"codemode-toolkit\[telemetry\]"):
-        create_code_mode_tool(TOOLS, {"telemetry": {"is_enabled": True}}).execute_sync({"js": "return 1"})
+        create_code_mode_tool(TOOLS, {"telemetry": {"is_enabled": True}})
+    with pytest.raises(ValueError, match=r"codemode-toolkit\[telemetry\]"):
+        run_code_mode_sync("return 1", TOOLS, options={"telemetry": {"is_enabled": True}})
 
 
 def test_nothing_is_imported_or_recorded_unless_enabled(telemetry):

@@ -52,7 +52,9 @@ def _run_command(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="codemode", description="Run model-written JavaScript and TypeScript over Python tools, in a sandbox."
+        prog="codemode",
+        allow_abbrev=False,
+        description="Run model-written JavaScript and TypeScript over Python tools, in a sandbox.",
     )
     parser.add_argument("--version", action="version", version=f"codemode {metadata.version('codemode-toolkit')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
@@ -65,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(commands: Any) -> None:
     run: argparse.ArgumentParser = commands.add_parser(
         "run",
+        allow_abbrev=False,
         help="run a program over the tools of a Python file",
         description="Run one program. The result goes to stdout; calls and console output go to stderr as they happen.",
         epilog=f"{_TOOLS_HELP}\n{_RUN_EXITS}",
@@ -86,6 +89,7 @@ def _add_run(commands: Any) -> None:
 def _add_describe(commands: Any) -> None:
     describe: argparse.ArgumentParser = commands.add_parser(
         "describe",
+        allow_abbrev=False,
         help="show what a model sees of the tools",
         description="Print the description of the codeMode tool to stdout, and its size to stderr.",
         epilog=f"{_TOOLS_HELP}\nexit codes: 0, or 2 for a file that cannot be used",
@@ -97,6 +101,7 @@ def _add_describe(commands: Any) -> None:
 def _add_doctor(commands: Any) -> None:
     doctor: argparse.ArgumentParser = commands.add_parser(
         "doctor",
+        allow_abbrev=False,
         help="show what confines programs here, and try it out",
         description="Print platform, engine and every layer of isolation, and run a self-test with hostile programs.",
         epilog="exit codes: 0 all is well, 1 something is not, 2 wrong arguments",

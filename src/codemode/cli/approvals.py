@@ -31,17 +31,18 @@ class TerminalApprovals:
             return await self._ask(request)
 
     async def _ask(self, request: ApprovalRequest) -> Any:
-        print(_question(request), end="", file=sys.stderr, flush=True)
+        print(_shown(request), file=sys.stderr, flush=True)
         if not sys.stdin.isatty():
             print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
             return {"approved": False, "reason": "nobody could be asked"}
+        print("Allow this call? [y/N] ", end="", file=sys.stderr, flush=True)
         answer = await _next_line()
         return "approved" if answer.strip().lower() in _YES else {"approved": False, "reason": "denied by the user"}
 
 
-def _question(request: ApprovalRequest) -> str:
+def _shown(request: ApprovalRequest) -> str:
     shown = visible(json.dumps(request.input, indent=2, ensure_ascii=False), keep="\n")
-    return f"\nThe program wants to call {visible(request.tool_name)} with\n{shown}\nAllow this call? [y/N] "
+    return f"\nThe program wants to call {visible(request.tool_name)} with\n{shown}"
 
 
 async def _next_line() -> str:

@@ -38,7 +38,8 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
 
 
 def diverged(position: int, how: str) -> CodeModeProtocolError:
-    return CodeModeProtocolError(f"replay diverged at request {position}: {how}", details={"position": position})
+    details = {"position": position, "origin": "continuation"}
+    return CodeModeProtocolError(f"replay diverged at request {position}: {how}", details=details)
 
 
 def request_text(request: LedgerEntry | CallRequested) -> str:

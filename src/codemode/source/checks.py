@@ -57,6 +57,16 @@ def check_program(facts: Any, catalog_names: Collection[str], get_input_schema: 
     return sorted(islice(found, MAX_PROBLEMS), key=lambda problem: (problem["line"], problem["column"]))
 
 
+def fence_problems(js: str) -> list[Problem]:
+    """The problem of a program inside a Markdown fence; no program can begin with three backticks."""
+    body = js.lstrip()
+    if not body.startswith("```"):
+        return []
+    before = js[: len(js) - len(body)]
+    place = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
+    return [_problem(place, "remove the ``` fence: a program is plain JavaScript, without Markdown around it")]
+
+
 def _module_problems(facts: Any) -> Iterator[Problem]:
     for use in _items(facts, "modules"):
         message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None

@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from ..errors import CodeModeError, CodeModeWorkerError
 from ..options import PoolOptions
@@ -31,7 +31,7 @@ _START_ATTEMPTS = 2
 
 
 class WorkerPool:
-    """Workers of one kind. Processes start with the first invocation; `close` ends them."""
+    """Workers of one kind. Processes start with the first invocation; `close`, or leaving a ``with``, ends them."""
 
     def __init__(
         self,
@@ -51,6 +51,12 @@ class WorkerPool:
 
     def __repr__(self) -> str:
         return f"<WorkerPool {self._admission.active} active, {len(self._spares)} spare>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self.close()
 
     @property
     def active(self) -> int:

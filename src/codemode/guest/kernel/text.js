@@ -61,11 +61,15 @@ const guestFrame = (line) => {
 
 // Only the guest's own frames: kernel and native frames say nothing about the model's source.
 const guestStack = (stack) => {
-  let result = "", start = 0;
+  let result = "", start = 0, mayBeJson = false;
   while (start < stack.length && result.length < MAX_STACK) {
     let end = indexOf(stack, "\n", start);
     if (end < 0) end = stack.length;
-    const frame = guestFrame(slice(stack, start, end));
+    const line = slice(stack, start, end);
+    // A syntax error's first frame names no function. When JSON.parse threw it, it is a place in the JSON text.
+    if (mayBeJson && line === "    at parse (native)") result = "";
+    mayBeJson = start === 0 && lastIndexOf(line, "(") < 0;
+    const frame = guestFrame(line);
     if (frame !== "") result = result === "" ? frame : result + "\n" + frame;
     start = end + 1;
   }
