@@ -11,7 +11,9 @@ from pausing import PAUSING, Spy, go_on, start, through_json
 from codemode import (
     CodeModeProtocolError,
     CodeModeToolError,
+    CodeModeWorkerError,
     Tool,
+    WorkerPool,
     create_code_mode_tool,
     failure_text,
     set_continuation_signing_key,
@@ -214,3 +216,15 @@ def test_tools_of_a_code_mode_tool_are_checked_too(spy):
     other = create_code_mode_tool([Tool("look", execute=lambda value: value)], PAUSING)
     with pytest.raises(CodeModeToolError):
         other.resume_sync(interrupt, OK)
+
+
+def test_a_resume_without_a_worker_does_not_say_that_no_call_was_made(interrupt, tools, spy):
+    closed = WorkerPool()
+    closed.close()
+    with pytest.raises(CodeModeWorkerError) as caught:
+        go_on(interrupt, tools, OK, pool=closed)
+    text = failure_text(caught.value, JS)
+    assert "No call was made" not in text
+    assert "Calls made before the pause may be done; do not repeat them." in text
+    assert spy.ran == []
+    assert go_on(interrupt, tools, OK) == {"done": "refund"}
