@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
+from .blocking import run_sync
 from .catalog import Catalog
 from .continuations import NOT_GIVEN, answers_of, resume
 from .errors import CodeModeToolError
-from .execution import Execution, OuterCall, run_sync
+from .execution import Execution, OuterCall
 from .fetch import Fetches, fetch_line
 from .interrupts import Interrupt
 from .model_output import ModelOutputs

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from .approval_messages import approval_resolutions
+from .blocking import run_sync
 from .catalog import Catalog
 from .errors import (
     CodeModeAbortedError,
@@ -20,7 +21,7 @@ from .errors import (
     CodeModeWorkerError,
     error_from_view,
 )
-from .execution import Execution, OuterCall, now_ms, run_sync
+from .execution import Execution, OuterCall, now_ms
 from .host_threads import run_check
 from .interrupts import APPROVAL_KIND, Interrupt, pending_requests, same_json
 from .options import CodeModeOptions

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from .blocking import run_sync
 from .catalog import Catalog
 from .errors import (
     CodeModeAbortedError,
@@ -47,7 +45,6 @@ from .workers.pool import WorkerPool, default_pool
 
 _ANALYSIS_MS = 50
 _PROFILE = "codeMode"
-ResultT = TypeVar("ResultT")
 _programs = ProgramCache()
 
 
@@ -339,38 +336,7 @@ def _call_status(entry: LedgerEntry) -> dict[str, Any]:
     return {"id": entry.tool_call_id or str(entry.id), "name": entry.name, "status": status, "is_started": begun}
 
 
-def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    return _run_in_thread(work)
-
-
-def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
-
-    async def begin() -> ResultT:
-        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
-        return await work
-
-    context = contextvars.copy_context()
-    with ThreadPoolExecutor(1, thread_name_prefix="codemode-sync") as thread:
-        outcome = thread.submit(context.run, asyncio.run, begin())
-        try:
-            return outcome.result()
-        except KeyboardInterrupt:
-            # Ctrl-C reaches the caller's thread alone; leaving the block waits for the other one.
-            loop, task = begun.result()
-            if task is not None:
-                with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(task.cancel)
-            raise
-
-
-def _forget_programs() -> None:
-    """In a forked child of the host: a thread that is not in it may hold the cache's lock."""
+def _forget_programs() -> None:  # in a forked child of the host: a thread that is not in it may hold the cache's lock
     global _programs  # noqa: PLW0603 - one cache for the process
     _programs = ProgramCache()
 

@@ -95,6 +95,11 @@ class LedgerEntry:
         raise ValueError(f"request {self.id} has no outcome to deliver")
 
 
+# Twice for every call: `dataclasses.replace` would cost three times as much.
+def _request_of(entry: LedgerEntry) -> tuple[int, RequestKind, str, str | None, int | None, str | None]:
+    return entry.id, entry.kind, entry.name, entry.input_json, entry.input_bytes, entry.tool_call_id
+
+
 @dataclass(slots=True)
 class Ledger:
     """All requests of an invocation in issue order, and the order in which their outcomes were delivered."""
@@ -110,18 +115,17 @@ class Ledger:
 
     def start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> None:
         """Record that the tool itself is about to run: from here on its outcome is unknown until it is settled."""
-        self.entries[request_id - 1] = replace(
-            self[request_id],
-            outcome=None,
-            waits=self[request_id].attempts,
-            is_started=True,
-            is_approved=is_approved,
-            executed_input_json=executed_input_json,
+        was = self[request_id]
+        self.entries[request_id - 1] = LedgerEntry(
+            *_request_of(was), None, executed_input_json, was.now_ms, is_approved, True, was.attempts
         )
 
     def settle(self, request_id: int, outcome: Outcome, now_ms: int) -> LedgerEntry:
         """Record how a request ended and return its new entry."""
-        entry = replace(self[request_id], outcome=outcome, now_ms=now_ms, waits=0)
+        was = self[request_id]
+        entry = LedgerEntry(
+            *_request_of(was), outcome, was.executed_input_json, now_ms, was.is_approved, was.is_started
+        )
         self.entries[request_id - 1] = entry
         return entry
 

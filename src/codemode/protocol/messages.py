@@ -25,6 +25,7 @@ _MAX_FACTS_DEPTH = 64
 _MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far the most, some ten thousand
 # What the guest says travels as text inside a text, so most messages are one flat object.
 _MAX_DEPTHS = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
+_SHORT_BYTES = 4096
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
 _SMALL_KINDS = (b"L", b"T", b"X", b"F")
 
@@ -173,15 +174,31 @@ def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
     if kind in _SMALL_KINDS and len(payload) > _MAX_SMALL_BYTES:
         _violation(f"a frame {kind!r} of {len(payload)} bytes")
     try:
-        text = payload.decode("utf-8")
-        if holds_more_containers_than(text, _MAX_CONTAINERS):
-            _violation(f"a frame {kind!r} with more than {_MAX_CONTAINERS} arrays and objects")
-        body = decode_json(text, max_depth=_MAX_DEPTHS.get(kind, 1))
+        body = (_decode_short if len(payload) <= _SHORT_BYTES else _decode_long)(kind, payload.decode("utf-8"))
     except ValueError as error:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
     if not isinstance(body, dict):
         _violation(f"a frame {kind!r} that is not an object")
     return reader(cast("dict[str, Any]", body))
+
+
+def _decode_short(kind: bytes, text: str) -> object:
+    # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
+    depth = _MAX_DEPTHS.get(kind, 1)
+    if depth > 1:
+        return decode_json(text, max_depth=depth)
+    body = decode_json(text)
+    if isinstance(body, dict) and any(
+        isinstance(value, dict | list) for value in cast("dict[str, Any]", body).values()
+    ):
+        _violation(f"a frame {kind!r} that is not flat")
+    return body
+
+
+def _decode_long(kind: bytes, text: str) -> object:
+    if holds_more_containers_than(text, _MAX_CONTAINERS):
+        _violation(f"a frame {kind!r} with more than {_MAX_CONTAINERS} arrays and objects")
+    return decode_json(text, max_depth=_MAX_DEPTHS.get(kind, 1))
 
 
 def _violation(what: str) -> NoReturn:
