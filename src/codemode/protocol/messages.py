@@ -7,7 +7,7 @@ shape that is not exactly the expected one is a `CodeModeProtocolError`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
@@ -187,12 +187,14 @@ def _decode_short(kind: bytes, text: str) -> object:
     depth = _MAX_DEPTHS.get(kind, 1)
     if depth > 1:
         return decode_json(text, max_depth=depth)
-    body = decode_json(text)
-    if isinstance(body, dict) and any(
-        isinstance(value, dict | list) for value in cast("dict[str, Any]", body).values()
-    ):
+    body: Any = decode_json(text)
+    if any(isinstance(value, dict | list) for value in _values_of(body)):
         _violation(f"a frame {kind!r} that is not flat")
     return body
+
+
+def _values_of(body: Any) -> Collection[Any]:
+    return cast("dict[str, Any]", body).values() if isinstance(body, dict) else ()
 
 
 def _decode_long(kind: bytes, text: str) -> object:
