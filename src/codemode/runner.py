@@ -96,7 +96,7 @@ class Runner:
         if tasks:
             await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
         if not self._tasks:
-            self._lease.leave()
+            self._lease.give_back()
 
     def _perform(self, effect: events.Effect) -> None:
         match effect:
@@ -121,8 +121,12 @@ class Runner:
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()
         self._clock.stop()
-        # Killing beats draining: a worker that is no longer ours can still write frames.
-        self._lease.kill()
+        if isinstance(ending, events.Completed):
+            # A worker that is done ends by itself, and closing its handles can wait until the caller has the value.
+            self._loop.call_soon(self._lease.kill)
+        else:
+            # Killing beats draining: a worker that is no longer ours can still write frames.
+            self._lease.kill()
         self._calls.aborted.set()
         if not self.ended.done():
             self.ended.set_result(ending)
@@ -144,7 +148,7 @@ class Runner:
     def _call_done(self, request_id: int) -> None:
         self._tasks.pop(request_id, None)
         if self.ended.done() and not self._tasks:
-            self._lease.leave()
+            self._lease.give_back()
 
     async def _perform_call(self, entry: LedgerEntry) -> None:
         record = self._listeners.call_started(entry) if entry.kind != "catalog" else None

@@ -84,7 +84,7 @@ def model() -> Any:
     if os.environ.get("OPENAI_API_KEY"):
         return "openai:gpt-5-mini"
     if os.environ.get("ANTHROPIC_API_KEY"):
-        return "anthropic:claude-sonnet-4-5"
+        return "anthropic:claude-sonnet-5-5"
     return FunctionModel(scripted)
 
 

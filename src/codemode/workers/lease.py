@@ -36,6 +36,10 @@ class Lease:
     def leave(self) -> None:
         """Kill the worker and give the slot back. Safe to call twice."""
         self.kill()
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give the slot back; the worker is dead, or about to be killed. Safe to call twice."""
         if not self._left:
             self._left = True
             self._admission.leave()
