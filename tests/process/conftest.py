@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -70,7 +71,8 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
 def children() -> set[str]:
     found: set[str] = set()
     for task in Path("/proc/self/task").iterdir():
-        found.update((task / "children").read_text(encoding="ascii").split())
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended in between
+            found.update((task / "children").read_text(encoding="ascii").split())
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -33,6 +34,11 @@ class Chaos:
         self._random = random.Random(seed)
         self._not_ours = not_ours
         self.sent: Counter[str] = Counter()
+
+    @property
+    def is_enough(self) -> bool:
+        """Without enough of both the test would prove nothing."""
+        return self.sent["zygote SIGKILL"] + self.sent["zygote SIGSTOP"] >= 3 and self.sent["worker SIGKILL"] >= 10
 
     async def reign(self) -> None:
         while True:
@@ -77,7 +83,9 @@ def test_every_invocation_ends_and_no_call_runs_twice(seed: int) -> None:
         assert time.monotonic() - started < _LONGEST_SECONDS
 
     async def main(pool: WorkerPool, chaos: Chaos) -> None:
-        runs, tasks = iter(range(_INVOCATIONS)), asyncio.all_tasks()
+        tasks = asyncio.all_tasks()
+        # A fast machine is done before enough has happened to it: then it goes on.
+        runs = itertools.takewhile(lambda run: run < _INVOCATIONS or not chaos.is_enough, itertools.count(_SPARES))
 
         async def worker() -> None:
             for run in runs:
@@ -88,7 +96,7 @@ def test_every_invocation_ends_and_no_call_runs_twice(seed: int) -> None:
         reign.cancel()
         await asyncio.wait([reign])
         for spent in range(_SPARES):
-            await one(_INVOCATIONS + spent, pool)  # a spare may have been killed or stopped at the last moment
+            await one(spent, pool)  # a spare may have been killed or stopped at the last moment
         assert await run_code_mode("return 1", {}, pool=pool) == 1
         assert asyncio.all_tasks() == tasks
 
@@ -101,8 +109,6 @@ def test_every_invocation_ends_and_no_call_runs_twice(seed: int) -> None:
         finally:
             pool.close()
     assert max(executed.values()) == 1
-    assert sum(endings.values()) == _INVOCATIONS + _SPARES
+    assert sum(endings.values()) >= _INVOCATIONS
     assert endings["result"] > _INVOCATIONS / 6, (endings, chaos.sent)
-    # Without enough of both the test would prove nothing.
-    assert chaos.sent["zygote SIGKILL"] + chaos.sent["zygote SIGSTOP"] >= 3, chaos.sent
-    assert chaos.sent["worker SIGKILL"] >= 10, chaos.sent
+    assert chaos.is_enough, chaos.sent
