@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from .protocol.framing import FrameDecoder, encode_frame
+from .protocol.messages import read_host_message
 from .workers.image import WorkerImage
 from .workers.kernel import KERNEL
 from .workers.process import WorkerProcess
@@ -32,7 +33,7 @@ class FakeWorker:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._decoder = FrameDecoder(_MAX_FRAME_BYTES)
-        self._frames: list[tuple[bytes, bytes]] = []
+        self._frames: list[bytes] = []
         self.killed = threading.Event()
 
     def say_hello(self, **changes: Any) -> None:
@@ -53,7 +54,7 @@ class FakeWorker:
             raise HostGone from error
 
     def receive(self) -> tuple[bytes, Any]:
-        """Wait for the host's next frame and return its kind and its JSON."""
+        """Wait for the host's next message and return its kind and what it says."""
         while not self._frames:
             try:
                 data = self._channel.recv(_READ_BYTES)
@@ -62,8 +63,7 @@ class FakeWorker:
             if not data:
                 raise HostGone
             self._frames = self._decoder.feed(data)
-        kind, payload = self._frames.pop(0)
-        return kind, json.loads(payload)
+        return read_host_message(self._frames.pop(0))
 
     def pause(self, seconds: float | None = None) -> None:
         """Say nothing for a time, or until the host kills this worker."""

@@ -14,10 +14,10 @@ def main(channel: int) -> None:
     worker = sys._getframe(1).f_locals["self"]._worker
     answer = worker._answer
 
-    def answer_or_provoke(kind: int, text: str, replies: list[bytes]) -> bool:
-        if kind == ord("?"):
-            _provoke(text)
-        return answer(kind, text, replies)
+    def answer_or_provoke(body: bytes) -> tuple[bytes, bool]:
+        if body.startswith(b"?"):
+            _provoke(body[1:].decode())
+        return answer(body)
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
         if event in _WATCHED:

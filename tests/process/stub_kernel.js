@@ -4,6 +4,7 @@
   const finish = (line) => { out += line; done = true; };
   const run = (name) => {
     if (name === "call") out = "C{\"id\":1}\nL{}\nT{}";
+    else if (name === "long call") out = "C" + "7".repeat(100000) + "\nL{}\nT{}";
     else if (name === "jobs") { const next = () => { Promise.resolve().then(next); }; next(); finish("V{}"); }
     else if (name === "hang") for (;;);
     else if (name === "memory") { const kept = []; for (;;) kept.push("x".repeat(100000) + kept.length); }

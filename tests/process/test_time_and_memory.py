@@ -32,7 +32,7 @@ FOR_EVER = [
     "try { for (;;); } catch { return 1 } finally { return 2 }",
     "for (;;) try { for (;;); } catch {}",
     "async function f() { for (;;) await null } await f()",
-    "const again = () => Promise.resolve().then(again); await again()",
+    "const again = () => { Promise.resolve().then(again) }; again(); await new Promise(() => {})",
     "function* g() { for (;;) yield 1 } for (const x of g());",
     "/^(a+)+$/.test('a'.repeat(40) + 'b')",
     "for (;;) [...'x'.repeat(1 << 16)].sort(() => 0.5)",

@@ -20,12 +20,14 @@ from worker_driver import (
     frame,
     read_frame,
     read_hello,
+    read_messages,
     run_program,
     send,
     stub_image,
 )
 
 from codemode.errors import CodeModeWorkerError
+from codemode.protocol.messages import AnalyseProgram
 from codemode.workers import image as images
 from codemode.workers.image import Kernel, engine_location, parser_site_paths
 from codemode.workers.process import is_readable, spawn_exec
@@ -94,7 +96,7 @@ def test_pipelined_frames_are_answered_in_order(zygote: Zygote) -> None:
     worker = zygote.spawn()
     read_hello(worker)
     run_program(worker, "call")
-    assert [read_frame(worker) for _ in range(3)] == [(b"C", b'{"id":1}'), (b"L", b"{}"), (b"T", b"{}")]
+    assert read_messages(worker) == [(b"C", b'{"id":1}'), (b"L", b"{}"), (b"T", b"{}")]
     worker.channel.sendall(b"".join(frame(b"D", str(number)) for number in range(100)) + frame(b"D", "end"))
     answers = [read_frame(worker) for _ in range(101)]
     worker.close()
@@ -105,8 +107,7 @@ def test_a_frame_may_arrive_byte_by_byte_and_be_large(zygote: Zygote) -> None:
     worker = zygote.spawn()
     read_hello(worker)
     run_program(worker, "call")
-    for _ in range(3):
-        read_frame(worker)
+    read_messages(worker)
     for byte in frame(b"D", "1"):
         worker.channel.sendall(bytes([byte]))
     assert read_frame(worker) == (b"T", b"1")
@@ -160,13 +161,23 @@ def test_programs_are_analysed_by_the_parser_loaded_before_the_lock(tmp_path: Pa
     zygote = Zygote(stub_image(analyser_path=str(parser)))
     worker = zygote.spawn()
     read_hello(worker)
-    send(worker, b"A", json.dumps({"source": "x\u00e9\ud83d\ude00", "deadline_ms": 50}))
+    worker.channel.sendall(AnalyseProgram("x\u00e9\U0001f600", 50).frame())
     kind, payload = read_frame(worker)
     run_program(worker, "after")
     assert read_frame(worker) == (b"V", b'"after"')
     worker.close()
     zygote.kill()
     assert (kind, json.loads(payload)) == (b"a", {"js": "x\u00e9\U0001f600", "deadline": 50})
+
+
+def test_messages_of_a_turn_are_frames_of_their_own_when_they_are_long(zygote: Zygote) -> None:
+    worker = zygote.spawn()
+    read_hello(worker)
+    run_program(worker, "long call")
+    kind, payload = read_frame(worker)
+    assert (kind, len(payload)) == (b"C", 100_000)
+    assert [read_frame(worker) for _ in range(2)] == [(b"L", b"{}"), (b"T", b"{}")]
+    worker.close()
 
 
 def test_a_looping_worker_is_killed(zygote: Zygote) -> None:

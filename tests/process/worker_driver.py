@@ -6,6 +6,8 @@ import json
 import struct
 from pathlib import Path
 
+from codemode.protocol.framing import messages_in
+from codemode.protocol.messages import RunProgram
 from codemode.workers.image import Kernel, WorkerImage, engine_location
 from codemode.workers.process import WorkerProcess
 
@@ -19,11 +21,16 @@ def stub_image(kernel: Kernel = STUB_KERNEL, analyser_path: str | None = None) -
 
 
 def read_frame(worker: WorkerProcess) -> tuple[bytes, bytes]:
-    """Kind and payload; EOFError when the worker has closed the channel."""
+    """Kind and payload of the one message of a frame; EOFError when the worker has closed the channel."""
+    (message,) = read_messages(worker)
+    return message
+
+
+def read_messages(worker: WorkerProcess) -> list[tuple[bytes, bytes]]:
+    """Kind and payload of each message of a frame; EOFError when the worker has closed the channel."""
     worker.channel.settimeout(WAIT_MS / 1000)
     (length,) = struct.unpack(">I", _read(worker, 4))
-    frame = _read(worker, length)
-    return frame[:1], frame[1:]
+    return list(messages_in(_read(worker, length)))
 
 
 def read_hello(worker: WorkerProcess) -> dict[str, object]:
@@ -42,7 +49,7 @@ def send(worker: WorkerProcess, kind: bytes, payload: str) -> None:
 
 def run_program(worker: WorkerProcess, js: str) -> None:
     limits = {"memory_limit_bytes": 16 << 20, "max_stack_size_bytes": 1 << 19}
-    send(worker, b"R", json.dumps({"js": js, **limits}))
+    worker.channel.sendall(RunProgram(js, limits).frame())
 
 
 def _read(worker: WorkerProcess, size: int) -> bytes:

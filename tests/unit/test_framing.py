@@ -10,12 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode.errors import CodeModeProtocolError
-from codemode.protocol.framing import FrameDecoder, encode_frame
+from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
 
 MAXIMUM = 64
 FRAMES = [(b"H", b"{}"), (b"T", b""), (b"V", b"x" * (MAXIMUM - 1)), (b"\x00", b"\xff\x00\n")]
 
 frames = st.lists(st.tuples(st.binary(min_size=1, max_size=1), st.binary(max_size=MAXIMUM - 1)), max_size=6)
+
+
+def bodies(items: list[tuple[bytes, bytes]]) -> list[bytes]:
+    return [kind + payload for kind, payload in items]
 
 
 def encoded(items: list[tuple[bytes, bytes]]) -> bytes:
@@ -31,16 +35,16 @@ def test_a_stream_cut_at_any_boundary_gives_the_same_frames(boundary: int):
     data = encoded(FRAMES)
     decoder = FrameDecoder(MAXIMUM)
     first = decoder.feed(data[:boundary])
-    assert first == FRAMES[: len(first)]
-    assert decoder.has_partial_frame == (boundary != len(encoded(first)))
-    assert first + decoder.feed(data[boundary:]) == FRAMES
+    assert first == bodies(FRAMES)[: len(first)]
+    assert decoder.has_partial_frame == (boundary != len(encoded(FRAMES[: len(first)])))
+    assert first + decoder.feed(data[boundary:]) == bodies(FRAMES)
     assert not decoder.has_partial_frame
 
 
 def test_a_stream_of_single_bytes_gives_the_same_frames():
     decoder = FrameDecoder(MAXIMUM)
     got = [frame for byte in encoded(FRAMES) for frame in decoder.feed(bytes([byte]))]
-    assert got == FRAMES
+    assert got == bodies(FRAMES)
 
 
 @given(frames, st.lists(st.integers(0, 400), max_size=8))
@@ -49,7 +53,7 @@ def test_frames_come_out_as_they_went_in(items: list[tuple[bytes, bytes]], cuts:
     decoder = FrameDecoder(MAXIMUM)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     got = [frame for start, end in pairwise(edges) for frame in decoder.feed(data[start:end])]
-    assert got == items
+    assert got == bodies(items)
     assert not decoder.has_partial_frame
 
 
@@ -70,7 +74,7 @@ def test_a_bad_length_behind_good_frames_is_refused(length: int):
 @pytest.mark.parametrize("length", [1, MAXIMUM])
 def test_the_smallest_and_the_largest_frame_pass(length: int):
     decoder = FrameDecoder(MAXIMUM)
-    assert decoder.feed(struct.pack(">I", length) + b"T" * length) == [(b"T", b"T" * (length - 1))]
+    assert decoder.feed(struct.pack(">I", length) + b"T" * length) == [b"T" * length]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
@@ -78,9 +82,33 @@ def test_junk_gives_frames_or_the_protocol_error_and_no_hoard(chunks: list[bytes
     decoder = FrameDecoder(MAXIMUM)
     try:
         for chunk in chunks:
-            for kind, payload in decoder.feed(chunk):
-                assert len(kind) == 1
-                assert len(payload) < MAXIMUM
+            for frame in decoder.feed(chunk):
+                assert 1 <= len(frame) <= MAXIMUM
+                read_or_refuse(frame)
             assert len(decoder._buffer) < MAXIMUM + 4
     except CodeModeProtocolError:
         pass
+
+
+def read_or_refuse(frame: bytes) -> None:
+    try:
+        for kind, payload in messages_in(frame):
+            assert len(kind) == 1
+            assert b"\n" not in kind + payload
+    except CodeModeProtocolError:
+        assert frame.startswith(b"\n") or frame.endswith(b"\n") or b"\n\n" in frame
+
+
+@given(st.lists(st.binary(min_size=1, max_size=8).filter(lambda message: b"\n" not in message), min_size=1, max_size=6))
+def test_the_messages_of_a_frame_come_out_as_they_went_in(messages: list[bytes]):
+    assert [kind + payload for kind, payload in messages_in(b"\n".join(messages))] == messages
+
+
+@pytest.mark.parametrize("frame", [b"\n", b"\nT", b"T\n", b"T\n\nT", b"T" + b"\n" * 100_000])
+def test_an_empty_message_is_refused_where_it_stands(frame: bytes):
+    good = frame.split(b"\n")[0]
+    messages = messages_in(frame)
+    if good:
+        assert next(messages) == (good, b"")
+    with pytest.raises(CodeModeProtocolError, match="empty message"):
+        next(messages)

@@ -24,39 +24,31 @@ if TYPE_CHECKING:
     Analyser = Callable[[str, int], dict[str, Any]]
 
 CHANNEL_FD = 3
-READ_BYTES = 1 << 16
+# Little, for each read allocates so much anew. The rest of a long frame is read at once.
+READ_BYTES = 1 << 13
+# A turn's messages go out as one frame up to this size.
+BATCH_BYTES = 1 << 16
 JOBS_PER_CHECK = 64
 MESSAGE_CHARACTERS = 300
 UNLOCKED_CPU_SECONDS = 3600
 # Kernel stack frames get line numbers that no guest source reaches.
 KERNEL_LINES_BEFORE = 1 << 20
 
-REHEARSED_SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
-REHEARSAL = (
-    (
-        0x52,
-        json.dumps(
-            {
-                "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); return { n, at: Date.now() };",
-                "seed": "0" * 32,
-                "now_ms": 1,
-                "fetch": False,
-                "memory_limit_bytes": 64 << 20,
-                "max_stack_size_bytes": 2 << 20,
-                "max_result_bytes": 1000,
-                "max_tool_input_bytes": 1000,
-                "max_bridge_requests": 1,
-                "max_in_flight_bridge_requests": 1,
-            }
-        ),
-    ),
-    (0x44, '{"id":1,"now":1,"value":{"n":[1,"a"]}}'),
-)
-
 _HEADER = struct.Struct(">I")
-# Without the white-space handling of `json.loads`, which touches more memory, and a fork pays by the page.
-_parse_json = json.JSONDecoder().raw_decode
+_LIMITS = struct.Struct(">II")
+_ANALYSE, _RUN, _DELIVER = b"ARD"
 _NO_MEMORY = b'F{"message": "MemoryError"}'
+
+REHEARSED_SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
+REHEARSED_PROGRAM = b"""{
+    "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); return { n, at: Date.now() };",
+    "seed": "00000000000000000000000000000000", "now_ms": 1, "fetch": false,
+    "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
+}"""
+REHEARSAL = (
+    b"R" + _LIMITS.pack(64 << 20, 2 << 20) + REHEARSED_PROGRAM,
+    b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}',
+)
 
 
 class EngineFailed(Exception):  # noqa: N818 -- named as the frame it becomes
@@ -101,84 +93,79 @@ class Worker:
     def rehearse(self) -> None:
         """Run a program of our own through everything, and leave no trace of it.
 
-        A forked process shares its memory until it writes to it, and each page that it writes to first has to be
-        copied. A spare worker has the time to do that before there is a program.
+        In a zygote it fills the interpreter's caches, which every fork would otherwise fill for itself. A forked
+        process shares its memory until it writes to it, and each page that it writes to first has to be copied: a
+        spare worker has the time to do that before there is a program.
         """
         if self.analyse is not None:
             self.analyse(REHEARSED_SOURCE, 1000)
-        for kind, text in REHEARSAL:
-            self._answer(kind, text, [])
-        if self._call_kernel("reset", "") != "ok":
+        for body in REHEARSAL:
+            self._answer(body)
+        if self.kernel("reset", "") != "ok":
             raise EngineFailed("the kernel cannot be reset")
 
     def serve(self) -> None:
         """Answer frames until the program has ended or the host has gone. Does not return."""
-        received = bytearray()
+        received = b""
         while True:
-            chunk = os.read(CHANNEL_FD, READ_BYTES)
-            if not chunk:
-                os._exit(0)
-            received += chunk
+            received += _read(READ_BYTES)
             replies: list[bytes] = []
-            ended = self._answer_frames(received, replies)
+            received, ended = self._answer_frames(received, replies)
             _write(b"".join(replies))
             if ended:
                 os._exit(0)
 
-    def _answer_frames(self, received: bytearray, replies: list[bytes]) -> bool:
-        """Take every whole frame out of `received`; True once the worker has nothing more to do."""
+    def _answer_frames(self, received: bytes, replies: list[bytes]) -> tuple[bytes, bool]:
+        """Answer every frame that has begun but is not the beginning of a header; the rest, and whether all is done."""
         try:
-            while (frame := _take_frame(received)) is not None:
-                if self._answer(frame[0], frame[1:].decode("utf-8"), replies):
-                    return True
+            while len(received) >= 4:
+                end = 4 + _HEADER.unpack_from(received)[0]
+                if len(received) < end:
+                    if replies:
+                        break
+                    received = _read_to(received, end)
+                body, received = received[4:end], received[end:]
+                reply, ended = self._answer(body)
+                replies.append(reply)
+                if ended:
+                    return b"", True
         except MemoryError:
             replies += (_HEADER.pack(len(_NO_MEMORY)), _NO_MEMORY)
-            return True
+            return b"", True
         except Exception as error:  # noqa: BLE001 -- whatever the engine raises ends this worker, and says so
             replies.append(_failure(error))
-            return True
-        return False
+            return b"", True
+        return received, False
 
-    def _answer(self, kind: int, text: str, replies: list[bytes]) -> bool:
-        if kind == 0x44:  # D
-            return self._take_turn("deliver", text, replies)
-        if kind == 0x41:  # A
-            request = _parse_json(text)[0]
-            replies.append(_json_frame(b"a", self._analyse(request["source"], request["deadline_ms"])))
-            return False
-        if kind == 0x52:  # R
-            limits = _parse_json(text)[0]
-            self.context.set_memory_limit(limits["memory_limit_bytes"])
-            self.context.set_max_stack_size(limits["max_stack_size_bytes"])
-            return self._take_turn("run", text, replies)
+    def _answer(self, body: bytes) -> tuple[bytes, bool]:
+        """The frames that answer one frame, and whether the program has ended."""
+        kind = body[0] if body else 0
+        if kind == _DELIVER:
+            return self._take_turn("deliver", body[1:].decode())
+        if kind == _RUN:
+            memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
+            self.context.set_memory_limit(memory_limit_bytes)
+            self.context.set_max_stack_size(max_stack_size_bytes)
+            return self._take_turn("run", body[1 + _LIMITS.size :].decode())
+        if kind == _ANALYSE and self.analyse is not None:
+            (deadline_ms,) = _HEADER.unpack_from(body, 1)
+            return _json_frame(b"a", self.analyse(body[1 + _HEADER.size :].decode(), deadline_ms)), False
         raise EngineFailed("unknown frame kind")
 
-    def _analyse(self, source: str, deadline_ms: int) -> object:
-        if self.analyse is None:
-            raise EngineFailed("this worker has no parser")
-        return self.analyse(source, deadline_ms)
-
-    def _take_turn(self, operation: str, text: str, replies: list[bytes]) -> bool:
-        outcome = self._call_kernel(operation, text)
+    def _take_turn(self, operation: str, text: str) -> tuple[bytes, bool]:
+        kernel, execute_pending_job = self.kernel, self.context.execute_pending_job
+        outcome = kernel(operation, text)
         if outcome != "ok":
-            raise EngineFailed(outcome)
+            raise EngineFailed(_flat(outcome))
         jobs = 0
-        while self.context.execute_pending_job():
+        while execute_pending_job():
             jobs += 1
             # Jobs that go on for ever after the end must not hold back the result.
-            if jobs % JOBS_PER_CHECK == 0 and self._call_kernel("finished", "") == "1":
+            if jobs % JOBS_PER_CHECK == 0 and kernel("finished", "") == "1":
                 break
-        for line in self._call_kernel("drain", "").split("\n"):
-            encoded = line.encode("utf-8")
-            if encoded:
-                replies += (_HEADER.pack(len(encoded)), encoded)
-        return self._call_kernel("finished", "") == "1"
-
-    def _call_kernel(self, operation: str, text: str) -> str:
-        outcome = self.kernel(operation, text)
-        if type(outcome) is not str:
-            raise EngineFailed("the kernel returned no text")
-        return outcome
+        lines = _flat(kernel("drain", ""))
+        # The kernel says T last, unless the program has ended.
+        return _frames(lines.encode()), not lines.startswith("T", lines.rfind("\n") + 1)
 
 
 def _fix_time_zone() -> None:
@@ -207,18 +194,32 @@ def _load_analyser(location: dict[str, Any] | None) -> Analyser | None:
     return load_source("analyse", location["path"]).load(location["site_paths"])
 
 
-def _take_frame(received: bytearray) -> bytes | None:
-    """Kind and payload of the first whole frame, taken out of `received`."""
-    if len(received) < 4:
-        return None
-    end = 4 + _HEADER.unpack_from(received)[0]
-    if end < 5:
-        raise EngineFailed("empty frame")
-    if len(received) < end:
-        return None
-    frame = bytes(received[4:end])
-    del received[:end]
-    return frame
+def _flat(text: object) -> str:
+    if type(text) is not str:
+        raise EngineFailed("the kernel returned no text")
+    return text
+
+
+def _frames(lines: bytes) -> bytes:
+    """Messages as one frame, or each as a frame of its own when they are long."""
+    if len(lines) <= BATCH_BYTES:
+        return _HEADER.pack(len(lines)) + lines
+    return b"".join(_HEADER.pack(len(line)) + line for line in lines.split(b"\n"))
+
+
+def _read(size: int) -> bytes:
+    """At least one byte of what the host sends; does not return when the host has gone."""
+    chunk = os.read(CHANNEL_FD, size)
+    if not chunk:
+        os._exit(0)
+    return chunk
+
+
+def _read_to(received: bytes, end: int) -> bytes:
+    whole = bytearray(received)
+    while len(whole) < end:
+        whole += _read(end - len(whole))
+    return bytes(whole)
 
 
 def _json_frame(kind: bytes, value: object) -> bytes:
@@ -227,8 +228,11 @@ def _json_frame(kind: bytes, value: object) -> bytes:
 
 
 def _failure(error: Exception) -> bytes:
+    # The engine throws null when it has no memory left for an error object.
+    text = str(error).strip()
+    text = "out of memory" if text == "null" else text
     name = "" if isinstance(error, EngineFailed) else type(error).__name__ + ": "
-    return _json_frame(b"F", {"message": (name + str(error))[:MESSAGE_CHARACTERS]})
+    return _json_frame(b"F", {"message": (name + text)[:MESSAGE_CHARACTERS]})
 
 
 def _write(data: bytes) -> None:
@@ -241,9 +245,12 @@ def _write(data: bytes) -> None:
 
 
 class Lock:
-    """The shared half applied, the final half assembled. `layers` is what the hello will report."""
+    """The shared half applied, the final half assembled. `layers` is what the hello will report.
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    `parent_pid`: each worker dies with this process.
+    """
+
+    def __init__(self, config: dict[str, Any], parent_pid: int) -> None:
         skip = frozenset(config["skip_layers"])
         seccomp = load_source("seccomp_filter", config["seccomp_filter_path"])
         self._lockdown = load_source("lockdown_linux", config["lockdown_path"])
@@ -252,7 +259,7 @@ class Lock:
         except OSError as error:
             program = error
         self._required = config["isolation_required"]
-        self._final = self._lockdown.FinalLock(program, skip)
+        self._final = self._lockdown.FinalLock(program, parent_pid, skip)
         shared = self._lockdown.lock_shared(skip)
         self.layers = {**self._final.layers(), **shared}
 
@@ -261,9 +268,9 @@ class Lock:
         missing: list[str] = self._lockdown.missing_required(layers) if self._required else []
         return "isolation layers not in force: " + ", ".join(missing) if missing else None
 
-    def close(self, channel: int, parent_pid: int) -> dict[str, str]:
+    def close(self, channel: int) -> dict[str, str]:
         """Apply the final half; the layers that differ from `layers`."""
-        return self._final.apply(channel, parent_pid)
+        return self._final.apply(channel)
 
 
 def _is_glibc() -> bool:
@@ -273,11 +280,9 @@ def _is_glibc() -> bool:
         return False
 
 
-def enter(
-    worker: Worker, lock: Lock, hello: bytes | None, channel: int, parent_pid: int, *, rehearsed: bool = True
-) -> None:
+def enter(worker: Worker, lock: Lock, hello: bytes | None, channel: int, *, rehearsed: bool = True) -> None:
     """Lock this process onto `channel` and say hello; `hello` is the frame for when no layer is refused, if known."""
-    refusals = lock.close(channel, parent_pid)
+    refusals = lock.close(channel)
     if refusals or hello is None:
         layers = {**lock.layers, **refusals}
         refusal = lock.refusal(layers)
@@ -296,14 +301,14 @@ def main() -> None:
     channel = config["channel_fd"]
     try:
         worker = Worker(config)
-        lock = Lock(config) if os.uname().sysname == "Linux" else None
+        lock = Lock(config, config["parent_pid"]) if os.uname().sysname == "Linux" else None
     except Exception as error:
         os.write(channel, _failure(error))
         raise
     if lock is None:
         _enter_unlocked(worker, channel, required=config["isolation_required"])
     else:
-        enter(worker, lock, None, channel, config["parent_pid"])
+        enter(worker, lock, None, channel)
     worker.serve()
 
 

@@ -6,6 +6,7 @@ Single-threaded, runs under `-I -S`. It never reads from a worker's channel and 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -13,12 +14,13 @@ import select
 import signal
 import struct
 import sys
+from _socket import CMSG_SPACE, MSG_DONTWAIT, SCM_RIGHTS, SOL_SOCKET, socket  # `socket` is memory in every fork
 from importlib.machinery import SourceFileLoader
-from socket import CMSG_SPACE, MSG_DONTWAIT, SCM_RIGHTS, SOL_SOCKET, socket
 from types import ModuleType
 
 TYPE_CHECKING = False  # as in `typing`, whose import every fork would pay for
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Rights = tuple[tuple[int, int, bytes], ...]
@@ -27,32 +29,35 @@ if TYPE_CHECKING:
 _PACKET = struct.Struct("=cIi")
 _REQUEST = struct.Struct("=I?")
 _RETRY_MS = 10
+# After this many calls the interpreter has specialised the code for what it does, and writes to it no more.
+_REHEARSALS = 16
 
 
 class Zygote:
     """Serves one control socket. Ends when the host has gone or has closed it."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, code: Any, config: dict[str, Any]) -> None:
         self._control = socket(fileno=config["control_fd"])
         self._host_pidfd = config["host_pidfd"]
+        self._code = code
         self._parts = config
         self._sequence_of: dict[int, int] = {}
-        self._pid = os.getpid()
 
     def prepare(self) -> None:
         """Do everything once that every worker would otherwise do for itself."""
-        config = self._parts
-        code = ModuleType("worker")
-        SourceFileLoader("worker", config["worker_path"]).exec_module(code)
+        config, code = self._parts, self._code
         self._worker = code.Worker(config)
         self._test_hook = _load_test_hook(code, config["test_hook_path"])
         self._enter = code.enter
+        self._fork = _fork_function()
         self._wakeup = _watch_children()
-        self._lock = code.Lock(config)
+        self._lock = code.Lock(config, os.getpid())
         refusal = self._lock.refusal(self._lock.layers)
         if refusal is not None:
             raise OSError(refusal)
         self._hello = self._worker.hello(self._lock.layers)
+        for _ in range(_REHEARSALS):
+            self._worker.rehearse()
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -85,7 +90,7 @@ class Zygote:
         sequence, rehearsed = _REQUEST.unpack(message)
         (channel,) = struct.unpack("=i", ancillary[0][2][:4])
         try:
-            pid = os.fork()
+            pid = self._fork()
         except OSError as error:
             os.close(channel)
             self._tell(b"N", sequence, error.errno or 0)
@@ -97,7 +102,7 @@ class Zygote:
 
     def _become_worker(self, channel: int, *, rehearsed: bool) -> None:
         try:
-            self._enter(self._worker, self._lock, self._hello, channel, self._pid, rehearsed=rehearsed)
+            self._enter(self._worker, self._lock, self._hello, channel, rehearsed=rehearsed)
             if self._test_hook is None:
                 self._worker.serve()
             else:
@@ -144,6 +149,26 @@ def _load_test_hook(code: ModuleType, path: str | None) -> ModuleType | None:
     return None if path is None else code.load_source("test_hook", path)
 
 
+def _fork_function() -> Callable[[], int]:
+    """The C library's fork without handlers, or else `os.fork`.
+
+    The handlers put right what other threads may have held locked. A zygote has one thread, and each of its forks would
+    pay for them: a tenth of what a fork costs.
+    """
+    try:
+        plain_fork = ctypes.PyDLL(None, use_errno=True)._Fork  # noqa: SLF001 -- its name in the C library
+    except AttributeError:
+        return os.fork
+
+    def fork() -> int:
+        pid = plain_fork()
+        if pid < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return pid
+
+    return fork
+
+
 def _watch_children() -> int:
     """A descriptor that turns readable when a child has ended."""
     readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -159,7 +184,9 @@ def _watch_children() -> int:
 
 def main() -> None:
     """Argument 1 is the configuration, as ASCII JSON."""
-    zygote = Zygote(json.loads(sys.argv[1]))
+    code = ModuleType("worker")
+    SourceFileLoader("worker", __file__.rpartition("/")[0] + "/worker.py").exec_module(code)
+    zygote = Zygote(code, json.loads(sys.argv[1]))
     try:
         zygote.prepare()
     except Exception as error:

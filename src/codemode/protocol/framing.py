@@ -1,10 +1,12 @@
-"""Length-prefixed frames. Pure: bytes in, frames out; knows nothing of what a frame says.
+"""Length-prefixed frames of messages. Pure: bytes in, frames and messages out; knows nothing of what they say.
 
-A frame is a 4-byte big-endian length, one byte of kind and a payload; the length counts kind and payload.
+A frame is a 4-byte big-endian length and as many bytes: one message, or from a worker several with a line feed between
+them. A message is one byte of kind and a payload. What a worker says is JSON text, which has no line feed in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 
 from ..errors import CodeModeProtocolError
@@ -13,35 +15,54 @@ _LENGTH = Struct(">I")
 
 
 def encode_frame(kind: bytes, payload: bytes) -> bytes:
-    """Return one frame; ``kind`` is a single byte."""
+    """Return one message as a frame; ``kind`` is a single byte."""
     return _LENGTH.pack(len(payload) + 1) + kind + payload
 
 
+def messages_in(frame: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield ``(kind, payload)`` of each message of a hostile frame. Raises `CodeModeProtocolError` at an empty one."""
+    start = 0
+    while start <= len(frame):
+        end = frame.find(b"\n", start)
+        if end < 0:
+            end = len(frame)
+        if end == start:
+            raise CodeModeProtocolError("the worker sent an empty message")
+        yield frame[start : start + 1], frame[start + 1 : end]
+        start = end + 1
+
+
 class FrameDecoder:
-    """Cuts a hostile byte stream into ``(kind, payload)`` frames. Raises `CodeModeProtocolError` on a bad length."""
+    """Cuts a hostile byte stream into frames. Raises `CodeModeProtocolError` on a bad length."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the frames that ``data`` completes."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the frames that ``data`` completes, without their lengths."""
         buffer = self._buffer
+        if not buffer and len(data) > 4 and self._length_at(data, 0) == len(data) - 4:
+            return [data[4:]]
         buffer += data
-        frames: list[tuple[bytes, bytes]] = []
+        frames: list[bytes] = []
         start = 0
         while len(buffer) - start >= 4:
-            (length,) = _LENGTH.unpack_from(buffer, start)
-            # Checked before anything is kept: a frame that claims 4 GiB must not make the host wait for them.
-            if not 1 <= length <= self._max_frame_bytes:
-                raise CodeModeProtocolError(f"the worker sent a frame of {length} bytes")
-            if len(buffer) - start - 4 < length:
+            end = start + 4 + self._length_at(buffer, start)
+            if len(buffer) < end:
                 break
-            frames.append((bytes(buffer[start + 4 : start + 5]), bytes(buffer[start + 5 : start + 4 + length])))
-            start += 4 + length
+            frames.append(bytes(memoryview(buffer)[start + 4 : end]))
+            start = end
         if start:
             del buffer[:start]
         return frames
+
+    def _length_at(self, data: bytes | bytearray, start: int) -> int:
+        (length,) = _LENGTH.unpack_from(data, start)
+        # Checked before anything is kept: a frame that claims 4 GiB must not make the host wait for them.
+        if not 1 <= length <= self._max_frame_bytes:
+            raise CodeModeProtocolError(f"the worker sent a frame of {length} bytes")
+        return length
 
     @property
     def has_partial_frame(self) -> bool:

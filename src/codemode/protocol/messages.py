@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
 from ..errors import CodeModeProtocolError
@@ -29,31 +30,39 @@ _SHORT_BYTES = 4096
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
 _SMALL_KINDS = (b"L", b"T", b"X", b"F")
 
+# What the worker itself looks at stands in front of the text, as numbers.
+_DEADLINE = Struct(">I")
+_LIMITS = Struct(">II")
+
 # --- to the worker ---
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyseProgram:
-    """Parse the program, strip its types and report facts about it, within ``deadline_ms``."""
+    """Parse the program, strip its types and report facts about it, within ``deadline_ms``.
+
+    ``source`` has no lone surrogates.
+    """
 
     source: str
     deadline_ms: int
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return _frame(b"A", {"source": self.source, "deadline_ms": self.deadline_ms})
+        return encode_frame(b"A", _DEADLINE.pack(self.deadline_ms) + self.source.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class RunProgram:
-    """Start the program. ``settings`` holds profile, seed, clock and the limits that the worker enforces."""
+    """Start the program. ``settings`` holds profile, seed, clock and the limits that worker and kernel enforce."""
 
     js: str
     settings: Mapping[str, Any]
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return _frame(b"R", {"js": self.js, **self.settings})
+        limits = _LIMITS.pack(self.settings["memory_limit_bytes"], self.settings["max_stack_size_bytes"])
+        return encode_frame(b"R", limits + _json({"js": self.js, **self.settings}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +92,22 @@ class DeliverError:
     def frame(self) -> bytes:
         """Return the wire form."""
         error = {"name": self.name, "message": self.message, "code": self.error_code}
-        return _frame(b"D", {"id": self.id, "now": self.now_ms, "error": error})
+        return encode_frame(b"D", _json({"id": self.id, "now": self.now_ms, "error": error}))
 
 
 HostMessage: TypeAlias = AnalyseProgram | RunProgram | DeliverValue | DeliverError
 
 
-def _frame(kind: bytes, payload: Mapping[str, Any]) -> bytes:
-    return encode_frame(kind, json.dumps(payload, separators=(",", ":")).encode("ascii"))
+def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Return kind and content of a frame to the worker, as a worker written in Python reads it."""
+    kind, payload = frame[:1], frame[1:]
+    if kind == b"A":
+        return kind, {"deadline_ms": _DEADLINE.unpack_from(payload)[0], "source": payload[_DEADLINE.size :].decode()}
+    return kind, json.loads(payload[_LIMITS.size :] if kind == b"R" else payload)
+
+
+def _json(payload: Mapping[str, Any]) -> bytes:
+    return json.dumps(payload, separators=(",", ":")).encode("ascii")
 
 
 # --- from the worker ---

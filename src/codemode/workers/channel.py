@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ..errors import CodeModeProtocolError
-from ..protocol.framing import FrameDecoder
+from ..protocol.framing import FrameDecoder, messages_in
 from ..protocol.messages import WorkerMessage, read_message
 from .process import WorkerProcess
 
@@ -68,10 +68,11 @@ class WorkerChannel:
             self._on_end("it closed its channel")
             return
         try:
-            for kind, payload in self._decoder.feed(data):
-                if not self._open:
-                    return
-                self._on_message(read_message(kind, payload))
+            for frame in self._decoder.feed(data):
+                for kind, payload in messages_in(frame):
+                    if not self._open:
+                        return
+                    self._on_message(read_message(kind, payload))
         except CodeModeProtocolError as error:
             self._on_violation(error)
 

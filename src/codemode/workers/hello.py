@@ -33,10 +33,10 @@ async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, byt
             frames = _frames(decoder, await asyncio.get_running_loop().sock_recv(channel, _MAX_HELLO_BYTES))
     if len(frames) != 1 or decoder.has_partial_frame:
         raise CodeModeWorkerError("the worker said more than hello")
-    return frames[0]
+    return frames[0][:1], frames[0][1:]
 
 
-def _frames(decoder: FrameDecoder, data: bytes) -> list[tuple[bytes, bytes]]:
+def _frames(decoder: FrameDecoder, data: bytes) -> list[bytes]:
     if not data:
         raise CodeModeWorkerError("the worker ended before it said hello")
     return decoder.feed(data)

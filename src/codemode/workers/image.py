@@ -69,7 +69,6 @@ class WorkerImage:
                 "after": self.kernel.after,
             },
             "analyser": analyser if self.analyser_path is not None else None,
-            "worker_path": str(_PACKAGE / "guest" / "worker.py"),
             "lockdown_path": str(_PACKAGE / "workers" / "lockdown_linux.py"),
             "seccomp_filter_path": str(_PACKAGE / "workers" / "seccomp_filter.py"),
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,

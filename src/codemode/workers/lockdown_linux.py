@@ -84,12 +84,16 @@ class _Report:
     def attempt(self, layer: str, action: object) -> None:
         try:
             if layer in self._skip:
-                raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+                _refuse()
             detail = action()  # type: ignore[operator]  # a bare callable keeps `typing` out of the zygote
         except (OSError, ValueError) as error:
             self.layers[layer] = refused(error)
         else:
             self.layers[layer] = f"{IN_FORCE}: {detail}" if detail else IN_FORCE
+
+
+def _refuse() -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def refused(error: Exception) -> str:
@@ -205,10 +209,14 @@ def _set_limit(name: str, value: int) -> None:
 
 
 class FinalLock:
-    """What one worker applies after the last fork; `program` is the filter, or why there is none."""
+    """What one worker applies after the last fork; `program` is the filter, or why there is none.
 
-    def __init__(self, program: bytes | OSError, skip: frozenset[str] = frozenset()) -> None:
-        self._skip = skip
+    `parent_pid`: die with this parent. The signal follows the thread that forked, so that thread must last as long as
+    its process: the only one of the zygote, the starter's of the host.
+    """
+
+    def __init__(self, program: bytes | OSError, parent_pid: int, skip: frozenset[str] = frozenset()) -> None:
+        self._parent_pid = parent_pid
         self._program = program if sys.maxsize > 1 << 32 else OSError("no system call filter for 32 bits")
         if isinstance(self._program, bytes):
             self._instructions = ctypes.create_string_buffer(self._program, len(self._program))
@@ -216,34 +224,37 @@ class FinalLock:
             self._filter = _FilterProgram(len(self._program) // 8, address)
             self._filter_address = ctypes.addressof(self._filter)
         self._limits = [getattr(resource, "RLIMIT_" + name) for name in _FINAL_LIMITS]
+        # Made here: whatever a fork makes for itself costs it pages of memory.
+        self._steps = [
+            (layer, _refuse if layer in skip else step)
+            for layer, step in (
+                ("one-descriptor", _close_all_but_channel),
+                ("parent-death-signal", self._die_with_parent),
+                ("rlimits", self._set_final_limits),
+                ("seccomp", self._install_filter),
+            )
+        ]
 
     def layers(self) -> dict[str, str]:
         """The report of these layers when `apply` returns no refusal."""
         return {"one-descriptor": IN_FORCE, "parent-death-signal": IN_FORCE, "seccomp": IN_FORCE}
 
-    def apply(self, channel: int, parent_pid: int) -> dict[str, str]:
-        """Lock the process onto `channel`, moved to descriptor 3; returns the layers that were refused.
-
-        `parent_pid`: die with this parent. The signal follows the thread that forked, so that thread must last as
-        long as its process: the only one of the zygote, the starter's of the host.
-        """
+    def apply(self, channel: int) -> dict[str, str]:
+        """Lock the process onto `channel`, moved to descriptor 3; returns the layers that were refused."""
         refusals: dict[str, str] = {}
-        steps = {
-            "one-descriptor": _close_all_but_channel,
-            "parent-death-signal": lambda: _die_with(parent_pid),
-            "rlimits": self._set_final_limits,
-            "seccomp": self._install_filter,
-        }
         if channel != 3:
             os.dup2(channel, 3)
-        for layer, step in steps.items():
+        for layer, step in self._steps:
             try:
-                if layer in self._skip:
-                    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
                 step()
             except (OSError, ValueError) as error:
                 refusals[layer] = refused(error)
         return refusals
+
+    def _die_with_parent(self) -> None:
+        _control(_PR_SET_PDEATHSIG, _SIGKILL)
+        if os.getppid() != self._parent_pid:  # the parent died before the signal was armed
+            os._exit(3)
 
     def _set_final_limits(self) -> None:
         for which in self._limits:
@@ -264,9 +275,3 @@ def _close_range(first: int, last: int) -> None:
     # Old container profiles refuse close_range; descriptors end at the limit set in `lock_shared`.
     if _syscall(_CLOSE_RANGE, first, last, 0) != 0:
         os.closerange(first, min(last + 1, _ZYGOTE_DESCRIPTORS))
-
-
-def _die_with(parent_pid: int) -> None:
-    _control(_PR_SET_PDEATHSIG, _SIGKILL)
-    if os.getppid() != parent_pid:  # the parent died before the signal was armed
-        os._exit(3)

@@ -25,6 +25,8 @@ from .starter import start_in_lasting_thread
 
 # What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+# Functions of shared libraries are found now, once, and not by each fork when it first calls them.
+_BIND_NOW = {"LD_BIND_NOW": "1"}
 _WORKER_PATH = str(Path(__file__).parent.parent / "guest" / "worker.py")
 _REAP_TIMEOUT_MS = 5000
 
@@ -250,7 +252,7 @@ def _popen(command: Sequence[str], script: str, configuration: str, pass_fds: Se
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**environment, STARTED_AS_WORKER: "1"},
+            env={**environment, **_BIND_NOW, STARTED_AS_WORKER: "1"},
             pass_fds=pass_fds,
             start_new_session=True,
         )

@@ -1,10 +1,7 @@
 // Calls out of the sandbox. Requests gather in the outbox, one string in this closure; answers come in through settle().
 
 let outbox = "", finished = false, nextId = 1, inFlight = 0, bridgeRequests = 0, catalogRequests = 0;
-let limits = freeze({
-  __proto__: null, max_result_bytes: 0, max_tool_input_bytes: 0, max_bridge_requests: 0,
-  max_in_flight_bridge_requests: 0, max_catalog_requests: 0, max_console_bytes: 0,
-});
+let limits; // what the host sent with the program: max_result_bytes, max_tool_input_bytes and the others
 const slots = new NativeMap(); // request id -> slot, for the whole run
 const slotOf = new NativeWeakMap(); // the promise that the guest holds -> slot
 const hostErrors = new NativeWeakMap(); // an error the kernel made for the host -> JSON text that names its origin
@@ -37,13 +34,14 @@ const observingThen = freeze({
   },
 }.then);
 const bridgeConstructor = freeze({ __proto__: null, [Sym.species]: NativePromise });
+const THEN = constantly(observingThen), CONSTRUCTOR = constantly(bridgeConstructor);
 const bridgePromise = (slot) => {
   const promise = new NativePromise((resolve, reject) => {
     slot.resolve = resolve;
     slot.reject = reject;
   });
-  constant(promise, "then", observingThen);
-  constant(promise, "constructor", bridgeConstructor);
+  defineProperty(promise, "then", THEN);
+  defineProperty(promise, "constructor", CONSTRUCTOR);
   weakSet(slotOf, promise, slot);
   return promise;
 };

@@ -4,15 +4,19 @@ let clock = 0;
 const readClock = () => clock++;
 
 // xorshift128+ on four 32-bit halves (high, low of each 64-bit word).
-let s0h = 0, s0l = 1, s1h = 0, s1l = 2;
-const seedRandom = (hex) => {
-  s0h = parseInteger(slice(hex, 0, 8), 16) | 0;
-  s0l = parseInteger(slice(hex, 8, 16), 16) | 0;
-  s1h = parseInteger(slice(hex, 16, 24), 16) | 0;
-  s1l = parseInteger(slice(hex, 24, 32), 16) | 0;
+let seed = ""; // 32 hexadecimal digits until the first number is asked for
+let s0h = 0, s0l = 0, s1h = 0, s1l = 0;
+const seedWord = (at) => parseInteger(slice(seed, at, at + 8), 16) | 0;
+const seedRandom = () => {
+  s0h = seedWord(0);
+  s0l = seedWord(8);
+  s1h = seedWord(16);
+  s1l = seedWord(24);
   if ((s0h | s0l | s1h | s1l) === 0) s1l = 1; // the all-zero state never leaves itself
+  seed = "";
 };
 const random = () => {
+  if (seed !== "") seedRandom();
   let h = s0h, l = s0l;
   const yh = s1h, yl = s1l;
   const sumLow = (l >>> 0) + (yl >>> 0);

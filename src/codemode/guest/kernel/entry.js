@@ -1,7 +1,7 @@
 // The one function the worker holds. Text in, flat text out; it never throws and never returns a guest value.
 
-// The binding cannot read a rope, and JSON text has no NUL and no lone surrogate in it.
-const flat = (text) => slice(parse(stringify(text)), 0);
+// The binding cannot read a rope; a slice is none, be it of the whole. JSON text has no NUL and no lone surrogate in it.
+const flat = (text) => slice(text, 0);
 
 const end = (kind, json) => {
   if (finished) return;
@@ -67,8 +67,8 @@ const compile = (source) => {
 
 const run = (text) => {
   const config = parse(text);
-  limits = freeze(config);
-  seedRandom(config.seed);
+  limits = config;
+  seed = config.seed;
   clock = config.now_ms;
   if (config.fetch === true) constant(G, "fetch", guestFetch);
   programText = config.js;
@@ -111,7 +111,8 @@ const reset = () => {
   programText = "";
   programIsAscii = undefined;
   mapClear(slots);
-  mapClear(rootMembers);
+  root.members = undefined;
+  seed = "";
   return "ok";
 };
 

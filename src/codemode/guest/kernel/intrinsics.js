@@ -32,7 +32,7 @@ const promiseThen = NativePromise.prototype.then;
 const then = (promise, onValue, onError) => apply(promiseThen, promise, [onValue, onError]);
 const isObject = (value) => (typeof value === "object" && value !== null) || typeof value === "function";
 
-const constant = (object, key, value) =>
-  defineProperty(object, key, { value, writable: false, enumerable: false, configurable: false });
+const constantly = (value) => ({ __proto__: null, value, writable: false, enumerable: false, configurable: false });
+const constant = (object, key, value) => defineProperty(object, key, constantly(value));
 const method = (object, key, value) =>
   defineProperty(object, key, { value, writable: true, enumerable: false, configurable: true });

@@ -6,43 +6,50 @@ const readOnly = () => {
   throw new TypeErr("tools is read-only");
 };
 
-const toolProxy = (path, members) => {
-  const member = (key) => {
-    let found = mapGet(members, key);
-    if (found !== undefined) return found;
-    const name = path === "" ? key : path + "." + key;
-    if (name.length > MAX_PATH) throw new RangeErr("tool name too long");
-    if (mapSize(members) >= MAX_NAMES) throw new RangeErr("too many different tool names");
-    found = toolProxy(name, new NativeMap());
-    mapSet(members, key, found);
-    return found;
-  };
+const nodes = new NativeWeakMap(); // a proxy's target -> {path, members: name -> proxy}
+const toolProxy = (node) => {
   const target = () => {};
   deleteProperty(target, "name"); // an own property of the target would bind what `get` may answer
   deleteProperty(target, "length");
   setPrototypeOf(target, null);
-  return new NativeProxy(target, freeze({
-    __proto__: null,
-    get(_target, key) {
-      // What the language itself reads must never become a call.
-      if (typeof key !== "string" || key === "then" || key === "toJSON" || key === "prototype" || key === "constructor")
-        return undefined;
-      if (key === "toString" || key === "toLocaleString" || key === "valueOf") return toolText;
-      return member(key);
-    },
-    apply(_target, _this, args) {
-      if (path === "") throw new Err("missing tool name: call tools.<name>(input)");
-      return request(path === "$search" || path === "$describe" ? "catalog" : "tool", path, args);
-    },
-    construct: readOnly,
-    set: readOnly,
-    defineProperty: readOnly,
-    deleteProperty: readOnly,
-    setPrototypeOf() { return false; },
-  }));
+  weakSet(nodes, target, node);
+  return new NativeProxy(target, toolTraps);
 };
-const rootMembers = new NativeMap();
-constant(G, "tools", toolProxy("", rootMembers));
+
+const member = (node, key) => {
+  if (node.members === undefined) node.members = new NativeMap();
+  const known = mapGet(node.members, key);
+  if (known !== undefined) return known;
+  const path = node.path === "" ? key : node.path + "." + key;
+  if (path.length > MAX_PATH) throw new RangeErr("tool name too long");
+  if (mapSize(node.members) >= MAX_NAMES) throw new RangeErr("too many different tool names");
+  const proxy = toolProxy({ __proto__: null, path, members: undefined });
+  mapSet(node.members, key, proxy);
+  return proxy;
+};
+
+const toolTraps = freeze({
+  __proto__: null,
+  get(target, key) {
+    // What the language itself reads must never become a call.
+    if (typeof key !== "string" || key === "then" || key === "toJSON" || key === "prototype" || key === "constructor")
+      return undefined;
+    if (key === "toString" || key === "toLocaleString" || key === "valueOf") return toolText;
+    return member(weakGet(nodes, target), key);
+  },
+  apply(target, _this, args) {
+    const path = weakGet(nodes, target).path;
+    if (path === "") throw new Err("missing tool name: call tools.<name>(input)");
+    return request(path === "$search" || path === "$describe" ? "catalog" : "tool", path, args);
+  },
+  construct: readOnly,
+  set: readOnly,
+  defineProperty: readOnly,
+  deleteProperty: readOnly,
+  setPrototypeOf() { return false; },
+});
+const root = { __proto__: null, path: "", members: undefined };
+constant(G, "tools", toolProxy(root));
 
 // Each line costs the host a frame, however short it is.
 const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000, MAX_CONSOLE_LINES = 4096;
