@@ -22,6 +22,7 @@ from .schemas import (
     resolve_reference,
     unique,
 )
+from .usual_schemas import is_surely_valid
 from .values import encode_json
 
 if TYPE_CHECKING:
@@ -38,7 +39,12 @@ class DictSchema:
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         from jsonschema.exceptions import SchemaError
-        from jsonschema.validators import Draft202012Validator, validator_for
+        from jsonschema.validators import (
+            Draft7Validator,
+            Draft201909Validator,
+            Draft202012Validator,
+            validator_for,
+        )
         from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
 
         try:
@@ -46,8 +52,10 @@ class DictSchema:
             self.json_schema: JsonSchema = json.loads(text)
             _check_dialect(self.json_schema)
             validator_class = cast("Any", validator_for(self.json_schema, default=Draft202012Validator))
-            # Without a format checker: patterns are in another dialect than Python's.
-            validator_class.check_schema(self.json_schema, format_checker=None)
+            recognised: tuple[Any, ...] = (Draft7Validator, Draft201909Validator, Draft202012Validator)
+            if validator_class not in recognised or not is_surely_valid(self.json_schema):
+                # Without a format checker: patterns are in another dialect than Python's.
+                validator_class.check_schema(self.json_schema, format_checker=None)
             check_patterns(self.json_schema)
         except SchemaError as error:
             raise ValueError(f"{error.json_path}: {clip(error.message)}") from None

@@ -15,7 +15,17 @@ ROOT = Path(__file__).parents[2] / "src" / "codemode"
 # A module may import from its own floor and from those below. One that is not named lives with the workers.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "values", "options", "similar_names"),
-    ("tools", "adapters", "schemas", "type_schemas", "dict_schemas", "bounded_checks", "parameters", "docstrings"),
+    (
+        "tools",
+        "adapters",
+        "schemas",
+        "type_schemas",
+        "dict_schemas",
+        "usual_schemas",
+        "bounded_checks",
+        "parameters",
+        "docstrings",
+    ),
     ("signatures", "source", "protocol"),
     ("workers", "nested_call", "approval", "catalog", "lifecycle", "fetch", "interrupts"),
     ("runner",),

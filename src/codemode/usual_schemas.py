@@ -1,0 +1,96 @@
+"""Recognises JSON Schemas that are certainly right. Never finds one wrong: that, with what is wrong, jsonschema says.
+
+Most tools are made of a few keywords. Reading those against the meta-schema of 2020-12, which takes $dynamicRef through
+seven vocabularies for every subschema, costs jsonschema more than a millisecond a tool; here it is some 3 us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+# Deeper ones are left to jsonschema, which may run out of stack and says so.
+MAX_DEPTH = 16
+
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+_Check = Callable[[Any, int], bool]
+
+
+def is_surely_valid(schema: Any, depth: int = 0) -> bool:
+    """Return True for plain JSON that draft 7, 2019-09 and 2020-12 all take for a schema; False says nothing."""
+    if not isinstance(schema, dict):
+        return isinstance(schema, bool)
+    if depth > MAX_DEPTH:
+        return False
+    for keyword, value in cast("dict[str, Any]", schema).items():
+        check = _CHECKS.get(keyword)
+        if check is None or not check(value, depth + 1):
+            return False
+    return True
+
+
+def _anything(_value: Any, _depth: int) -> bool:
+    return True
+
+
+def _is_text(value: Any, _depth: int) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: Any, _depth: int) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any, _depth: int) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any, _depth: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_list(value: Any, _depth: int) -> bool:
+    return isinstance(value, list)
+
+
+def _are_names(value: Any, _depth: int) -> bool:
+    if not isinstance(value, list):
+        return False
+    names = cast("list[Any]", value)
+    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+
+
+def _is_type(value: Any, depth: int) -> bool:
+    if isinstance(value, str):
+        return value in _TYPES
+    return value != [] and _are_names(value, depth) and _TYPES.issuperset(value)
+
+
+def _are_named_schemas(value: Any, depth: int) -> bool:
+    return isinstance(value, dict) and all(
+        is_surely_valid(item, depth) for item in cast("dict[str, Any]", value).values()
+    )
+
+
+def _are_schemas(value: Any, depth: int) -> bool:
+    return (
+        isinstance(value, list)
+        and value != []
+        and all(is_surely_valid(item, depth) for item in cast("list[Any]", value))
+    )
+
+
+_CHECKS: dict[str, _Check] = {
+    "type": _is_type,
+    "required": _are_names,
+    **dict.fromkeys(("const", "default"), _anything),
+    **dict.fromkeys(("enum", "examples"), _is_list),
+    **dict.fromkeys(("$schema", "$ref", "$comment", "title", "description", "format", "pattern"), _is_text),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("uniqueItems", "readOnly"), _is_flag),
+    **dict.fromkeys(("items", "additionalProperties", "propertyNames", "not"), is_surely_valid),
+    **dict.fromkeys(("properties", "patternProperties", "definitions", "$defs"), _are_named_schemas),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf"), _are_schemas),
+}
