@@ -168,6 +168,15 @@ def test_the_budget_holds_however_many_tools(max_characters: int) -> None:
     assert "tool_0000" in text
 
 
+@pytest.mark.parametrize("count", [1, 7, 30])
+def test_whether_tools_are_listed_is_decided_by_the_full_text(count: int) -> None:
+    tools = [*many(count), PlainTool("a-b", "One.\n\n\n \u200b\nTwo */ three.", QUERY)]
+    full = describe_tools(tools, max_characters=10**9)
+    for max_characters in (*range(0, len(full), 97), len(full) - 1):
+        assert uses_listing(tools, max_characters=max_characters)
+    assert describe_tools(tools, max_characters=len(full)) == full
+
+
 def test_a_tiny_budget_still_tells_how_to_search() -> None:
     assert "$search" in describe_tools(many(50), max_characters=1)
 

@@ -48,6 +48,10 @@ INEXPRESSIBLE = (
     "dependentSchemas",
     "unevaluatedItems",
 )
+# Most schemas hold none of these, and asking for each of them was most of what a comment cost.
+_LIMITING = frozenset({*_LIMITS, *INEXPRESSIBLE})
+_BRANCHES = ("anyOf", "oneOf", "allOf")
+_INNER = frozenset({*_BRANCHES, "items"})
 
 
 def doc_of(schema: Any) -> Doc:
@@ -64,6 +68,13 @@ def _tags(schema: Mapping[Any, Any]) -> tuple[str, ...]:
 def _limits(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
     if schema.get("type") == "integer" or schema.get("type") == ["integer", "null"]:
         yield "@integer"
+    if not _LIMITING.isdisjoint(schema):
+        yield from _own_limits(schema)
+    if depth < 2 and not _INNER.isdisjoint(schema):
+        yield from _inner_limits(schema, depth + 1)
+
+
+def _own_limits(schema: Mapping[Any, Any]) -> Iterator[str]:
     is_tuple = bool(list_or_empty(schema.get("prefixItems")) or list_or_empty(schema.get("items")))
     for keyword in _LIMITS:
         value = schema.get(keyword)
@@ -72,8 +83,6 @@ def _limits(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
     for keyword in INEXPRESSIBLE:
         if keyword in schema and not (keyword == "propertyNames" and names_its_keys(schema)):
             yield f"@{keyword} {_compact(schema[keyword])}"
-    if depth < 2:
-        yield from _inner_limits(schema, depth + 1)
 
 
 def names_its_keys(schema: Mapping[Any, Any]) -> bool:
@@ -82,7 +91,7 @@ def names_its_keys(schema: Mapping[Any, Any]) -> bool:
 
 
 def _inner_limits(schema: Mapping[Any, Any], depth: int) -> Iterator[str]:
-    for keyword in ("anyOf", "oneOf", "allOf"):
+    for keyword in _BRANCHES:
         for branch in list_or_empty(schema.get(keyword))[:MAX_BRANCHES]:
             yield from _limits(mapping_or_empty(branch), depth)
     for tag in _limits(mapping_or_empty(schema.get("items")), depth):

@@ -67,6 +67,7 @@ _TYPE_BY_KEYWORD = {
     **dict.fromkeys(("minLength", "maxLength", "pattern", "contentEncoding"), "string"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
 }
+_MORE_THAN_TYPE = frozenset({"const", "enum", *_TYPE_BY_KEYWORD})
 _BRANCHING = ("anyOf", "oneOf", "allOf")
 _LEGACY_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
@@ -320,7 +321,7 @@ def _count(value: Any, otherwise: int) -> int:
 
 
 def _says_more_than_type(schema: Schema) -> bool:
-    return any(keyword in schema for keyword in ("const", "enum", *_TYPE_BY_KEYWORD))
+    return not _MORE_THAN_TYPE.isdisjoint(schema)
 
 
 def _is_a(value: Any, type_name: str) -> bool:

@@ -61,8 +61,8 @@ def describe_tools(
     """
     if not tools:
         return f"{_rules(fetch_line, has_tools=False)}\n\n{_NO_TOOLS}"
-    full = _full(tools, fetch_line)
-    if len(full) <= max_characters:
+    full = _full(tools, fetch_line, max_characters)
+    if full is not None:
         return full
     rules = _rules(fetch_line, has_tools=True)
     return f"{rules}\n\n{_listing(tools, max_characters - len(rules))}"
@@ -75,7 +75,7 @@ def uses_listing(
     max_characters: int = DEFAULT_MAX_CHARACTERS,
 ) -> bool:
     """Whether `describe_tools` lists the tools instead of declaring them."""
-    return bool(tools) and len(_full(tools, fetch_line)) > max_characters
+    return bool(tools) and _full(tools, fetch_line, max_characters) is None
 
 
 def declare_tools(tools: Sequence[DescribedTool]) -> str:
@@ -108,9 +108,13 @@ def summary_of(tool: DescribedTool) -> str:
     return next((text for text in map(string_or_empty, texts) if text.strip()), "")
 
 
-def _full(tools: Sequence[DescribedTool], fetch_line: str | None) -> str:
+def _full(tools: Sequence[DescribedTool], fetch_line: str | None, max_characters: int) -> str | None:
+    # What is too long without a single type is not worth reading hundreds of schemas for.
+    if sum(len(_opening(tool)) for tool in tools) > max_characters:
+        return None
     rules = _rules(fetch_line, has_tools=True)
-    return f"{rules}\n\n{_fenced(declare_tools(tools))}\n\nExample:\n{_fenced(call_example(tools))}"
+    full = f"{rules}\n\n{_fenced(declare_tools(tools))}\n\nExample:\n{_fenced(call_example(tools))}"
+    return full if len(full) <= max_characters else None
 
 
 def _rules(fetch_line: str | None, *, has_tools: bool) -> str:
@@ -133,7 +137,11 @@ def _part(schema: Any, tool_name: str, suffix: str) -> Part | None:
 def _member(tool: DescribedTool, takes: Part | None, gives: Part | None, printer: TypePrinter) -> str:
     returned = "unknown" if gives is None else printer.root(gives)
     parameter = _parameter(tool.input_json_schema, takes, printer)
-    return f"{jsdoc(_tool_doc(tool))}{member_name(tool.name)}({parameter}): Promise<{returned}>;"
+    return f"{_opening(tool)}({parameter}): Promise<{returned}>;"
+
+
+def _opening(tool: DescribedTool) -> str:
+    return f"{jsdoc(_tool_doc(tool))}{member_name(tool.name)}"
 
 
 def _parameter(schema: Any, takes: Part | None, printer: TypePrinter) -> str:

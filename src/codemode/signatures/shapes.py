@@ -98,6 +98,9 @@ def unknown(comment: str) -> Keyword:
 
 def union(members: list[Shape]) -> Shape:
     """Flattened, without repetitions; a bare ``unknown`` swallows the others."""
+    if len(members) == 1:
+        # Nothing to compare, which would hash all that is inside, once for every level around it.
+        return members[0]
     flat: dict[Shape, None] = {}
     for member in members:
         flat.update(dict.fromkeys(member.members if isinstance(member, Union) else (member,)))
@@ -109,6 +112,8 @@ def union(members: list[Shape]) -> Shape:
 
 def intersection(members: list[Shape]) -> Shape:
     """Flattened, without repetitions and without members that say nothing."""
+    if len(members) == 1:
+        return members[0]
     flat: dict[Shape, None] = {}
     for member in members:
         flat.update(dict.fromkeys(member.members if isinstance(member, Intersection) else (member,)))
