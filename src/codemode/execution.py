@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 from .blocking import run_sync
 from .catalog import Catalog
@@ -100,7 +101,8 @@ class Execution:
         self._large_inputs: dict[int, str] = {}
         self._resumed: Interrupt | None = None
         self._way_on: Interrupt | None = None
-        invocation_id = "code-mode-" + secrets.token_hex(8)
+        self._random = secrets.token_hex(32)
+        invocation_id = "code-mode-" + self._random[:16]
         self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
         listeners = telemetry_listeners(options.telemetry, self._catalog.get)
         self._events = Events(options.lifecycle, invocation_id, self._outer_tool_call_id, listeners)
@@ -176,7 +178,7 @@ class Execution:
         try:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
             loop.call_soon(lease.refill, 1)
-            runner.perform(self._first_effects(machine) if js is None else machine.start(js, analysis_ms=None))
+            runner.start(self._first_effects(machine) if js is None else machine.start(js, analysis_ms=None))
             return await runner.ended
         finally:
             await runner.close()
@@ -194,7 +196,12 @@ class Execution:
             _programs.put(self._source, AnalysedProgram(js, facts))
         if facts is None or not self._options.execution_policy.check_program:
             return ()
-        return tuple(check_program(facts, self._catalog.names(), self._input_schema))
+        if self._known is not None and self._known.fits(self._catalog):
+            return ()
+        problems = tuple(check_program(facts, self._catalog.names(), self._input_schema))
+        if self._known is not None and not problems:
+            self._known.fitted = ref(self._catalog)
+        return problems
 
     def _input_schema(self, name: str) -> Any:
         tool = self._catalog.get(name)
@@ -281,8 +288,8 @@ class Execution:
         policy = self._options.execution_policy
         return events.Settings(
             outer_tool_call_id=self._outer_tool_call_id,
-            salt=secrets.token_hex(8),
-            seed=secrets.token_hex(16),
+            salt=self._random[16:32],
+            seed=self._random[32:],
             started_ms=now_ms(),
             timeout_ms=policy.timeout_ms,
             max_result_bytes=policy.max_result_bytes,

@@ -83,11 +83,13 @@ class Events:
     def started(self, source: str) -> None:
         """Tell that the run of this program begins."""
         self._source_bytes = utf8_length(source)
-        self._emit(InvocationStarted(**self._ids, source_bytes=self._source_bytes))
+        if self.is_watched:
+            self._emit(InvocationStarted(**self._ids, source_bytes=self._source_bytes))
 
     def worker_taken(self) -> None:
         """Tell that there is a worker for it."""
-        self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
+        if self.is_watched:
+            self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
 
     def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
         """Tell that the program called a tool or asked for a URL."""

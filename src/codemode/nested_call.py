@@ -151,9 +151,10 @@ class _ToolCall:
     async def perform(self) -> CallSettled:
         """Return how the call ended; raises what the guest is to be told."""
         entry, tool = self._entry, self._tool
-        validated = await self._validate(is_shown=tool.needs_approval is not False)
+        asks = tool.needs_approval is not False
+        validated = await self._validate(is_shown=asks)
         context = self._context()
-        request = await self._approval_request(validated, context)
+        request = await self._approval_request(validated, context) if asks or self._answer is not None else None
         if request is not None:
             if self._calls.options.approval.mode == "interrupt":
                 return self._pause({"kind": APPROVAL_KIND}, validated)
@@ -197,9 +198,12 @@ class _ToolCall:
         size = len(edited_json or entry.input_json or "")
         is_large = size >= host_threads.LARGE_CHARACTERS
         try:
-            validated = await host_threads.run_check(
-                size, lambda: _checked(tool, entry, edited_json, is_shown=is_shown or is_large)
-            )
+            if is_large:
+                validated = await host_threads.run_check(
+                    size, lambda: _checked(tool, entry, edited_json, is_shown=True)
+                )
+            else:
+                validated = _checked(tool, entry, edited_json, is_shown=is_shown)
         except ValueError as error:
             raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
         if is_large:

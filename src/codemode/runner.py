@@ -36,7 +36,7 @@ class ProgramCheck(Protocol):
 
 
 class Runner:
-    """Drives one invocation on one worker to its end. ``ended`` gives the ending; `close` must follow it."""
+    """Drives one invocation on one worker from `start` to its end. ``ended`` gives the ending; `close` must follow it."""
 
     def __init__(
         self, machine: Invocation, lease: Lease, calls: NestedCalls, listeners: Events, check: ProgramCheck
@@ -63,11 +63,19 @@ class Runner:
             on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
             on_violation=lambda error: self.feed(events.HostFailed(error)),
         )
-        self._clock.start()
+
+    def start(self, effects: Iterable[events.Effect]) -> None:
+        """Perform the first effects; what can wait until the worker has begun comes after them."""
+        self.perform(effects)
+        self._channel.listen()
+        if not self.ended.done():
+            self._clock.start()
 
     def feed(self, event: WorkerMessage | events.HostEvent) -> None:
         """Tell the invocation what happened and do what it answers."""
-        self.perform(self._machine.receive(event))
+        effects = self._machine.receive(event)
+        if effects:
+            self.perform(effects)
 
     def perform(self, effects: Iterable[events.Effect]) -> None:
         """Perform effects in order. Performing one may cause more; they wait their turn."""
@@ -101,7 +109,7 @@ class Runner:
     def _perform(self, effect: events.Effect) -> None:
         match effect:
             case events.Send(message):
-                self._channel.send(message.frame())
+                self._channel.send(message.frame(), hold=len(self._tasks) > 1)
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
             case events.CheckProgram(js, facts):
@@ -121,15 +129,16 @@ class Runner:
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()
         self._clock.stop()
-        if isinstance(ending, events.Completed):
-            # A worker that is done ends by itself, and closing its handles can wait until the caller has the value.
-            self._loop.call_soon(self._lease.kill)
-        else:
+        is_completed = isinstance(ending, events.Completed)
+        if not is_completed:
             # Killing beats draining: a worker that is no longer ours can still write frames.
             self._lease.kill()
         self._calls.aborted.set()
         if not self.ended.done():
             self.ended.set_result(ending)
+        if is_completed:
+            # Such a worker ends by itself, and closing its handles can wait until the caller has the value.
+            self._loop.call_soon(self._lease.kill)
 
     async def _call(self, entry: LedgerEntry) -> None:
         # Not a done callback: that would cost each call one more turn of the event loop.

@@ -29,9 +29,10 @@ class TypeSchema:
     """Any type a pydantic ``TypeAdapter`` takes, or such an adapter."""
 
     def __init__(self, python_type: Any, mode: Literal["input", "output"]) -> None:
-        from pydantic import TypeAdapter
+        from pydantic import TypeAdapter, ValidationError
         from pydantic.errors import PydanticUserError
 
+        self._mismatch = ValidationError  # an import in a function costs each call a microsecond
         try:
             is_adapter = isinstance(python_type, TypeAdapter)
             self._adapter = cast("Any", python_type if is_adapter else TypeAdapter(python_type))
@@ -48,25 +49,21 @@ class TypeSchema:
 
     def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
         """Check and serialise, by alias."""
-        from pydantic import ValidationError
-
         try:
             instance = self._adapter.validate_python(value)
-        except ValidationError as error:
+        except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
         return self._adapter.dump_python(instance, mode="json", by_alias=True, warnings=False)
 
     def _validate_json(self, value: Any) -> Any:
-        from pydantic import ValidationError
-
         try:
             return self._adapter.validate_python(value)
-        except ValidationError:
+        except self._mismatch:
             pass
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
             return self._adapter.validate_json(encode_json(value, what="The input"))
-        except ValidationError as error:
+        except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
 
     def _show(self, instance: Any, given: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -214,7 +213,7 @@ def test_a_replay_of_another_program_stops_at_the_first_difference(
     position = choice % len(recorded.entries)
     entry = recorded.entries[position]
     changes = {"name": {"name": "other"}, "input": {"input_json": "99"}, "input_bytes": {"input_bytes": 9_999_999}}
-    recorded.entries[position] = replace(entry, **changes[key])  # type: ignore[arg-type]
+    recorded.entries[position] = entry._replace(**changes[key])  # type: ignore[arg-type]
     replay = Run(program, answer=outcomes_of(seed), steps=Random(seed + 1), recorded=recorded)
     replay.finish()
     error = error_of(replay)
@@ -279,8 +278,7 @@ def test_a_program_that_waits_for_nothing_during_a_replay_has_diverged():
 
 
 def test_an_error_that_ends_the_program_early_is_a_difference_too():
-    rejected = replace(
-        recording(A, delivered=(1,)).entries[0],
+    rejected = recording(A, delivered=(1,)).entries[0]._replace(
         outcome=Rejected("CodeModeToolError", "a failed", "CODE_MODE_TOOL_ERROR"),
     )
     recorded = Ledger([rejected, *recording(A, B, delivered=()).entries[1:]], [1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
@@ -13,7 +11,7 @@ ENTRY = LedgerEntry(1, "tool", "t", '{"a":1}', tool_call_id="outer:tool-1")
 
 
 def test_ids_count_from_one():
-    ledger = Ledger([ENTRY, replace(ENTRY, id=2)])
+    ledger = Ledger([ENTRY, ENTRY._replace(id=2)])
     assert ledger[2].id == 2
     assert [number in ledger for number in (-1, 0, 1, 2, 3)] == [False, False, True, True, False]
 
@@ -26,22 +24,22 @@ def test_two_ledgers_share_nothing():
 
 
 def test_settling_replaces_the_entry_and_keeps_the_request():
-    ledger = Ledger([ENTRY, replace(ENTRY, id=2)])
+    ledger = Ledger([ENTRY, ENTRY._replace(id=2)])
     entry = ledger.settle(2, Fulfilled("1"), 99)
-    assert entry == replace(ENTRY, id=2, outcome=Fulfilled("1"), now_ms=99)
+    assert entry == ENTRY._replace(id=2, outcome=Fulfilled("1"), now_ms=99)
     assert ledger.entries == [ENTRY, entry]
 
 
 def test_a_request_that_has_started_is_unknown_until_it_is_settled():
-    ledger = Ledger([replace(ENTRY, outcome=Waiting("i", "{}", "1", 1))])
+    ledger = Ledger([ENTRY._replace(outcome=Waiting("i", "{}", "1", 1))])
     ledger.start(1, '{"a":2}', is_approved=True)
-    assert ledger[1] == replace(ENTRY, executed_input_json='{"a":2}', is_approved=True, is_started=True, waits=1)
+    assert ledger[1] == ENTRY._replace(executed_input_json='{"a":2}', is_approved=True, is_started=True, waits=1)
     assert ledger.waiting == []
 
 
 def test_waiting_requests_are_listed_in_issue_order():
     waiting = Waiting("i", "{}", None, 1)
-    ledger = Ledger([replace(ENTRY, outcome=waiting), replace(ENTRY, id=2), replace(ENTRY, id=3, outcome=waiting)])
+    ledger = Ledger([ENTRY._replace(outcome=waiting), ENTRY._replace(id=2), ENTRY._replace(id=3, outcome=waiting)])
     assert [entry.id for entry in ledger.waiting] == [1, 3]
 
 
@@ -60,18 +58,18 @@ def test_any_difference_makes_another_request(request_: CallRequested):
 
 
 def test_the_same_request_is_the_same_whatever_came_of_it():
-    settled = replace(ENTRY, outcome=Fulfilled("1"), now_ms=5, executed_input_json="{}")
+    settled = ENTRY._replace(outcome=Fulfilled("1"), now_ms=5, executed_input_json="{}")
     assert settled.same_request(CallRequested(1, "tool", "t", '{"a":1}', None))
 
 
 def test_outcomes_are_handed_in_with_their_time():
-    assert replace(ENTRY, outcome=Fulfilled("1"), now_ms=5).delivery() == DeliverValue(1, 5, "1")
-    assert replace(ENTRY, outcome=Fulfilled(None), now_ms=5).delivery() == DeliverValue(1, 5, None)
-    rejected = replace(ENTRY, outcome=Rejected("N", "m", "C"), now_ms=5)
+    assert ENTRY._replace(outcome=Fulfilled("1"), now_ms=5).delivery() == DeliverValue(1, 5, "1")
+    assert ENTRY._replace(outcome=Fulfilled(None), now_ms=5).delivery() == DeliverValue(1, 5, None)
+    rejected = ENTRY._replace(outcome=Rejected("N", "m", "C"), now_ms=5)
     assert rejected.delivery() == DeliverError(1, 5, "N", "m", "C")
 
 
 @pytest.mark.parametrize("outcome", [None, Waiting("i", "{}", None, 1)])
 def test_what_is_not_settled_cannot_be_handed_in(outcome: Waiting | None):
     with pytest.raises(ValueError, match="request 1"):
-        replace(ENTRY, outcome=outcome).delivery()
+        ENTRY._replace(outcome=outcome).delivery()

@@ -61,6 +61,7 @@ class Invocation:
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
         self._turns_ended = 0
+        self._turns_owed = 0  # by the worker: none before the program runs, and none while the guest is idle
         self._tool_calls = 0
         self._console_bytes = 0
         self._console_lines = 0
@@ -100,6 +101,7 @@ class Invocation:
         if self.js is not None:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
+        self._turns_owed = 1
         self._effects.append(Send(messages.RunProgram(event.js, self.settings.for_worker())))
 
     def _refused(self, event: events.ProgramRefused) -> None:
@@ -129,7 +131,8 @@ class Invocation:
         if event.in_flight != self._counts.in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
         self._turns_ended += 1
-        if not self._idle:
+        self._turns_owed -= 1
+        if self._turns_owed:
             self._begin_turn()
         requests, self._turn_requests = self._turn_requests, []
         for entry in requests:
@@ -159,13 +162,8 @@ class Invocation:
                 self._effects.append(Invoke(entry))
             self._held.clear()
 
-    @property
-    def _idle(self) -> bool:
-        """True when the worker owes no turn."""
-        return self.js is not None and self._turns_ended == len(self.ledger.deliveries) + 1
-
     def _require_turn(self) -> None:
-        if self.js is None or self._idle:
+        if not self._turns_owed:
             raise CodeModeProtocolError("the worker spoke out of turn")
 
     def _begin_turn(self) -> None:
@@ -173,10 +171,10 @@ class Invocation:
         self._counts.delivered(self.ledger[self.ledger.deliveries[self._turns_ended - 1]].kind)
 
     def _deliver(self, entry: LedgerEntry) -> None:
-        was_idle = self._idle
         self.ledger.deliveries.append(entry.id)
         self._effects.append(Send(entry.delivery()))
-        if was_idle:
+        self._turns_owed += 1
+        if self._turns_owed == 1:
             self._begin_turn()
 
     def _settled(self, event: events.CallSettled) -> None:
@@ -214,15 +212,16 @@ class Invocation:
 
     def _rest(self) -> None:
         """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
-        if self._idle:
+        is_idle = not self._turns_owed
+        if is_idle:
             self._replay.require_seen(self.ledger)
-        if self._idle and not self._running:
+        if is_idle and not self._running:
             if self.ledger.waiting:
                 self._finish(Interrupted())
             else:
                 self._fail(endings.deadlock())
             return
-        pause = self._idle and self._running == self._asked
+        pause = is_idle and self._running == self._asked
         if pause != self._clock_paused:
             self._clock_paused = pause
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())

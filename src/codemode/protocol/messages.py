@@ -7,7 +7,7 @@ shape that is not exactly the expected one is a `CodeModeProtocolError`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Literal, NoReturn, TypeAlias, cast
@@ -33,6 +33,8 @@ _SMALL_KINDS = (b"L", b"T", b"X", b"F")
 # What the worker itself looks at stands in front of the text, as numbers.
 _DEADLINE = Struct(">I")
 _LIMITS = Struct(">II")
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 # --- to the worker ---
 
@@ -107,7 +109,7 @@ def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
 
 
 def _json(payload: Mapping[str, Any]) -> bytes:
-    return json.dumps(payload, separators=(",", ":")).encode("ascii")
+    return _ENCODER.encode(payload).encode("ascii")
 
 
 # --- from the worker ---
@@ -185,6 +187,8 @@ WorkerMessage: TypeAlias = (
 
 def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
     """Return the message in a frame from the worker. Raises `CodeModeProtocolError` for anything else."""
+    if kind == b"T" and payload in _TURN_ENDS:
+        return _TURN_ENDS[payload]
     reader = _READERS.get(kind)
     if reader is None:
         _violation(f"an unknown frame {kind!r}")
@@ -205,13 +209,11 @@ def _decode_short(kind: bytes, text: str) -> object:
     if depth > 1:
         return decode_json(text, max_depth=depth)
     body: Any = decode_json(text)
-    if any(isinstance(value, dict | list) for value in _values_of(body)):
-        _violation(f"a frame {kind!r} that is not flat")
+    if type(body) is dict:
+        for value in cast("dict[str, Any]", body).values():
+            if type(value) in (dict, list):
+                _violation(f"a frame {kind!r} that is not flat")
     return body
-
-
-def _values_of(body: Any) -> Collection[Any]:
-    return cast("dict[str, Any]", body).values() if isinstance(body, dict) else ()
 
 
 def _decode_long(kind: bytes, text: str) -> object:
@@ -328,3 +330,5 @@ _READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
     b"X": _read_threw,
     b"F": _read_failed,
 }
+# Every call brings one, and there are few: these are not read again.
+_TURN_ENDS = {b'{"in_flight":%d}' % count: TurnEnded(count) for count in range(64)}

@@ -9,14 +9,23 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnalysedProgram:
-    """Plain JavaScript and what is known about it; facts None: nothing is known."""
+    """Plain JavaScript and what is known about it; facts None: nothing is known.
+
+    ``fitted`` is the last unchanging set of tools that the facts were compared with and found to fit.
+    """
 
     js: str
     facts: Mapping[str, Any] | None
+    fitted: ref[Any] | None = None
+
+    def fits(self, tools: object) -> bool:
+        """True when the program is known to fit just these tools."""
+        return self.fitted is not None and self.fitted() is tools
 
 
 class ProgramCache:

@@ -15,7 +15,7 @@ _READ_BYTES = 1 << 16
 
 
 class WorkerChannel:
-    """Calls ``on_message`` for each message of the worker, ``on_end`` when its end of the channel is gone.
+    """Once it listens, calls ``on_message`` for each message of the worker, ``on_end`` when its end of the channel is gone.
 
     ``on_violation`` gets the `CodeModeProtocolError` of a frame that breaks the rules; nothing is read after it.
     """
@@ -37,17 +37,28 @@ class WorkerChannel:
         self._on_violation = on_violation
         self._unsent = bytearray()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._descriptor, self._readable)
         self._open = True
 
-    def send(self, frame: bytes) -> None:
-        """Send one frame now, or as soon as the worker takes it."""
-        sent = 0 if self._unsent else self._try_send(frame)
+    def listen(self) -> None:
+        """Begin to read, unless it is closed already."""
+        if self._open:
+            self._loop.add_reader(self._descriptor, self._readable)
+
+    def send(self, frame: bytes, *, hold: bool = False) -> None:
+        """Send one frame now, or as soon as the worker takes it.
+
+        ``hold``: more may follow in this turn of the event loop, and all go out when it has ended. Many answers at once
+        then wake the worker once.
+        """
+        sent = 0 if hold or self._unsent else self._try_send(frame)
         if sent is None or sent == len(frame):
             return
         if not self._unsent:
-            self._loop.add_writer(self._descriptor, self._writable)
-        self._unsent += frame[sent:]
+            if hold:
+                self._loop.call_soon(self._release)
+            else:
+                self._loop.add_writer(self._descriptor, self._writable)
+        self._unsent += memoryview(frame)[sent:]
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
@@ -75,6 +86,12 @@ class WorkerChannel:
                     self._on_message(read_message(kind, payload))
         except CodeModeProtocolError as error:
             self._on_violation(error)
+
+    def _release(self) -> None:
+        if self._open:
+            self._writable()
+            if self._unsent:
+                self._loop.add_writer(self._descriptor, self._writable)
 
     def _writable(self) -> None:
         sent = self._try_send(self._unsent)

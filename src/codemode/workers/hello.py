@@ -16,6 +16,7 @@ from .image import WorkerImage
 from .isolation import IsolationReport, require_isolation
 
 _MAX_HELLO_BYTES = 65536
+_READ_BYTES = 4096
 
 
 async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, bytes]:
@@ -25,12 +26,13 @@ async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, byt
     """
     decoder = FrameDecoder(_MAX_HELLO_BYTES)
     try:
-        frames = _frames(decoder, channel.recv(_MAX_HELLO_BYTES))
+        frames = _frames(decoder, channel.recv(_READ_BYTES))
     except BlockingIOError:
         frames = []
-    async with asyncio.timeout(seconds):
-        while not frames:
-            frames = _frames(decoder, await asyncio.get_running_loop().sock_recv(channel, _MAX_HELLO_BYTES))
+    if not frames:
+        async with asyncio.timeout(seconds):
+            while not frames:
+                frames = _frames(decoder, await asyncio.get_running_loop().sock_recv(channel, _READ_BYTES))
     if len(frames) != 1 or decoder.has_partial_frame:
         raise CodeModeWorkerError("the worker said more than hello")
     return frames[0][:1], frames[0][1:]
