@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 
@@ -16,6 +15,8 @@ def cold(name: str) -> None:
 
 async def hold(count: int) -> None:
     """Keep ``count`` programs in the middle of a call until a line comes in; with 0, run one and keep its spare."""
+    import asyncio
+
     from codemode import create_code_mode_tool
 
     from .programs import HOLD_JS
@@ -46,6 +47,8 @@ def main() -> None:
     if what == "cold":
         cold(argument)
     else:
+        import asyncio
+
         asyncio.run(hold(int(argument)))
 
 

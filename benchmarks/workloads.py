@@ -8,7 +8,7 @@ from typing import Any
 from codemode import Tool, WorkerPool, create_code_mode_tool
 from codemode.code_mode_tool import CodeModeTool
 
-from .programs import ROWS
+from . import programs
 
 
 async def noop(n: int) -> int:
@@ -18,11 +18,11 @@ async def noop(n: int) -> int:
 
 async def rows() -> list[dict[str, Any]]:
     """Return about 1 MiB of JSON."""
-    return ROWS
+    return programs.rows()
 
 
 # What the same tools are for the bare engine.
-PLAIN_TOOLS: dict[str, Callable[[Any], Any]] = {"noop": lambda value: value["n"], "rows": lambda _: ROWS}
+PLAIN_TOOLS: dict[str, Callable[[Any], Any]] = {"noop": lambda value: value["n"], "rows": lambda _: programs.rows()}
 
 
 def code_mode_tool(pool: WorkerPool | None = None) -> CodeModeTool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.latency import SPARE_READY_SECONDS, Latencies
 from benchmarks.measure import Samples
-from benchmarks.programs import HOLD_JS, PROGRAMS, ROWS
+from benchmarks.programs import HOLD_JS, PROGRAMS, rows
 from benchmarks.scaling import IN_FLIGHT, throughput_rows
 from benchmarks.table import Row, machine
 from benchmarks.whole_process import cold_rows, memory_rows
@@ -129,7 +129,7 @@ def _measure_whole(one: Measured, rounds: int, seconds: float) -> None:
 def _programs_file(folder: str) -> Path:
     path = Path(folder) / "programs.json"
     programs = {one.name: {"js": one.js, "expected": one.expected, "unseen": one.unseen} for one in PROGRAMS}
-    path.write_text(json.dumps({"programs": programs, "rows": ROWS, "hold": HOLD_JS}), encoding="utf-8")
+    path.write_text(json.dumps({"programs": programs, "rows": rows(), "hold": HOLD_JS}), encoding="utf-8")
     return path
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from benchmarks.programs import HOLD_JS, HOLD_PYTHON, ROWS, Program, text_of
+from benchmarks import programs
+from benchmarks.programs import HOLD_JS, HOLD_PYTHON, Program, text_of
 
 _CALL = re.compile(r"(CALL|START)\((\w+)(?:, (\w+)=(\w+))?\)")
 _RESULT = re.compile(r"RESULT\((.*)\)$", re.MULTILINE)
@@ -56,7 +57,7 @@ class Tools:
 
         async def rows() -> list[dict[str, Any]]:
             """Return about 1 MiB of JSON."""
-            return ROWS
+            return programs.rows()
 
         async def hold(n: int) -> int:
             """Wait."""

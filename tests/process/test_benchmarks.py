@@ -89,7 +89,7 @@ def test_programs_in_python_give_what_those_in_javascript_give(module: Any, dial
     write = getattr(module("peers.sandboxes"), dialect)
     programs = module("programs")
     for program in programs.PROGRAMS:
-        assert asyncio.run(run_python(write(program.python), programs.ROWS)) == program.expected, program.name
+        assert asyncio.run(run_python(write(program.python), programs.rows())) == program.expected, program.name
 
 
 async def run_python(text: str, rows: list[Any]) -> Any:
