@@ -15,6 +15,7 @@ from .errors import (
     CodeModeToolApprovalRequiredError,
 )
 from .options import ApprovalPolicy
+from .records import record
 from .tools import Tool, ToolCallContext
 
 
@@ -27,7 +28,7 @@ class ApprovalRequest:
     tool_call_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """A person's answer. ``reason`` is only for the host unless its policy says otherwise."""
 

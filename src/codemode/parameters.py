@@ -7,10 +7,10 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 from .docstrings import parameter_descriptions, summary
+from .records import record
 
 ExecuteKind = Literal["async", "async_iterator", "sync"]
 
@@ -24,7 +24,7 @@ _ASYNC_ITERATORS = (
 _ITERATORS = (collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Parameter:
     """One parameter that the guest may give. ``default`` is `NOTHING` when it is required."""
 
@@ -34,7 +34,7 @@ class Parameter:
     description: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Parameters:
     """The parameters of a function that the guest may give, all by name."""
 
@@ -43,7 +43,7 @@ class Parameters:
     context_name: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class FunctionDescription:
     """All that a function's signature and docstring say. ``returns`` is `NOTHING` when they say nothing."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from .approval import Decision
@@ -11,13 +10,14 @@ from .catalog import Catalog
 from .errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from .interrupts import APPROVAL_KIND
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from .records import record
 from .tools import MISSING, Tool, ValidatedInput
 from .values import canonical_json, decode_json, encode_json
 
 _NO_EDIT: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Approval:
     """A person's decision. ``input_json`` is the edited input, None when the call runs as it was shown."""
 
@@ -25,14 +25,14 @@ class Approval:
     input_json: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostAnswer:
     """What the tool asked for with `request_interrupt`."""
 
     resolution: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KnownOutcome:
     """How a call of unknown outcome really ended."""
 
@@ -40,7 +40,7 @@ class KnownOutcome:
     error: CodeModeError | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunAgain:
     """A call of unknown outcome is to run once more."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..errors import CodeModeError
+from ..records import record
 from .ledger import LedgerEntry, Outcome
 from .messages import HostMessage
 
@@ -44,21 +45,21 @@ class Settings:
 # --- events ---
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramAccepted:
     """The host has checked the program, which is now plain JavaScript."""
 
     js: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramRefused:
     """The program has problems, each ``{"message", "line", "column"}``; nothing of it may run."""
 
     problems: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallSettled:
     """The host has done (or refused) what a request asked for. ``error`` is the host's own view of a rejection."""
 
@@ -68,7 +69,7 @@ class CallSettled:
     error: CodeModeError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExecutionStarted:
     """The tool itself is about to run, with ``executed_input_json`` when a person allowed that input."""
 
@@ -77,38 +78,38 @@ class ExecutionStarted:
     is_approved: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PersonAsked:
     """A person has been asked to decide about a request."""
 
     id: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PersonAnswered:
     """The person has decided."""
 
     id: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadlinePassed:
     """The wall clock passed ``timeout_ms``."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AbortRequested:
     """The host wants the invocation to stop."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkerEnded:
     """The worker is gone."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostFailed:
     """Something outside the rules of this table ends the invocation with this error."""
 
@@ -131,14 +132,14 @@ HostEvent: TypeAlias = (
 # --- effects ---
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Send:
     """Send a message to the worker."""
 
     message: HostMessage
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckProgram:
     """Compare what the worker found in the program with the tools."""
 
@@ -146,21 +147,21 @@ class CheckProgram:
     facts: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Invoke:
     """Do what a request asks for. Its outcome is None, or `Waiting` when it was recorded so and has an answer now."""
 
     entry: LedgerEntry
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replayed:
     """A request was answered from the ledger."""
 
     entry: LedgerEntry
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WriteConsole:
     """The guest wrote to its console."""
 
@@ -168,31 +169,31 @@ class WriteConsole:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PauseClock:
     """Nothing but a person's decision is outstanding: the deadline stands still."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResumeClock:
     """The deadline runs again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Completed:
     """The program returned a JSON text; None is undefined."""
 
     value_json: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failed:
     """The invocation ended with an error."""
 
     error: CodeModeError
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Interrupted:
     """Everything is done or waits for somebody: the ledger says what."""
 
@@ -200,7 +201,7 @@ class Interrupted:
 Ending: TypeAlias = Completed | Failed | Interrupted
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finish:
     """The invocation has ended: kill the worker, abort what still runs, settle the caller."""
 

@@ -12,17 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from ..records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fulfilled:
     """The request was answered with a JSON text; None is undefined."""
 
     value_json: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rejected:
     """The request was answered with an error: exactly what the guest may see of it."""
 
@@ -31,7 +32,7 @@ class Rejected:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waiting:
     """The request waits for somebody outside.
 

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
 from ..errors import CodeModeProtocolError
+from ..records import record
 from ..values import decode_json, holds_more_containers_than
 from .framing import encode_frame
 
@@ -39,7 +40,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 # --- to the worker ---
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnalyseProgram:
     """Parse the program, strip its types and report facts about it, within ``deadline_ms``.
 
@@ -54,7 +55,7 @@ class AnalyseProgram:
         return encode_frame(b"A", _DEADLINE.pack(self.deadline_ms) + self.source.encode())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunProgram:
     """Start the program. ``settings`` holds profile, seed, clock and the limits that worker and kernel enforce."""
 
@@ -67,7 +68,7 @@ class RunProgram:
         return encode_frame(b"R", limits + _json({"js": self.js, **self.settings}))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeliverValue:
     """Answer a request with a JSON text; None is JavaScript's undefined."""
 
@@ -81,7 +82,7 @@ class DeliverValue:
         return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{value}}}'.encode())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeliverError:
     """Answer a request with an error: what of it the guest may see."""
 
@@ -115,7 +116,7 @@ def _json(payload: Mapping[str, Any]) -> bytes:
 # --- from the worker ---
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramAnalysed:
     """The stripped program and facts about it (None: unknown), or the problems that forbid running it."""
 
@@ -124,7 +125,7 @@ class ProgramAnalysed:
     problems: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallRequested:
     """The guest asks for something. ``input_json`` None: called without an argument, or too large (``input_bytes``)."""
 
@@ -135,7 +136,7 @@ class CallRequested:
     input_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConsoleWritten:
     """One line of console output."""
 
@@ -143,14 +144,14 @@ class ConsoleWritten:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TurnEnded:
     """The guest has nothing left to do until it gets an answer."""
 
     in_flight: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramReturned:
     """The program ended. ``value_json`` None with ``value_bytes`` set: the result is too large."""
 
@@ -173,7 +174,7 @@ class ProgramThrew:
     limit: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EngineFailed:
     """The engine could not go on."""
 
