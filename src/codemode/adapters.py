@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -55,6 +54,8 @@ class AdapterRegistry:
             if self._discovered:
                 return
             self._discovered = True
+            import importlib.metadata
+
             for entry_point in importlib.metadata.entry_points(group=self._group):
                 try:
                     entry_point.load()(self.register)

@@ -1,19 +1,24 @@
-"""Async work for callers that are not async. Knows nothing of what it runs."""
+"""Async work for callers that are not async. Knows nothing of what it runs.
+
+`asyncio` takes 30 ms to import, in which a first worker can start: it is imported when there is something to run.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 from collections.abc import Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
 
 ResultT = TypeVar("ResultT")
 
 
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one."""
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -22,6 +27,11 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    import asyncio
+    import contextvars
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from contextlib import suppress
+
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
     async def begin() -> ResultT:

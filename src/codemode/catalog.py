@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .errors import CodeModeToolError
 from .signatures.described_tool import DescribedTool
 from .signatures.narrowing import mapping_or_empty
-from .signatures.prompt import declare_tools, first_sentence, summary_of
-from .similar_names import nearest_names
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,6 +57,8 @@ class Catalog(Generic[ToolT]):
 
     def nearest(self, name: str) -> list[str]:
         """At most three registered names that ``name`` may have meant, best first."""
+        from .similar_names import nearest_names
+
         plain = _plain(name[:MAX_NAME_CHARACTERS])
         return [self._by_plain_name[match] for match in nearest_names(plain, self._by_plain_name)]
 
@@ -71,6 +71,8 @@ class Catalog(Generic[ToolT]):
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
+        from .signatures.prompt import first_sentence, summary_of
+
         expression = _match_expression(query)
         if not expression:
             return []
@@ -88,6 +90,8 @@ class Catalog(Generic[ToolT]):
 
     def describe(self, name: str) -> str:
         """The declaration of one tool as TypeScript. Raises `CodeModeToolError` when there is none of that name."""
+        from .signatures.prompt import declare_tools
+
         found = self.get(name)
         if found is None:
             raise self.unknown_tool(name)
@@ -123,6 +127,8 @@ def _build_index(tools: Mapping[str, Any]) -> sqlite3.Connection:
 
 
 def _row(name: str, tool: DescribedTool) -> tuple[str, str, str]:
+    from .signatures.prompt import summary_of
+
     return (
         " ".join([*_words(name), name.lower()]).encode("utf-8", "replace").decode(),
         " ".join(_words(summary_of(tool))),

@@ -1,25 +1,27 @@
-"""The one tool that a model sees: its description, its input, and how it runs."""
+"""The one tool that a model sees: its description, its input, and how it runs.
+
+What runs programs is imported by the first of them, while its worker boots on another processor.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .blocking import run_sync
 from .catalog import Catalog
-from .continuations import NOT_GIVEN, answers_of, resume
 from .errors import CodeModeToolError
-from .execution import Execution, OuterCall
-from .fetch import Fetches, fetch_line
-from .interrupts import Interrupt
+from .extras import fetch_line, require_extras
 from .model_output import ModelOutputs
 from .options import CodeModeOptions
-from .sealing import require_cipher
-from .signatures.prompt import describe_tools
-from .telemetry import require_opentelemetry
+from .single_run import load_execution
 from .tools import collect_tools
-from .workers.pool import WorkerPool
+from .values import NOT_GIVEN
+from .workers.pool import WorkerPool, default_pool
+
+if TYPE_CHECKING:
+    from .interrupts import Interrupt
 
 _INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -47,9 +49,7 @@ class CodeModeTool:
     ) -> None:
         self.options = CodeModeOptions.of(options)
         # A wrong origin and a missing extra are told of here, not in the first run.
-        Fetches.of(self.options)
-        require_cipher(self.options.continuation)
-        require_opentelemetry(self.options.telemetry)
+        require_extras(self.options)
         self._pool = pool
         collected = collect_tools(tools)
         for tool in collected.values():
@@ -63,9 +63,11 @@ class CodeModeTool:
     @cached_property
     def description(self) -> str:
         """What the model reads: the rules, the tools as TypeScript, examples."""
+        from .signatures.prompt import describe_tools
+
         return describe_tools(
             self.catalog.tools(),
-            fetch_line=fetch_line(self.options.fetch_policy),
+            fetch_line=fetch_line(self.options),
             max_characters=self.options.execution_policy.max_description_characters,
         )
 
@@ -87,11 +89,16 @@ class CodeModeTool:
         ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
-        outer = OuterCall(tool_call_id, messages, context, self._outputs.listener)
-        return await Execution(self.catalog, self.options, outer, self._pool).start(program_of(input))
+        js = program_of(input)
+        pool = self._started_pool()
+        run = load_execution()
+        outer = run.OuterCall(tool_call_id, messages, context, self._outputs.listener)
+        return await run.Execution(self.catalog, self.options, outer, pool).start(js)
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
         """Do what `execute` does, from code that is not async. Works inside a running loop too."""
+        program_of(input)
+        self._started_pool()
         return run_sync(self.execute(input, **settings))
 
     async def resume(
@@ -104,8 +111,11 @@ class CodeModeTool:
         context: Any = None,
     ) -> Any:
         """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
+        run = load_execution()
+        from .continuations import answers_of, resume
+
         answers = answers_of(interrupt, resolution, resolutions)
-        outer = OuterCall(None, messages, context, self._outputs.listener)
+        outer = run.OuterCall(None, messages, context, self._outputs.listener)
         return await resume(interrupt, answers, self.catalog, self.options, outer, self._pool)
 
     def resume_sync(
@@ -122,6 +132,11 @@ class CodeModeTool:
         apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
         """
         return self._outputs.show(result, tool_call_id)
+
+    def _started_pool(self) -> WorkerPool:
+        pool = self._pool if self._pool is not None else default_pool()
+        pool.start()
+        return pool
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

@@ -31,10 +31,9 @@ from .resolutions import Answer, check_answers, read_answers
 from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
 from .sealing import unpack
 from .tools import Tool, collect_tools
-from .values import canonical_json, encode_json
+from .values import NOT_GIVEN, canonical_json, encode_json
 from .workers.pool import WorkerPool
 
-NOT_GIVEN: Any = object()
 _RUNNING_SLACK_MS = 60_000
 _OUTSIDE_ERRORS = (
     CodeModeAbortedError,

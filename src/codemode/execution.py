@@ -6,12 +6,11 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from .blocking import run_sync
 from .catalog import Catalog
 from .errors import (
     CodeModeAbortedError,
@@ -22,7 +21,7 @@ from .errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
-from .fetch import Fetches
+from .extras import fetches_of, require_cipher, telemetry_listeners
 from .interrupts import Interrupt, pending_requests
 from .lifecycle import Trace
 from .listeners import Events
@@ -35,11 +34,10 @@ from .protocol.invocation import Invocation
 from .protocol.ledger import Ledger, LedgerEntry, recovery_ledger
 from .resolutions import Answer
 from .runner import Runner
-from .sealing import pack, require_cipher
+from .sealing import pack
 from .source.cache import AnalysedProgram, ProgramCache
 from .source.checks import check_program, fence_problems
-from .telemetry import telemetry_listeners
-from .tools import MISSING, Tool, collect_tools
+from .tools import MISSING, Tool
 from .values import MAX_DEPTH, canonical_json, decode_json, nests_deeper_than, utf8_length, well_formed
 from .workers.image import engine_version
 from .workers.pool import WorkerPool, default_pool
@@ -62,26 +60,6 @@ class OuterCall:
     on_result: Callable[[str, Any, Trace], None] | None = None
 
 
-async def run_code_mode(
-    js: str,
-    tools: Mapping[str, Any] | Iterable[Any],
-    *,
-    options: CodeModeOptions | Mapping[str, Any] | None = None,
-    tool_call_id: str | None = None,
-    messages: Sequence[Any] = (),
-    context: Any = None,
-    pool: WorkerPool | None = None,
-) -> Any:
-    """Run one program once and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
-
-    ``tools``: mapping name -> tool or an iterable of tools. ``tool_call_id`` names the outer call; a random id when
-    None. ``messages`` and ``context`` reach every tool. Raises `CodeModeError` or one of its subclasses.
-    """
-    catalog = Catalog(collect_tools(tools))
-    execution = Execution(catalog, CodeModeOptions.of(options), OuterCall(tool_call_id, messages, context), pool)
-    return await execution.start(js)
-
-
 class Execution:
     """Runs one program, from its source or from a continuation, on one worker."""
 
@@ -92,8 +70,8 @@ class Execution:
         self._options = options
         self._outer = outer
         self._pool = pool if pool is not None else default_pool()
-        self._fetches = Fetches.of(options)
-        require_cipher(options.continuation)
+        self._fetches = fetches_of(options)
+        require_cipher(options)
         self._source = ""
         self._known: AnalysedProgram | None = None
         self._answers: Mapping[int, Answer] = {}
@@ -104,7 +82,7 @@ class Execution:
         self._random = secrets.token_hex(32)
         invocation_id = "code-mode-" + self._random[:16]
         self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
-        listeners = telemetry_listeners(options.telemetry, self._catalog.get)
+        listeners = telemetry_listeners(options, self._catalog.get)
         self._events = Events(options.lifecycle, invocation_id, self._outer_tool_call_id, listeners)
 
     async def start(self, js: str) -> Any:
@@ -350,8 +328,3 @@ def _forget_programs() -> None:  # in a forked child of the host: a thread that 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_programs)
-
-
-def run_code_mode_sync(js: str, tools: Mapping[str, Any] | Iterable[Any], **settings: Any) -> Any:
-    """Do what `run_code_mode` does, from code that is not async."""
-    return run_sync(run_code_mode(js, tools, **settings))

@@ -7,13 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from .errors import CodeModeProtocolError
-from .interrupts import Interrupt
-from .lifecycle import FetchResultEvent, NestedToolResultEvent, Trace
 from .options import ModelOutput
 from .values import decode_json, encode_json
+
+if TYPE_CHECKING:
+    from .lifecycle import NestedToolResultEvent, Trace
 
 Shown: TypeAlias = dict[str, Any]  # {"type": "text" | "json", "value": ...}
 Show: TypeAlias = Callable[[Any], Any]
@@ -39,6 +40,8 @@ class ModelOutputs:
 
     def show(self, result: Any, tool_call_id: str | None) -> Shown:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
+        from .interrupts import Interrupt
+
         if isinstance(result, Interrupt):
             return {"type": "json", "value": result.to_dict()}
         if not self._wraps or _is_interrupt_json(result):
@@ -62,6 +65,8 @@ class ModelOutputs:
 
     def _needed(self, trace: Trace) -> Trace:
         """Return the trace without what is never shown: it is kept for a while, and outputs may be large."""
+        from .lifecycle import NestedToolResultEvent
+
         outputs = self._options.include_nested_tool_outputs
         requests = tuple(
             dataclasses.replace(one, input=None, output=one.output if outputs else None)
@@ -84,6 +89,8 @@ class ModelOutputs:
         return {"nestedTools": entries[:maximum], **({"nestedToolsLeftOut": left_out} if left_out > 0 else {})}
 
     def _entries(self, trace: Trace) -> Iterator[dict[str, Any]]:
+        from .lifecycle import FetchResultEvent
+
         options = self._options
         for request in trace.bridge_requests:
             ended = {"status": request.status, "replayed": request.replayed}
@@ -149,6 +156,8 @@ def _shown_by(show: Show, output: Any) -> Shown:
 def _is_interrupt_json(value: Any) -> bool:
     if not isinstance(value, Mapping) or cast("Mapping[str, Any]", value).get("type") != "code-mode-interrupt":
         return False
+    from .interrupts import Interrupt
+
     try:
         Interrupt.from_dict(cast("Mapping[str, Any]", value))
     except CodeModeProtocolError:

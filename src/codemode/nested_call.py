@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from . import approval, host_threads
 from .catalog import Catalog
@@ -21,8 +21,6 @@ from .errors import (
     CodeModeToolError,
     guest_view,
 )
-from .fetch import Fetches
-from .fetch_request import changes_something
 from .interrupts import APPROVAL_KIND, InterruptRequested, interrupt_within
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
@@ -30,6 +28,9 @@ from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from .resolutions import Answer, Approval, HostAnswer, KnownOutcome, input_to_run
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
 from .values import canonical_json, check_size, decode_json, encode_json, utf8_length
+
+if TYPE_CHECKING:
+    from .fetch import Fetches
 
 
 class CallProgress(Protocol):
@@ -113,6 +114,8 @@ class NestedCalls:
         check_size(size, self.options.execution_policy.max_tool_input_bytes, "the request of fetch")
         if entry.input_json is None:
             raise CodeModeProtocolError("the worker sent a fetch without a request")
+        from .fetch_request import changes_something
+
         self.require_running()
         if changes_something(entry.input_json):
             progress.started(None, is_approved=False)

@@ -6,43 +6,25 @@ import secrets
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from .errors import CodeModeProtocolError
 from .options import ContinuationOptions
 from .protocol.signing import Auth, KeyRing
+from .signing_keys import process_keys, process_max_age_ms
 from .values import canonical_json, decode_json
 
-DEFAULT_MAX_AGE_MS = 3_600_000
 _VERSION = 1
 _MAX_BODY_BYTES = 256 << 20
 _ENCODINGS = ("deflate", "sealed", "sealed-deflate")
 _NONCE_BYTES = 12
-
-_process_keys: tuple[bytes, ...] = (secrets.token_bytes(32),)
-_process_max_age_ms = DEFAULT_MAX_AGE_MS
-
-
-def set_continuation_signing_key(
-    key_or_keys: str | bytes | list[str | bytes] | tuple[str | bytes, ...] | None = None,
-    *,
-    max_age_ms: int | None = None,
-) -> None:
-    """Set the secrets of this process: the last one signs, any of them verifies. None: a random one, as at the start.
-
-    ``max_age_ms`` is how long a continuation holds (one hour by default). Raises `ValueError` for an empty key.
-    """
-    global _process_keys, _process_max_age_ms  # noqa: PLW0603 - process-wide settings
-    checked = ContinuationOptions(keys=cast("Any", key_or_keys), max_age_ms=max_age_ms)
-    _process_keys = checked.keys if checked.keys is not None else (secrets.token_bytes(32),)
-    _process_max_age_ms = checked.max_age_ms if checked.max_age_ms is not None else DEFAULT_MAX_AGE_MS
 
 
 def pack(body: Mapping[str, Any], options: ContinuationOptions, now_ms: int) -> dict[str, Any]:
     """Return a signed continuation around plain JSON. Raises `ImportError` when sealing without ``cryptography``."""
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
     packed: Any = body if encoding == "json" else _pack_bytes(canonical_json(body).encode(), encoding, options)
-    max_age_ms = options.max_age_ms if options.max_age_ms is not None else _process_max_age_ms
+    max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
     return _ring(options, "continuation").sign(
         {"version": _VERSION, "encoding": encoding, "body": packed},
         nonce=secrets.token_hex(16),
@@ -88,7 +70,7 @@ def _unpack_bytes(packed: str, encoding: str, options: ContinuationOptions, key_
 
 
 def _ring(options: ContinuationOptions, purpose: str) -> KeyRing:
-    keys = options.keys if options.keys is not None else _process_keys
+    keys = options.keys if options.keys is not None else process_keys()
     return KeyRing(keys, purpose=purpose, binding=options.context_binding)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,10 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 
 from .adapters import ADAPTERS
-from .dict_schemas import DictSchema
 from .errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
 from .parameters import (
     NOTHING,
@@ -27,6 +25,9 @@ from .parameters import (
 from .schemas import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_input, takes_object
 from .type_schemas import ParametersSchema, TypeSchema
 
+if TYPE_CHECKING:
+    import asyncio
+
 MAX_NAME_CHARACTERS = 128
 
 
@@ -39,6 +40,12 @@ class _Missing(Enum):
 
 MISSING: Final = _Missing.MISSING
 """Stands for the input of a call without an argument."""
+
+
+def _new_event() -> asyncio.Event:
+    import asyncio
+
+    return asyncio.Event()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +70,7 @@ class ToolCallContext:
     outer_tool_call_id: str
     messages: Sequence[Any] = ()
     context: Any = None
-    aborted: asyncio.Event = field(default_factory=asyncio.Event)
+    aborted: asyncio.Event = field(default_factory=_new_event)
     interrupt: AnsweredInterrupt | None = None
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -237,6 +244,8 @@ class Tool:
             if isinstance(schema, Parameters):
                 return ParametersSchema(schema)
             if isinstance(schema, Mapping | bool):
+                from .dict_schemas import DictSchema
+
                 return DictSchema(cast("Mapping[str, Any] | bool", schema))
             return TypeSchema(schema, mode)
         except ValueError as error:

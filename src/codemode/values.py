@@ -23,6 +23,10 @@ _NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
 
 
+NOT_GIVEN: Any = object()
+"""Stands for an argument that was not given, where None is a value."""
+
+
 def utf8_length(text: str) -> int:
     """Count the UTF-8 bytes of ``text``; a lone surrogate counts six, as ``JSON.stringify`` escapes it."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))

@@ -281,12 +281,79 @@ def test_nothing_starts_before_the_first_invocation(make_pool: PoolMaker) -> Non
     assert len(zygotes(before)) == 1
 
 
-def test_import_starts_nothing() -> None:
-    script = "import codemode, os, glob; print(open(f'/proc/self/task/{os.getpid()}/children').read().split())"
+def test_import_and_making_a_tool_start_nothing() -> None:
+    tool = "codemode.create_code_mode_tool({'f': lambda x: x}).description"
+    script = f"import codemode, os; {tool}; print(open('/proc/self/task/%s/children' % os.getpid()).read().split())"
     outcome = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
     )
     assert outcome.stdout.strip() == "[]"
+
+
+_FIRST_RUN = """
+import sys
+from codemode import create_code_mode_tool
+from codemode.workers import pool
+loaded = []
+
+class Watched(pool.Zygote):
+    def __init__(self, *given, **named):
+        loaded.append([name for name in ("asyncio", "codemode.execution", "codemode.fetch") if name in sys.modules])
+        super().__init__(*given, **named)
+
+pool.Zygote = Watched
+tool = create_code_mode_tool({})
+before = (len(loaded), "asyncio" in sys.modules)
+print(tool.execute_sync({"js": "return 1"}), before, loaded, "codemode.fetch" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a zygote needs Linux")
+def test_the_first_worker_starts_before_what_runs_its_program_is_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", _FIRST_RUN], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "1 (0, False) [[]] False"
+
+
+def test_start_makes_the_first_spare_and_no_more(make_pool: PoolMaker) -> None:
+    before = children()
+    pool = make_pool(spare_workers=2)
+    pool.start()
+    assert len(zygotes(before)) == 1
+    assert "1 spare" in repr(pool)
+    pool.start()
+    assert "1 spare" in repr(pool)
+    assert run_code_mode_sync("return 1", {}, pool=pool) == 1
+
+
+def test_start_of_a_share_starts_the_whole(make_pool: PoolMaker) -> None:
+    pool = make_pool(spare_workers=1)
+    share = pool.share("tenant", max_workers=1)
+    share.start()
+    assert "1 spare" in repr(pool)
+    assert "0 spare" in repr(share)
+
+
+def test_wrong_options_start_nothing(make_pool: PoolMaker) -> None:
+    before = children()
+    for options in ({"fetch_policy": {"allowed_origins": ["no origin"]}}, {"execution_policy": {"timeout_ms": 0}}):
+        with pytest.raises(ValueError, match=r"allowed_origins|timeout_ms"):
+            run_code_mode_sync("return 1", {}, options=options, pool=make_pool())
+    assert children() == before
+
+
+def test_start_leaves_failures_to_acquire_and_a_closed_pool_closed(make_pool: PoolMaker) -> None:
+    def absent() -> Any:
+        raise CodeModeWorkerError("no engine")
+
+    broken = make_pool(source=absent)
+    broken.start()
+    with pytest.raises(CodeModeWorkerError, match="no engine"):
+        run_code_mode_sync("return 1", {}, pool=broken)
+    before = children()
+    closed = make_pool()
+    closed.close()
+    closed.start()
+    assert children() == before
 
 
 def test_default_pool_is_one_for_the_process() -> None:

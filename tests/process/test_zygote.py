@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import resource
@@ -342,7 +343,7 @@ def test_an_absent_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(_name: str) -> None:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(images, "distribution", absent)
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
     with pytest.raises(CodeModeWorkerError, match="pip install quickjs-ng"):
         engine_location()
 

@@ -30,6 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workers", "nested_call", "approval", "catalog", "lifecycle", "fetch", "interrupts"),
     ("runner",),
     ("execution", "continuations", "interrupt_store"),
+    ("single_run",),
     ("code_mode_tool",),
     ("__init__", "__main__", "cli", "testing"),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeTimeoutError, CodeModeWorkerError
-from ..execution import run_code_mode
+from ..single_run import run_code_mode
 from ..visible_text import one_line
 from ..workers.pool import WorkerPool
 

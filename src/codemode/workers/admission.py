@@ -5,13 +5,16 @@ Slots are handed out in order of arrival, to threads and event loops alike.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import CodeModeConcurrencyError
+
+if TYPE_CHECKING:
+    import asyncio
 
 _HARD_MAXIMUM = 32
 _MEMORY_INTERVAL_SECONDS = 0.25
@@ -78,7 +81,9 @@ class Admission:
         """Take a slot, waiting in order of arrival. Raises `CodeModeConcurrencyError` when ``timeout_ms`` passes."""
         if self.try_enter(memory_limit_bytes):
             return
-        waiter = _Waiter(asyncio.get_running_loop(), memory_limit_bytes)
+        import asyncio
+
+        waiter = _Waiter(asyncio.get_running_loop(), asyncio.Event(), memory_limit_bytes)
         with self._lock:
             self._waiting[waiter] = None
         self._wake()  # a slot may have become free between the two
@@ -123,10 +128,10 @@ class Admission:
 class _Waiter:
     """One invocation in the queue, on whatever loop it runs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, memory_limit_bytes: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, admitted: asyncio.Event, memory_limit_bytes: int) -> None:
         self._loop = loop
         self.memory_limit_bytes = memory_limit_bytes
-        self.admitted = asyncio.Event()
+        self.admitted = admitted
 
     def admit(self) -> bool:
         """Tell it that it has a slot; False when its loop is gone."""

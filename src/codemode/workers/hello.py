@@ -5,15 +5,17 @@ Starts nothing.
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from typing import Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
 from ..protocol.framing import FrameDecoder
 from ..values import decode_json
 from .image import WorkerImage
-from .isolation import IsolationReport, require_isolation
+
+if TYPE_CHECKING:
+    from .isolation import IsolationReport
 
 _MAX_HELLO_BYTES = 65536
 _READ_BYTES = 4096
@@ -24,6 +26,8 @@ async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, byt
 
     Raises `TimeoutError` after ``seconds``, `CodeModeWorkerError` or `OSError` for a worker that ends or says more.
     """
+    import asyncio
+
     decoder = FrameDecoder(_MAX_HELLO_BYTES)
     try:
         frames = _frames(decoder, channel.recv(_READ_BYTES))
@@ -48,7 +52,7 @@ class HelloCheck:
     """Checks hellos against one worker image. Workers of one zygote all say the same, which is then known."""
 
     def __init__(self, image: WorkerImage, *, isolation_required: bool) -> None:
-        self._expected = {"engine": image.engine_version, "kernel": image.kernel.sha256()}
+        self._image = image
         self._isolation_required = isolation_required
         self._accepted: bytes | None = None
         self.report: IsolationReport | None = None
@@ -57,6 +61,8 @@ class HelloCheck:
         """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
         if kind == b"H" and payload == self._accepted:
             return
+        from .isolation import IsolationReport, require_isolation
+
         hello = _read(payload)
         if kind == b"F":
             raise CodeModeWorkerError(f"the worker refused to start: {str(hello.get('message'))[:300]}")
@@ -69,6 +75,11 @@ class HelloCheck:
         if self._isolation_required:
             require_isolation(report)
         self.report, self._accepted = report, payload
+
+    @cached_property
+    def _expected(self) -> dict[str, str]:
+        # Hashed when there is a hello to compare with: the zygote boots meanwhile.
+        return {"engine": self._image.engine_version, "kernel": self._image.kernel.sha256()}
 
 
 def _read(payload: bytes) -> dict[str, Any]:

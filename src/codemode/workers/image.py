@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import Distribution, MetadataPathFinder, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CodeModeWorkerError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 ENGINE_DISTRIBUTION = "quickjs-ng"
 PARSER_PACKAGES = ("tree_sitter", "tree_sitter_typescript")
@@ -37,6 +38,8 @@ class Kernel:
 
     def sha256(self) -> str:
         """What a worker's hello must name as its kernel."""
+        import hashlib
+
         return hashlib.sha256(self.text().encode()).hexdigest()
 
 
@@ -102,14 +105,16 @@ def engine_location() -> tuple[str, str]:
 
 
 def _engine_distribution() -> Distribution:
+    from importlib import metadata
+
     try:
-        return distribution(ENGINE_DISTRIBUTION)
-    except PackageNotFoundError:
+        return metadata.distribution(ENGINE_DISTRIBUTION)
+    except metadata.PackageNotFoundError:
         # A folder that could not be listed, for want of descriptors, is remembered as an empty one.
-        MetadataPathFinder().invalidate_caches()  # an instance: Python 3.11 forgot that it is a classmethod
+        metadata.MetadataPathFinder().invalidate_caches()  # an instance: Python 3.11 forgot that it is a classmethod
     try:
-        return distribution(ENGINE_DISTRIBUTION)
-    except PackageNotFoundError:
+        return metadata.distribution(ENGINE_DISTRIBUTION)
+    except metadata.PackageNotFoundError:
         raise CodeModeWorkerError(
             f"the JavaScript engine is not installed: pip install {ENGINE_DISTRIBUTION}"
         ) from None

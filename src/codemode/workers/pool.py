@@ -14,18 +14,20 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import CodeModeError, CodeModeWorkerError
 from ..options import PoolOptions
 from .admission import Admission, AvailableMemory, memory_based_limit
 from .hello import HelloCheck, read_hello
 from .image import WorkerImage
-from .isolation import IsolationReport
 from .kernel import KERNEL
 from .lease import Lease
 from .source import ExecSource, Generation, PooledWorker, WorkerSource
 from .zygote import Zygote
+
+if TYPE_CHECKING:
+    from .isolation import IsolationReport
 
 _START_ATTEMPTS = 2
 
@@ -84,6 +86,14 @@ class WorkerPool:
             elif known.options.max_workers != max_workers:
                 raise ValueError(f"share {name!r} has max_workers={known.options.max_workers}, not {max_workers}")
             return known
+
+    def start(self) -> None:
+        """Start a first spare, where there may be any, unless there was one before: it boots while the caller prepares.
+
+        For the moment before an `acquire`, which tells of failures: this does not.
+        """
+        if self._generation is None:
+            self.refill(1)
 
     async def acquire(self, memory_limit_bytes: int) -> Lease:
         """Take a slot and a ready worker.
@@ -229,15 +239,16 @@ class WorkerPool:
             generation.retire()
             self._retired.append(generation)
 
-    def _hello_check(self) -> HelloCheck:
+    def _hello_check(self, image: WorkerImage | None = None) -> HelloCheck:
         if self._hello is None:
-            self._hello = HelloCheck(self._image(), isolation_required=self.options.isolation == "required")
+            self._hello = HelloCheck(image or self._image(), isolation_required=self.options.isolation == "required")
         return self._hello
 
     def _installed_source(self) -> WorkerSource:
-        self._hello_check()
+        image = self._image()
+        self._hello_check(image)
         make = Zygote if self._forks() else ExecSource
-        return make(self._image(), isolation_required=self.options.isolation == "required")
+        return make(image, isolation_required=self.options.isolation == "required")
 
     def _image(self) -> WorkerImage:
         try:
@@ -263,6 +274,11 @@ class PoolShare(WorkerPool):
     def isolation(self) -> IsolationReport | None:
         """What confines the workers of the whole pool; None before the first one is ready."""
         return self._whole.isolation
+
+    def start(self) -> None:
+        """Start a first spare of the whole pool."""
+        if not self._closed:
+            self._whole.start()
 
     async def _acquire(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Lease:
         started = time.monotonic()

@@ -21,7 +21,6 @@ from typing import Protocol
 from ..errors import CodeModeWorkerError
 from .command import STARTED_AS_WORKER, command_to_start
 from .image import WorkerImage
-from .starter import start_in_lasting_thread
 
 # What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -265,6 +264,8 @@ def spawn_exec(image: WorkerImage, *, isolation_required: bool, skip_layers: Seq
 
     ``skip_layers`` makes the worker act as if its environment refused these isolation layers (tests).
     """
+    from .starter import start_in_lasting_thread
+
     host_end, worker_end = open_channel()
     with worker_end:
         configuration = image.configuration(

@@ -1,0 +1,59 @@
+"""What only some options ask for, imported only for those: fetch, sealed continuations, telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .options import CodeModeOptions
+
+if TYPE_CHECKING:
+    from .fetch import Fetches
+    from .lifecycle import Event
+
+
+def require_extras(options: CodeModeOptions) -> None:
+    """Raise `ValueError` for a wrong origin, and for what is asked for and not installed."""
+    fetches_of(options)
+    require_cipher(options)
+    if options.telemetry.is_enabled:
+        from .telemetry import require_opentelemetry
+
+        require_opentelemetry(options.telemetry)
+
+
+def fetches_of(options: CodeModeOptions) -> Fetches | None:
+    """Return what performs the fetches of one invocation; None: there is no fetch. See `Fetches.of`."""
+    if options.fetch_policy is None:
+        return None
+    from .fetch import Fetches
+
+    return Fetches.of(options)
+
+
+def fetch_line(options: CodeModeOptions) -> str | None:
+    """Return what the model is told about ``fetch``; None when there is none."""
+    if options.fetch_policy is None:
+        return None
+    from .fetch import fetch_line
+
+    return fetch_line(options.fetch_policy)
+
+
+def require_cipher(options: CodeModeOptions) -> None:
+    """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
+    if options.continuation.seal:
+        from .sealing import require_cipher
+
+        require_cipher(options.continuation)
+
+
+def telemetry_listeners(
+    options: CodeModeOptions, find_tool: Callable[[str], Any]
+) -> tuple[Callable[[Event], None], ...]:
+    """Return what records one invocation; nothing unless enabled. See `codemode.telemetry`."""
+    if not options.telemetry.is_enabled:
+        return ()
+    from .telemetry import telemetry_listeners
+
+    return telemetry_listeners(options.telemetry, find_tool)

@@ -1,0 +1,42 @@
+"""The secrets with which this process signs continuations, unless an option names others. Signs nothing itself.
+
+Imported with the package, before anything that is imported late: processes that are forked from one share its secret.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+DEFAULT_MAX_AGE_MS = 3_600_000
+_KEY_BYTES = 32
+
+_keys: tuple[bytes, ...] = (os.urandom(_KEY_BYTES),)
+_max_age_ms = DEFAULT_MAX_AGE_MS
+
+
+def set_continuation_signing_key(
+    key_or_keys: str | bytes | list[str | bytes] | tuple[str | bytes, ...] | None = None,
+    *,
+    max_age_ms: int | None = None,
+) -> None:
+    """Set the secrets of this process: the last one signs, any of them verifies. None: a random one, as at the start.
+
+    ``max_age_ms`` is how long a continuation holds (one hour by default). Raises `ValueError` for an empty key.
+    """
+    from .options import ContinuationOptions
+
+    global _keys, _max_age_ms  # noqa: PLW0603 - process-wide settings
+    checked = ContinuationOptions(keys=cast("Any", key_or_keys), max_age_ms=max_age_ms)
+    _keys = checked.keys if checked.keys is not None else (os.urandom(_KEY_BYTES),)
+    _max_age_ms = checked.max_age_ms if checked.max_age_ms is not None else DEFAULT_MAX_AGE_MS
+
+
+def process_keys() -> tuple[bytes, ...]:
+    """Return the secrets: the last one signs, any of them verifies."""
+    return _keys
+
+
+def process_max_age_ms() -> int:
+    """Return how long a continuation holds."""
+    return _max_age_ms
