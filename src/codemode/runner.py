@@ -36,7 +36,7 @@ class ProgramCheck(Protocol):
 
 
 class Runner:
-    """Drives one invocation on one worker from `start` to its end. ``ended`` gives the ending; `close` must follow it."""
+    """Drives one invocation on one worker, from `start` to its end. ``ended`` gives that; `close` must follow it."""
 
     def __init__(
         self, machine: Invocation, lease: Lease, calls: NestedCalls, listeners: Events, check: ProgramCheck

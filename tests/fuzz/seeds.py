@@ -107,7 +107,7 @@ SYNTAX = tuple(
                                "abstract ", "declare ", "enum ", "@a ", "😀", "\u2028", "\\u0061", "#a", "/x/v", "<a/>")
 )  # fmt: skip
 
-FRAME_SEEDS = (b"\x03" + frame(b"T", in_flight=0) * 2, b"\0\0\0\0\2ab\0\0\0\1c")
+FRAME_SEEDS = (b"\x03" + frame(b"T", in_flight=0) * 2, b"\0\0\0\0\4T\nTT", b"\0\0\0\0\2ab\0\0\0\1c")
 WORKER_SEEDS = (
     b"r"
     + call(1, "search", input='{"query":"a"}')

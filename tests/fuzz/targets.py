@@ -20,7 +20,7 @@ from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorker
 from codemode.interrupts import pending_requests
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.framing import FrameDecoder, encode_frame
+from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, recovery_ledger
 from codemode.protocol.messages import read_message
@@ -56,9 +56,9 @@ class Target:
 
 
 def frames(data: bytes) -> None:
-    """Frames come out as they went in, however they are cut."""
+    """Frames come out as they went in, however they are cut, and so do their messages."""
     step, stream = (data[0] % 16 + 1, data[1:]) if data else (1, b"")
-    decoder, found = FrameDecoder(64), list[tuple[bytes, bytes]]()
+    decoder, found = FrameDecoder(64), list[bytes]()
     try:
         for start in range(0, len(stream), step):
             found += decoder.feed(stream[start : start + step])
@@ -67,11 +67,14 @@ def frames(data: bytes) -> None:
         return
     assert stream.startswith(_encoded(found))
     assert decoder.has_partial_frame == (len(stream) > len(_encoded(found)))
-    assert all(len(kind) == 1 and len(payload) < 64 for kind, payload in found)
+    for frame in found:
+        assert 1 <= len(frame) <= 64
+        with contextlib.suppress(CodeModeProtocolError):
+            assert b"\n".join(kind + payload for kind, payload in messages_in(frame)) == frame
 
 
-def _encoded(found: list[tuple[bytes, bytes]]) -> bytes:
-    return b"".join(encode_frame(kind, payload) for kind, payload in found)
+def _encoded(found: list[bytes]) -> bytes:
+    return b"".join(encode_frame(frame[:1], frame[1:]) for frame in found)
 
 
 def worker(data: bytes) -> None:
@@ -81,8 +84,9 @@ def worker(data: bytes) -> None:
     decoder = FrameDecoder(MAX_FRAME_BYTES)
     _perform(machine, effects)
     try:
-        for kind, payload in decoder.feed(data[1:]):
-            _perform(machine, machine.receive(read_message(kind, payload)))
+        for frame in decoder.feed(data[1:]):
+            for kind, payload in messages_in(frame):
+                _perform(machine, machine.receive(read_message(kind, payload)))
     except CodeModeProtocolError as error:
         machine.receive(events.HostFailed(error))
     machine.receive(events.WorkerEnded("end of input"))

@@ -278,8 +278,12 @@ def test_a_program_that_waits_for_nothing_during_a_replay_has_diverged():
 
 
 def test_an_error_that_ends_the_program_early_is_a_difference_too():
-    rejected = recording(A, delivered=(1,)).entries[0]._replace(
-        outcome=Rejected("CodeModeToolError", "a failed", "CODE_MODE_TOOL_ERROR"),
+    rejected = (
+        recording(A, delivered=(1,))
+        .entries[0]
+        ._replace(
+            outcome=Rejected("CodeModeToolError", "a failed", "CODE_MODE_TOOL_ERROR"),
+        )
     )
     recorded = Ledger([rejected, *recording(A, B, delivered=()).entries[1:]], [1])
     replay = Run(A, recorded=recorded)

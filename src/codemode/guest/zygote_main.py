@@ -41,7 +41,8 @@ class Zygote:
         self._host_pidfd = config["host_pidfd"]
         self._code = code
         self._parts = config
-        self._sequence_of: dict[int, int] = {}
+        self._poller = select.poll()
+        self._children: dict[int, tuple[int, int]] = {}  # by pidfd: sequence number and pid
 
     def prepare(self) -> None:
         """Do everything once that every worker would otherwise do for itself."""
@@ -50,7 +51,7 @@ class Zygote:
         self._test_hook = _load_test_hook(code, config["test_hook_path"])
         self._enter = code.enter
         self._fork = _fork_function()
-        self._wakeup = _watch_children()
+        _reset_signals()
         self._lock = code.Lock(config, os.getpid())
         refusal = self._lock.refusal(self._lock.layers)
         if refusal is not None:
@@ -64,17 +65,17 @@ class Zygote:
 
     def serve(self) -> None:
         """Fork on request, for ever."""
-        poller = select.poll()
-        for descriptor in (self._control.fileno(), self._host_pidfd, self._wakeup):
-            poller.register(descriptor, select.POLLIN)
+        poller, control = self._poller, self._control.fileno()
+        poller.register(control, select.POLLIN)
+        poller.register(self._host_pidfd, select.POLLIN)
         while True:
-            ready = dict(poller.poll())
-            if self._host_pidfd in ready:
-                os._exit(0)
-            if self._wakeup in ready:
-                self._reap()
-            if self._control.fileno() in ready:
-                self._take_request()
+            for descriptor, _event in poller.poll():
+                if descriptor in self._children:
+                    self._reap(descriptor)
+                elif descriptor == control:
+                    self._take_request()
+                else:
+                    os._exit(0)
 
     def report_failure(self, error: Exception) -> None:
         """Tell the host why there is no zygote."""
@@ -113,20 +114,17 @@ class Zygote:
     def _hand_over(self, sequence: int, pid: int) -> None:
         # The child is reaped only in this thread and only later, so its pid cannot mean another process yet.
         pidfd = os.pidfd_open(pid)
-        self._sequence_of[pid] = sequence
-        rights = ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),)
-        self._tell(b"W", sequence, 0, rights)
-        os.close(pidfd)
+        self._children[pidfd] = (sequence, pid)
+        self._poller.register(pidfd, select.POLLIN)  # readable once the child has ended
+        self._tell(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))
 
-    def _reap(self) -> None:
-        os.read(self._wakeup, 512)
-        while self._sequence_of:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            sequence = self._sequence_of.pop(pid)
-            if status != 0:
-                self._tell(b"E", sequence, status)
+    def _reap(self, pidfd: int) -> None:
+        sequence, pid = self._children.pop(pidfd)
+        self._poller.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            self._tell(b"E", sequence, status)
 
     def _tell(self, kind: bytes, sequence: int, value: int, rights: Rights = ()) -> None:
         packet = _PACKET.pack(kind, sequence, value)
@@ -169,17 +167,12 @@ def _fork_function() -> Callable[[], int]:
     return fork
 
 
-def _watch_children() -> int:
-    """A descriptor that turns readable when a child has ended."""
-    readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    # The thread of the host that started this process may block signals, and the mask is inherited.
+def _reset_signals() -> None:
+    # The thread of the host that started this process may block signals, and the mask is inherited; so is a SIGCHLD
+    # that is ignored, and ignored children vanish by themselves: their pids could be reused before a pidfd is opened.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # A handler that is not "ignore": ignored children vanish by themselves, and their pids could be reused
-    # before the pidfd is opened.
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    return readable
+    for number in (signal.SIGCHLD, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def main() -> None:

@@ -97,9 +97,6 @@ class LedgerEntry(NamedTuple):
         raise ValueError(f"request {self.id} has no outcome to deliver")
 
 
-_OUTCOME = LedgerEntry._fields.index("outcome")  # what stands before it is the request itself
-
-
 @dataclass(slots=True)
 class Ledger:
     """All requests of an invocation in issue order, and the order in which their outcomes were delivered."""
@@ -115,17 +112,15 @@ class Ledger:
 
     def start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> None:
         """Record that the tool itself is about to run: from here on its outcome is unknown until it is settled."""
-        was = self[request_id]
+        was = self[request_id]  # of which the first six are the request
         self.entries[request_id - 1] = LedgerEntry(
-            *was[:_OUTCOME], None, executed_input_json, was.now_ms, is_approved, True, was.attempts
+            *was[:6], None, executed_input_json, was.now_ms, is_approved, True, was.attempts
         )
 
     def settle(self, request_id: int, outcome: Outcome, now_ms: int) -> LedgerEntry:
         """Record how a request ended and return its new entry."""
         was = self[request_id]
-        entry = LedgerEntry(
-            *was[:_OUTCOME], outcome, was.executed_input_json, now_ms, was.is_approved, was.is_started
-        )
+        entry = LedgerEntry(*was[:6], outcome, was.executed_input_json, now_ms, was.is_approved, was.is_started)
         self.entries[request_id - 1] = entry
         return entry
 

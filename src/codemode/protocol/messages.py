@@ -210,11 +210,14 @@ def _decode_short(kind: bytes, text: str) -> object:
     if depth > 1:
         return decode_json(text, max_depth=depth)
     body: Any = decode_json(text)
-    if type(body) is dict:
-        for value in cast("dict[str, Any]", body).values():
-            if type(value) in (dict, list):
-                _violation(f"a frame {kind!r} that is not flat")
+    _require_flat(kind, body)
     return body
+
+
+def _require_flat(kind: bytes, body: Any) -> None:
+    for value in cast("dict[str, Any]", body).values() if type(body) is dict else ():
+        if type(value) in (dict, list):
+            _violation(f"a frame {kind!r} that is not flat")
 
 
 def _decode_long(kind: bytes, text: str) -> object:

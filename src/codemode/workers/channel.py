@@ -15,7 +15,7 @@ _READ_BYTES = 1 << 16
 
 
 class WorkerChannel:
-    """Once it listens, calls ``on_message`` for each message of the worker, ``on_end`` when its end of the channel is gone.
+    """Once it listens, calls ``on_message`` for each message of the worker, ``on_end`` when the other end is gone.
 
     ``on_violation`` gets the `CodeModeProtocolError` of a frame that breaks the rules; nothing is read after it.
     """

@@ -25,6 +25,11 @@ import os
 import resource
 import struct
 import sys
+from functools import partial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 IN_FORCE = "in force"
 REFUSED = "refused by the environment"
@@ -224,16 +229,8 @@ class FinalLock:
             self._filter = _FilterProgram(len(self._program) // 8, address)
             self._filter_address = ctypes.addressof(self._filter)
         self._limits = [getattr(resource, "RLIMIT_" + name) for name in _FINAL_LIMITS]
-        # Made here: whatever a fork makes for itself costs it pages of memory.
-        self._steps = [
-            (layer, _refuse if layer in skip else step)
-            for layer, step in (
-                ("one-descriptor", _close_all_but_channel),
-                ("parent-death-signal", self._die_with_parent),
-                ("rlimits", self._set_final_limits),
-                ("seccomp", self._install_filter),
-            )
-        ]
+        # Made here, and of calls that need no further Python: what a fork makes or runs costs it pages of memory.
+        self._steps = [(layer, _refuse if layer in skip else step) for layer, step in self._all_steps()]
 
     def layers(self) -> dict[str, str]:
         """The report of these layers when `apply` returns no refusal."""
@@ -246,32 +243,38 @@ class FinalLock:
             os.dup2(channel, 3)
         for layer, step in self._steps:
             try:
-                step()
+                if step() == -1:
+                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             except (OSError, ValueError) as error:
                 refusals[layer] = refused(error)
         return refusals
 
-    def _die_with_parent(self) -> None:
-        _control(_PR_SET_PDEATHSIG, _SIGKILL)
-        if os.getppid() != self._parent_pid:  # the parent died before the signal was armed
+    def _all_steps(self) -> list[tuple[str, Callable[[], object]]]:
+        """Layer and what is to be called for it; -1 or an error: the environment refuses it."""
+        return [
+            *(("one-descriptor", _closing(first, last)) for first, last in ((4, _LAST_DESCRIPTOR), (0, 2))),
+            ("parent-death-signal", partial(_prctl, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)),
+            ("parent-death-signal", self._require_parent),
+            *(("rlimits", partial(resource.setrlimit, which, (0, 0))) for which in self._limits),
+            ("seccomp", self._installing_filter()),
+        ]
+
+    def _require_parent(self) -> None:
+        if os.getppid() != self._parent_pid:  # it died before the signal was armed
             os._exit(3)
 
-    def _set_final_limits(self) -> None:
-        for which in self._limits:
-            resource.setrlimit(which, (0, 0))
-
-    def _install_filter(self) -> None:
+    def _installing_filter(self) -> Callable[[], object]:
         if isinstance(self._program, OSError):
-            raise self._program
-        _checked(_prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._filter_address, 0, 0), "seccomp")
+            return partial(_raise, self._program)
+        return partial(_prctl, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._filter_address, 0, 0)
 
 
-def _close_all_but_channel() -> None:
-    _close_range(4, _LAST_DESCRIPTOR)
-    _close_range(0, 2)
-
-
-def _close_range(first: int, last: int) -> None:
+def _closing(first: int, last: int) -> Callable[[], object]:
     # Old container profiles refuse close_range; descriptors end at the limit set in `lock_shared`.
-    if _syscall(_CLOSE_RANGE, first, last, 0) != 0:
-        os.closerange(first, min(last + 1, _ZYGOTE_DESCRIPTORS))
+    if _syscall(_CLOSE_RANGE, _LAST_DESCRIPTOR, _LAST_DESCRIPTOR, 0) != 0:
+        return partial(os.closerange, first, min(last + 1, _ZYGOTE_DESCRIPTORS))
+    return partial(_syscall, _CLOSE_RANGE, first, last, 0)
+
+
+def _raise(error: OSError) -> None:
+    raise error
