@@ -282,10 +282,12 @@ class _ToolCall:
 
     async def _execute(self, validated: ValidatedInput, context: ToolCallContext) -> Any:
         tool = self._tool
-        if tool.execute_kind == "sync":
-            result = await host_threads.run_tool(lambda: _call_in_thread(tool, validated.value, context))
-        else:
+        if tool.execute_kind == "async":
+            result = await tool.call(validated.value, context)
+        elif tool.execute_kind == "async_iterator":
             result = tool.call(validated.value, context)
+        else:
+            result = await host_threads.run_tool(lambda: _call_in_thread(tool, validated.value, context))
         if inspect.isawaitable(result):
             result = await result
         return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result

@@ -35,10 +35,13 @@ class TypeSchema:
         self._mismatch = ValidationError  # an import in a function costs each call a microsecond
         try:
             is_adapter = isinstance(python_type, TypeAdapter)
-            self._adapter = cast("Any", python_type if is_adapter else TypeAdapter(python_type))
-            self.json_schema: JsonSchema = self._adapter.json_schema(
+            adapter = cast("Any", python_type if is_adapter else TypeAdapter(python_type))
+            self.json_schema: JsonSchema = adapter.json_schema(
                 mode="validation" if mode == "input" else "serialization", schema_generator=_schema_generator()
             )
+            # The adapter's own methods would only hand on, in Python.
+            self._validator: Any = adapter.validator
+            self._serializer: Any = adapter.serializer
         except (PydanticUserError, NameError, TypeError) as error:
             raise ValueError(f"not a type that pydantic can describe: {error}") from error
 
@@ -50,26 +53,26 @@ class TypeSchema:
     def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
         """Check and serialise, by alias."""
         try:
-            instance = self._adapter.validate_python(value)
+            instance = self._validator.validate_python(value)
         except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
-        return self._adapter.dump_python(instance, mode="json", by_alias=True, warnings=False)
+        return self._serializer.to_python(instance, mode="json", by_alias=True, warnings=False)
 
     def _validate_json(self, value: Any) -> Any:
         try:
-            return self._adapter.validate_python(value)
+            return self._validator.validate_python(value)
         except self._mismatch:
             pass
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
-            return self._adapter.validate_json(encode_json(value, what="The input"))
+            return self._validator.validate_json(encode_json(value, what="The input"))
         except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
 
     def _show(self, instance: Any, given: Any) -> Any:
         # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
         try:
-            shown = self._adapter.dump_python(instance, mode="json", by_alias=True, round_trip=True, warnings=False)
+            shown = self._serializer.to_python(instance, mode="json", by_alias=True, round_trip=True, warnings=False)
             is_faithful = self._validate_json(shown) == instance
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
             return plain_copy(given)

@@ -71,7 +71,7 @@ def _decode(text: str) -> Any:
 
 def nests_deeper_than(text: str, max_depth: int) -> bool:
     """Tell whether JSON text nests deeper than ``max_depth``, in linear time and without recursion."""
-    if text.count("[") + text.count("{") <= max_depth:
+    if len(text) <= max_depth or text.count("[") + text.count("{") <= max_depth:
         return False
     brackets = _brackets_outside_strings(text)
     # Taking out innermost pairs lowers the depth by one at most, and leaves little of wide, flat data.
@@ -100,6 +100,8 @@ def _brackets_outside_strings(text: str) -> bytes:
 
 def _refuse_huge_integers(text: str) -> None:
     # Python's own guard against quadratic int() may have been lifted for the whole process.
+    if len(text) <= MAX_INT_DIGITS:
+        return
     if not 0 < sys.get_int_max_str_digits() <= MAX_INT_DIGITS and _DIGIT_RUN.search(text):
         raise ValueError(f"JSON holds a number of more than {MAX_INT_DIGITS} digits")
 
