@@ -128,7 +128,7 @@ class Runner:
 
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()
-        self._clock.stop()
+        self._clock.close()
         is_completed = isinstance(ending, events.Completed)
         if not is_completed:
             # Killing beats draining: a worker that is no longer ours can still write frames.
@@ -216,6 +216,11 @@ class _Clock:
             self._timer = None
             self._remaining -= self._now() - self._started
 
+    def close(self) -> None:
+        """Stop for good, and let go of what is to be told: it holds this clock."""
+        self.stop()
+        self._on_passed = _nothing
+
     def _now(self) -> float:
         return self._loop.time() - self._uncounted()
 
@@ -225,6 +230,10 @@ class _Clock:
             self.start()
         else:
             self._on_passed()
+
+
+def _nothing() -> None:
+    """Stand in for what a closed clock told."""
 
 
 def _max_frame_bytes(settings: events.Settings) -> int:

@@ -30,7 +30,7 @@ _PACKET = struct.Struct("=cIi")
 _REQUEST = struct.Struct("=I?")
 _RETRY_MS = 10
 # After this many calls the interpreter has specialised the code for what it does, and writes to it no more.
-_REHEARSALS = 16
+_REHEARSALS = 8
 
 
 class Zygote:

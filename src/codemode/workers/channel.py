@@ -66,6 +66,8 @@ class WorkerChannel:
             self._open = False
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
+            # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
+            self._on_message = self._on_end = self._on_violation = _ignore
 
     def _readable(self) -> None:
         try:
@@ -111,3 +113,7 @@ class WorkerChannel:
             # channel is seen there, behind it.
             self._unsent.clear()
             return None
+
+
+def _ignore(_what: object) -> None:
+    """Stand in for the callbacks of a closed channel."""

@@ -226,8 +226,9 @@ class WorkerPool:
         if self._generation is None or not self._generation.is_usable:
             self._retire_generation()
             self._generation = Generation(self._make_source())
-        # With several at once the processors are busy: rehearsing would only move work, and add some.
-        return self._generation.spawn(rehearsed=self._admission.active <= 1)
+        # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
+        # source is needed at once.
+        return self._generation.spawn(rehearsed=self._generation.has_started and self._admission.active <= 1)
 
     def _retire_generation(self) -> None:
         """Give up the spares and take no more from what made them; workers in use go on."""
