@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 
@@ -14,6 +15,7 @@ from codemode import (
     CodeModeError,
     CodeModeTimeoutError,
     Tool,
+    create_code_mode_tool,
     run_code_mode,
 )
 
@@ -325,3 +327,23 @@ def test_two_event_loops_in_two_threads_share_the_pool(within):
 def test_nothing_leaks_from_run_to_run(run):  # A26, promise 1
     run("globalThis.left = 1; Object.leak = 1; tools.left; undeclared = 2")
     assert run("return [typeof left, typeof Object.leak, typeof undeclared]") == ["undefined"] * 3
+
+
+def test_a_run_leaves_nothing_for_the_garbage_collector(within, make_pool):
+    # Else every few runs would pay for all of them, and hold what the tools were given until then.
+    async def scenario():
+        code_mode = create_code_mode_tool([ECHO], pool=make_pool())
+        for js in ("return 1", "return await tools.echo({ n: 1 })") * 2:
+            gc.collect()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            try:
+                await code_mode.execute({"js": js})
+                await asyncio.sleep(0)  # handles are closed after the caller has its value
+                gc.collect()
+            finally:
+                gc.set_debug(0)
+                left, gc.garbage[:] = list(gc.garbage), []
+            ours = {type(one).__qualname__ for one in left if type(one).__module__.startswith("codemode.")}
+            assert ours == set(), js
+
+    within(scenario())

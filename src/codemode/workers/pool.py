@@ -168,7 +168,9 @@ class WorkerPool:
 
     def _maximum(self, active: int, memory_limit_bytes: int) -> int:
         fixed = self.options.max_workers or _max_workers
-        return fixed or memory_based_limit(active, memory_limit_bytes, self._available_memory())
+        if fixed or not active:
+            return fixed or 1  # there is always one: no need to read how much memory there is
+        return memory_based_limit(active, memory_limit_bytes, self._available_memory())
 
     async def _ready_worker(self) -> PooledWorker:
         for attempt in range(_START_ATTEMPTS):
