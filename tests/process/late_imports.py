@@ -14,9 +14,9 @@ def main(channel: int) -> None:
     worker = sys._getframe(1).f_locals["self"]._worker
     answer = worker._answer
 
-    def answer_or_provoke(body: bytes) -> tuple[bytes, bool]:
-        if body.startswith(b"?"):
-            _provoke(body[1:].decode())
+    def answer_or_provoke(body: bytes | memoryview) -> tuple[bytes, bool]:
+        if body[0] == ord("?"):
+            _provoke(str(body[1:], "utf-8"))
         return answer(body)
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:

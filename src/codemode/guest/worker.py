@@ -106,7 +106,7 @@ class Worker:
 
     def serve(self) -> None:
         """Answer frames until the program has ended or the host has gone. Does not return."""
-        received = b""
+        received: bytes | bytearray = b""
         while True:
             received += _read(READ_BYTES)
             replies: list[bytes] = []
@@ -115,7 +115,7 @@ class Worker:
             if ended:
                 os._exit(0)
 
-    def _answer_frames(self, received: bytes, replies: list[bytes]) -> tuple[bytes, bool]:
+    def _answer_frames(self, received: bytes | bytearray, replies: list[bytes]) -> tuple[bytes | bytearray, bool]:
         """Answer every frame that has begun but is not the beginning of a header; the rest, and whether all is done."""
         try:
             while len(received) >= 4:
@@ -124,8 +124,9 @@ class Worker:
                     if replies:
                         break
                     received = _read_to(received, end)
-                body, received = received[4:end], received[end:]
-                reply, ended = self._answer(body)
+                # A view: a long frame is not copied again and again, into memory that first has to be made present.
+                reply, ended = self._answer(memoryview(received)[4:end])
+                received = received[end:]
                 replies.append(reply)
                 if ended:
                     return b"", True
@@ -137,19 +138,19 @@ class Worker:
             return b"", True
         return received, False
 
-    def _answer(self, body: bytes) -> tuple[bytes, bool]:
+    def _answer(self, body: bytes | memoryview) -> tuple[bytes, bool]:
         """The frames that answer one frame, and whether the program has ended."""
         kind = body[0] if body else 0
         if kind == _DELIVER:
-            return self._take_turn("deliver", body[1:].decode())
+            return self._take_turn("deliver", str(body[1:], "utf-8"))
         if kind == _RUN:
             memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
             self.context.set_memory_limit(memory_limit_bytes)
             self.context.set_max_stack_size(max_stack_size_bytes)
-            return self._take_turn("run", body[1 + _LIMITS.size :].decode())
+            return self._take_turn("run", str(body[1 + _LIMITS.size :], "utf-8"))
         if kind == _ANALYSE and self.analyse is not None:
             (deadline_ms,) = _HEADER.unpack_from(body, 1)
-            return _json_frame(b"a", self.analyse(body[1 + _HEADER.size :].decode(), deadline_ms)), False
+            return _json_frame(b"a", self.analyse(str(body[1 + _HEADER.size :], "utf-8"), deadline_ms)), False
         raise EngineFailed("unknown frame kind")
 
     def _take_turn(self, operation: str, text: str) -> tuple[bytes, bool]:
@@ -215,11 +216,15 @@ def _read(size: int) -> bytes:
     return chunk
 
 
-def _read_to(received: bytes, end: int) -> bytes:
-    whole = bytearray(received)
-    while len(whole) < end:
-        whole += _read(end - len(whole))
-    return bytes(whole)
+def _read_to(received: bytes | bytearray, end: int) -> bytearray:
+    whole = bytearray(end)
+    at = len(received)
+    whole[:at] = received
+    while at < end:
+        chunk = _read(min(end - at, BATCH_BYTES))
+        whole[at : at + len(chunk)] = chunk
+        at += len(chunk)
+    return whole
 
 
 def _json_frame(kind: bytes, value: object) -> bytes:

@@ -78,8 +78,10 @@ class DeliverValue:
 
     def frame(self) -> bytes:
         """Return the wire form. The value's text goes in as it is: one encoding per value."""
-        value = "" if self.value_json is None else ',"value":' + self.value_json
-        return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{value}}}'.encode())
+        head = f'{{"id":{self.id},"now":{self.now_ms}'.encode()
+        if self.value_json is None:
+            return encode_frame(b"D", head + b"}")
+        return encode_frame(b"D", b'%b,"value":%b}' % (head, self.value_json.encode()))
 
 
 @record
