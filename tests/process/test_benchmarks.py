@@ -48,6 +48,22 @@ def test_the_table_has_a_line_for_each_workload():
     assert [line.split()[0] for line in lines if line.startswith("W") and ": " not in line] == ["W1", "W9", "W9", "W9"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["steps", "W2", "--runs", "20"], "took these steps"),
+        (["cpu", "W2", "2", "--seconds", "0.3"], "runs/s of W2 with 2 in flight"),
+    ],
+)
+def test_a_profile_accounts_for_a_run(arguments: list[str], said: str):
+    if arguments[0] == "cpu" and sys.platform != "linux":
+        pytest.skip("only Linux tells what other processes used")
+    command = [sys.executable, "-m", "benchmarks.profile", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
 def test_an_unknown_workload_is_refused():
     done = benchmark("--only", "W99")
     assert done.returncode == 2

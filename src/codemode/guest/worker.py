@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Analyser = Callable[[str, int], dict[str, Any]]
 
 CHANNEL_FD = 3
-# Little, for each read allocates so much anew. The rest of a long frame is read at once.
-READ_BYTES = 1 << 13
+# Little, for each read allocates so much anew. Of a long frame more is read at once.
+READ_BYTES = 1 << 12
 # A turn's messages go out as one frame up to this size.
 BATCH_BYTES = 1 << 16
 JOBS_PER_CHECK = 64
@@ -241,12 +241,12 @@ def _failure(error: Exception) -> bytes:
 
 
 def _write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(CHANNEL_FD, view) :]
-        except OSError:
-            os._exit(0)
+    try:
+        written = os.write(CHANNEL_FD, data)
+        while written < len(data):
+            written += os.write(CHANNEL_FD, memoryview(data)[written:])
+    except OSError:
+        os._exit(0)
 
 
 class Lock:
