@@ -156,13 +156,13 @@ class _ToolCall:
         entry, tool = self._entry, self._tool
         asks = tool.needs_approval is not False
         validated = await self._validate(is_shown=asks)
-        context = self._context()
-        request = await self._approval_request(validated, context) if asks or self._answer is not None else None
+        request = await self._approval_request(validated) if asks or self._answer is not None else None
         if request is not None:
             if self._calls.options.approval.mode == "interrupt":
                 return self._pause({"kind": APPROVAL_KIND}, validated)
             await self._approve(request)
         calls = self._calls
+        context = self._context() if tool.takes_context else None
         calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
         try:
@@ -242,9 +242,7 @@ class _ToolCall:
         finally:
             self._progress.answered()
 
-    async def _approval_request(
-        self, validated: ValidatedInput, context: ToolCallContext
-    ) -> approval.ApprovalRequest | None:
+    async def _approval_request(self, validated: ValidatedInput) -> approval.ApprovalRequest | None:
         """Return what a person is to decide, or None when nobody needs to be asked (again)."""
         tool, entry = self._tool, self._entry
         request = approval.ApprovalRequest(tool.name, None, entry.tool_call_id or "")
@@ -254,7 +252,7 @@ class _ToolCall:
             return None
         if tool.needs_approval is False or self._is_approved or self._answer is not None:
             return None
-        if not await self._decided(approval.needs_approval(tool, validated.value, context)):
+        if not await self._decided(approval.needs_approval(tool, validated.value, self._context())):
             return None
         return approval.ApprovalRequest(tool.name, validated.json_value, entry.tool_call_id or "")
 
@@ -280,7 +278,7 @@ class _ToolCall:
         shown = canonical_json(validated.json_value)
         return CallSettled(entry.id, Waiting(interrupt_id, payload_json, shown, attempt), calls.now_ms())
 
-    async def _execute(self, validated: ValidatedInput, context: ToolCallContext) -> Any:
+    async def _execute(self, validated: ValidatedInput, context: ToolCallContext | None) -> Any:
         tool = self._tool
         if tool.execute_kind == "async":
             result = await tool.call(validated.value, context)
@@ -345,7 +343,7 @@ def _hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     return hidden
 
 
-def _call_in_thread(tool: Tool, value: Any, context: ToolCallContext) -> Any:
+def _call_in_thread(tool: Tool, value: Any, context: ToolCallContext | None) -> Any:
     try:
         return tool.call(value, context)
     except StopIteration as error:

@@ -173,13 +173,18 @@ class Tool:
         """How `call` is to be called; "sync" ones belong in a thread and may still give an awaitable."""
         return None if self.execute is None else execute_kind(self.execute)
 
-    @property
-    def is_async(self) -> bool:
-        """Whether `call` never blocks."""
-        return self.execute_kind in ("async", "async_iterator")
+    @cached_property
+    def takes_context(self) -> bool:
+        """Whether ``execute`` is given the context, which is else not worth making."""
+        if isinstance(self.input_schema, Parameters):
+            return self.input_schema.context_name is not None
+        return self.execute is not None and count_positional(self.execute) >= 2
 
-    def call(self, value: Any, context: ToolCallContext) -> Any:
-        """Call ``execute`` with a validated value. Gives what it gives: a value, an awaitable or an async iterator."""
+    def call(self, value: Any, context: ToolCallContext | None) -> Any:
+        """Call ``execute`` with a validated value; ``context`` None is for a tool that does not take it.
+
+        Gives what ``execute`` gives: a value, an awaitable or an async iterator.
+        """
         if self.execute is None:
             raise CodeModeToolError(f'Tool "{self.name}" cannot be executed.', details={"tool_name": self.name})
         return self._call(value, context)
@@ -252,7 +257,7 @@ class Tool:
             raise ValueError(f"{mode}_schema of tool {self.name!r}: {error}") from error
 
     @cached_property
-    def _call(self) -> Callable[[Any, ToolCallContext], Any]:
+    def _call(self) -> Callable[[Any, Any], Any]:
         function = cast("Callable[..., Any]", self.execute)
         if not isinstance(self.input_schema, Parameters):
             return _with_two_arguments(function)

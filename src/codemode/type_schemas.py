@@ -47,8 +47,8 @@ class TypeSchema:
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check, coerce, fill defaults; the value is an instance of the type."""
-        instance = self._validate_json(value)
-        return ValidatedInput(instance, lambda: self._show(instance, value))
+        instance = self.instance_of(value)
+        return ValidatedInput(instance, lambda: self.show(instance, value))
 
     def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
         """Check and serialise, by alias."""
@@ -58,7 +58,8 @@ class TypeSchema:
             raise SchemaMismatch(_type_problems(error)) from None
         return self._serializer.to_python(instance, mode="json", by_alias=True, warnings=False)
 
-    def _validate_json(self, value: Any) -> Any:
+    def instance_of(self, value: Any) -> Any:
+        """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
         try:
             return self._validator.validate_python(value)
         except self._mismatch:
@@ -69,11 +70,12 @@ class TypeSchema:
         except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
 
-    def _show(self, instance: Any, given: Any) -> Any:
+    def show(self, instance: Any, given: Any) -> Any:
+        """Return an instance as plain JSON that stands for it, or else what was given."""
         # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
         try:
             shown = self._serializer.to_python(instance, mode="json", by_alias=True, round_trip=True, warnings=False)
-            is_faithful = self._validate_json(shown) == instance
+            is_faithful = self.instance_of(shown) == instance
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
             return plain_copy(given)
         return shown if is_faithful else plain_copy(given)
@@ -100,10 +102,11 @@ class ParametersSchema:
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check and coerce."""
-        validated = self._type.validate_input(value)
-        model = validated.value
+        model = self._type.instance_of(value)
         keywords = {name: getattr(model, field) for field, name in self._names.items()}
-        return ValidatedInput({**keywords, **(model.model_extra or {})}, lambda: validated.json_value)
+        if model.model_extra:
+            keywords.update(model.model_extra)
+        return ValidatedInput(keywords, lambda: self._type.show(model, value))
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: parameters describe no output."""

@@ -347,9 +347,27 @@ def sync_wrapper():
     ],
 )
 def test_how_a_tool_is_called_is_decided_once(function, kind):
-    one = Tool("x", execute=function)
-    assert one.execute_kind == kind
-    assert one.is_async == (kind in ("async", "async_iterator"))
+    assert Tool("x", execute=function).execute_kind == kind
+
+
+def with_context(a: int, context: ToolCallContext) -> int:
+    return a
+
+
+@pytest.mark.parametrize(
+    ("one", "takes"),
+    [
+        (Tool("x", execute=lambda value, context: value), True),
+        (Tool("x", execute=lambda *arguments: arguments), True),
+        (Tool("x", execute=lambda value: value), False),
+        (Tool("x", execute=lambda: 1), False),
+        (Tool("x", execute=None), False),
+        (Tool.from_function(with_context), True),
+        (Tool.from_function(lambda a: a, name="x"), False),
+    ],
+)
+def test_a_context_is_made_only_for_tools_that_take_it(one, takes):
+    assert one.takes_context == takes
 
 
 @pytest.mark.parametrize(
