@@ -17,6 +17,7 @@ from codemode.protocol.messages import (
     CallRequested,
     DeliverError,
     DeliverValue,
+    EngineFailed,
     ProgramReturned,
     ProgramThrew,
     TurnEnded,
@@ -169,7 +170,10 @@ class SimulatedKernel:
 
     def deliver(self, message: DeliverValue | DeliverError) -> list[WorkerMessage]:
         assert not self.finished
-        assert message.id in self._promises
+        if message.id not in self._promises:
+            # A replay sends outcomes ahead. The real kernel knows no such request either, and its worker ends.
+            self.finished = True
+            return [EngineFailed("kernel-error: unknown request")]
         assert message.id not in self.delivered, "an outcome was delivered twice"
         self.delivered.append(message.id)
         self._in_flight -= 1

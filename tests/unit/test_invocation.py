@@ -525,3 +525,38 @@ ASKED_1, ANSWERED_1, ASKED_2 = events.PersonAsked(1), events.PersonAnswered(1), 
 )
 def test_the_clock_stands_still_only_for_people(received: list[Any], expected: str):
     assert " ".join(clock(*received)) == expected
+
+
+# --- outcomes that are sent ahead ---
+
+
+def recorded(*deliveries: int) -> Ledger:
+    entries = [
+        LedgerEntry(number, "tool", "t", "0", None, f"{SETTINGS.outer_tool_call_id}:tool-{number}", Fulfilled('"v"'))
+        for number in (1, 2, 3)
+    ]
+    return Ledger(entries, list(deliveries))
+
+
+def test_a_replay_sends_every_recorded_outcome_behind_the_program_in_the_recorded_order():
+    invocation = Invocation(SETTINGS, recorded=recorded(3, 1))
+    sent = [effect.message for effect in invocation.start("js", analysis_ms=None) if isinstance(effect, Send)]
+    assert [type(message) for message in sent] == [messages.RunProgram, messages.DeliverValue, messages.DeliverValue]
+    assert [message.id for message in sent if isinstance(message, messages.DeliverValue)] == [3, 1]
+
+
+def test_what_is_sent_ahead_counts_only_when_its_request_has_been_made_again():
+    invocation = machine(recorded=recorded(1, 2, 3))
+    assert invocation.ledger.deliveries == []
+    effects = invocation.receive(call(1)) + invocation.receive(TurnEnded(1))
+    assert invocation.ledger.deliveries == [1]
+    assert not any(isinstance(effect, Send) for effect in effects)
+
+
+def test_a_worker_that_did_not_ask_for_what_it_was_sent_ran_another_program():
+    invocation = machine(recorded=recorded(1))
+    invocation.receive(messages.EngineFailed("kernel-error: unknown request"))
+    assert error_of(invocation).details["position"] == 1
+    plain = machine()
+    plain.receive(messages.EngineFailed("kernel-error: unknown request"))
+    assert type(error_of(plain)) is CodeModeError

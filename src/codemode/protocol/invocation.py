@@ -18,7 +18,8 @@ deliveries:
 An invocation pauses (`Interrupted`) when the guest is idle, nothing runs on the host and some request waits.
 
 With a recorded ledger the guest first has to issue the same requests again. Each is compared, and recorded outcomes
-are delivered in the recorded order; only then do requests that were waiting or unknown, and new ones, go out.
+are delivered in the recorded order, which is sent ahead as a whole; only then do requests that were waiting or unknown,
+and new ones, go out.
 """
 
 from __future__ import annotations
@@ -103,6 +104,9 @@ class Invocation:
         self.js = event.js
         self._turns_owed = 1
         self._effects.append(Send(messages.RunProgram(event.js, self.settings.for_worker())))
+        # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost
+        # a trip to the worker and back.
+        self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
 
     def _refused(self, event: events.ProgramRefused) -> None:
         problems = [dict(problem) for problem in event.problems]
@@ -152,7 +156,7 @@ class Invocation:
         """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
         while (entry := self._replay.next_delivery(self.ledger)) is not None:
             self._effects.append(Replayed(entry))
-            self._deliver(entry)
+            self._count_delivery(entry)
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
@@ -171,8 +175,11 @@ class Invocation:
         self._counts.delivered(self.ledger[self.ledger.deliveries[self._turns_ended - 1]].kind)
 
     def _deliver(self, entry: LedgerEntry) -> None:
-        self.ledger.deliveries.append(entry.id)
         self._effects.append(Send(entry.delivery()))
+        self._count_delivery(entry)
+
+    def _count_delivery(self, entry: LedgerEntry) -> None:
+        self.ledger.deliveries.append(entry.id)
         self._turns_owed += 1
         if self._turns_owed == 1:
             self._begin_turn()
@@ -290,6 +297,8 @@ class Invocation:
         return error
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
+        if event.message.endswith("unknown request"):  # a program that did not ask for what it was sent ahead
+            self._replay.require_seen(self.ledger)
         self._fail(CodeModeError(event.message, details={"name": "InternalError"}))
 
     def _deadline_passed(self, _event: events.DeadlinePassed) -> None:

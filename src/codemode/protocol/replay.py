@@ -37,6 +37,10 @@ class Replay:
         has_been_made = request_id in ledger
         return ledger[request_id] if has_been_made else None
 
+    def outcomes(self) -> list[LedgerEntry]:
+        """Return the entries whose outcomes are handed in again, in that order."""
+        return [self._recorded[request_id] for request_id in self._recorded.deliveries]
+
     def require_seen(self, ledger: Ledger) -> None:
         """A program that ends or comes to rest before all of its record was seen is another program."""
         if len(ledger.entries) < len(self._recorded.entries) or self.is_unfinished(ledger):
