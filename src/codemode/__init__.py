@@ -25,6 +25,7 @@ from .errors import (
     CodeModeWorkerError,
 )
 from .failure_text import failure_text
+from .late_imports import importing
 from .options import (
     ApprovalPolicy,
     CodeModeOptions,
@@ -155,7 +156,8 @@ _MODULE_OF = {name: module for module, names in _LATE.items() for name in names.
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+    with importing:
+        value = globals()[name] = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     return value
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .late_imports import importing
+
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Future
@@ -17,7 +19,8 @@ ResultT = TypeVar("ResultT")
 
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one."""
-    import asyncio
+    with importing:
+        import asyncio
 
     try:
         asyncio.get_running_loop()

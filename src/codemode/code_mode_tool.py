@@ -13,9 +13,10 @@ from .blocking import run_sync
 from .catalog import Catalog
 from .errors import CodeModeToolError
 from .extras import fetch_line, require_extras
+from .late_imports import importing
 from .model_output import ModelOutputs
 from .options import CodeModeOptions
-from .single_run import load_execution
+from .single_run import start_and_load
 from .tools import collect_tools
 from .values import NOT_GIVEN
 from .workers.pool import WorkerPool, default_pool
@@ -90,15 +91,16 @@ class CodeModeTool:
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)
-        pool = self._started_pool()
-        run = load_execution()
+        pool = self._pool if self._pool is not None else default_pool()
+        run = start_and_load(pool)
         outer = run.OuterCall(tool_call_id, messages, context, self._outputs.listener)
         return await run.Execution(self.catalog, self.options, outer, pool).start(js)
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
         """Do what `execute` does, from code that is not async. Works inside a running loop too."""
         program_of(input)
-        self._started_pool()
+        with importing:
+            (self._pool if self._pool is not None else default_pool()).start()
         return run_sync(self.execute(input, **settings))
 
     async def resume(
@@ -111,9 +113,9 @@ class CodeModeTool:
         context: Any = None,
     ) -> Any:
         """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
-        run = load_execution()
-        from .continuations import answers_of, resume
-
+        run = start_and_load()
+        with importing:
+            from .continuations import answers_of, resume
         answers = answers_of(interrupt, resolution, resolutions)
         outer = run.OuterCall(None, messages, context, self._outputs.listener)
         return await resume(interrupt, answers, self.catalog, self.options, outer, self._pool)
@@ -132,11 +134,6 @@ class CodeModeTool:
         apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
         """
         return self._outputs.show(result, tool_call_id)
-
-    def _started_pool(self) -> WorkerPool:
-        pool = self._pool if self._pool is not None else default_pool()
-        pool.start()
-        return pool
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

@@ -286,8 +286,8 @@ class _ToolCall:
             result = tool.call(validated.value, context)
         else:
             result = await host_threads.run_tool(lambda: _call_in_thread(tool, validated.value, context))
-        if inspect.isawaitable(result):
-            result = await result
+            if inspect.isawaitable(result):
+                result = await result
         return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
 
     async def _decided(self, work: Awaitable[Any]) -> Any:

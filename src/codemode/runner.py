@@ -129,16 +129,13 @@ class Runner:
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()
         self._clock.close()
-        is_completed = isinstance(ending, events.Completed)
-        if not is_completed:
-            # Killing beats draining: a worker that is no longer ours can still write frames.
+        if not isinstance(ending, events.Completed):
+            # Killing beats draining: a worker that is no longer ours can still write frames. One that is done ends by
+            # itself, and its handles can wait until the caller has the value.
             self._lease.kill()
         self._calls.aborted.set()
         if not self.ended.done():
             self.ended.set_result(ending)
-        if is_completed:
-            # Such a worker ends by itself, and closing its handles can wait until the caller has the value.
-            self._loop.call_soon(self._lease.kill)
 
     async def _call(self, entry: LedgerEntry) -> None:
         # Not a done callback: that would cost each call one more turn of the event loop.

@@ -9,6 +9,7 @@ from .blocking import run_sync
 from .catalog import Catalog
 from .errors import CodeModeWorkerError
 from .extras import require_extras
+from .late_imports import importing
 from .options import CodeModeOptions
 from .tools import collect_tools
 from .workers.pool import WorkerPool, default_pool
@@ -33,8 +34,7 @@ async def run_code_mode(
     settings = CodeModeOptions.of(options)
     require_extras(settings)
     workers = pool if pool is not None else default_pool()
-    workers.start()
-    run = load_execution()
+    run = start_and_load(workers)
     outer = run.OuterCall(tool_call_id, messages, context)
     return await run.Execution(catalog, settings, outer, workers).start(js)
 
@@ -44,13 +44,16 @@ def run_code_mode_sync(js: str, tools: Mapping[str, Any] | Iterable[Any], **sett
     return run_sync(run_code_mode(js, tools, **settings))
 
 
-def load_execution():
-    """Import what runs programs: late, for the first worker boots meanwhile, on another processor.
+def start_and_load(workers: WorkerPool | None = None):
+    """Import what runs programs: late, for the first of these workers boots meanwhile, on another processor.
 
     Raises `CodeModeWorkerError` when it cannot be read, as where no descriptors are left.
     """
     try:
-        from . import execution
+        with importing:
+            if workers is not None:
+                workers.start()
+            from . import execution
     except OSError as error:
         raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error
     return execution

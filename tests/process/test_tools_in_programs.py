@@ -305,6 +305,46 @@ def test_32_sync_tools_run_at_the_same_time(run):
     assert run(js, [Tool("meet", execute=meet)]) == list(range(32))
 
 
+def test_an_async_function_that_gives_an_awaitable_has_given_its_output(fails):
+    class Query:
+        def __await__(self):
+            raise AssertionError("awaited")
+
+    async def find():
+        return Query()
+
+    fails(CodeModeSerializationError, "return await tools.find()", [find])
+
+
+def test_calls_of_a_turn_do_not_wait_for_the_turns_behind_it(within, make_pool):
+    # Both gates are answered in one turn of the event loop, so their answers reach the worker together.
+    async def scenario():
+        opened, entered, called = asyncio.Event(), [], asyncio.Event()
+
+        async def gate(n: int) -> int:
+            entered.append(n)
+            if len(entered) == 2:
+                asyncio.get_running_loop().call_soon(opened.set)
+            await opened.wait()
+            return n
+
+        async def side() -> None:
+            called.set()
+
+        program = """
+            const a = (async () => { await tools.gate({ n: 1 }); await tools.side() })();
+            const b = (async () => { await tools.gate({ n: 2 }); for (;;); })();
+            await Promise.all([a, b])
+        """
+        run = asyncio.ensure_future(run_code_mode(program, [gate, side], pool=make_pool()))
+        await asyncio.wait_for(called.wait(), 10)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    within(scenario())
+
+
 def test_a_sync_function_may_give_an_awaitable(run):
     assert run("return await tools.t(4)", [Tool("t", execute=lambda value: echo(value))]) == 4
 

@@ -181,6 +181,38 @@ def test_messages_of_a_turn_are_frames_of_their_own_when_they_are_long(zygote: Z
     worker.close()
 
 
+def test_a_zygote_without_descriptors_refuses_workers_and_keeps_those_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lockdown = tmp_path / "lockdown_linux.py"
+    text = (Path(images.__file__).parent / "lockdown_linux.py").read_text()
+    lockdown.write_text(text.replace("_ZYGOTE_DESCRIPTORS = 1024", "_ZYGOTE_DESCRIPTORS = 24"))
+    configuration = images.WorkerImage.configuration
+    monkeypatch.setattr(
+        images.WorkerImage,
+        "configuration",
+        lambda image, **more: configuration(image, **{**more, "lockdown_path": str(lockdown)}),
+    )
+    zygote = Zygote(stub_image())
+    workers = [zygote.spawn() for _ in range(40)]
+    kept = []
+    for worker in workers:
+        try:
+            read_hello(worker)
+        except (EOFError, OSError):
+            assert "Too many open files" in worker.describe_ending()
+        else:
+            kept.append(worker)
+    assert 0 < len(kept) < len(workers)
+    assert zygote.is_alive()
+    for worker in kept:
+        run_program(worker, "text")
+        assert read_frame(worker) == (b"V", b'"text"')
+    for worker in workers:
+        worker.close()
+    zygote.kill()
+
+
 def test_a_looping_worker_is_killed(zygote: Zygote) -> None:
     worker = zygote.spawn()
     read_hello(worker)

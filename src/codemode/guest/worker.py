@@ -128,6 +128,10 @@ class Worker:
                 reply, ended = self._answer(memoryview(received)[4:end])
                 received = received[end:]
                 replies.append(reply)
+                if received and (reply[4:5] == b"C" or b"\nC" in reply):
+                    # Calls must not wait for the turns behind them, which may never end.
+                    _write(b"".join(replies))
+                    replies.clear()
                 if ended:
                     return b"", True
         except MemoryError:

@@ -7,6 +7,7 @@ Single-threaded, runs under `-I -S`. It never reads from a worker's channel and 
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -86,9 +87,10 @@ class Zygote:
         message, ancillary, _flags, _address = self._control.recvmsg(_REQUEST.size, CMSG_SPACE(4))
         if not message:
             os._exit(0)
-        if not ancillary:
-            return
         sequence, rehearsed = _REQUEST.unpack(message)
+        if not ancillary:  # no descriptor was left to take the channel with
+            self._tell(b"N", sequence, errno.EMFILE)
+            return
         (channel,) = struct.unpack("=i", ancillary[0][2][:4])
         try:
             pid = self._fork()
@@ -113,7 +115,13 @@ class Zygote:
 
     def _hand_over(self, sequence: int, pid: int) -> None:
         # The child is reaped only in this thread and only later, so its pid cannot mean another process yet.
-        pidfd = os.pidfd_open(pid)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:  # one is kept for each living worker, and there are no more
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self._tell(b"N", sequence, error.errno or 0)
+            return
         self._children[pidfd] = (sequence, pid)
         self._poller.register(pidfd, select.POLLIN)  # readable once the child has ended
         self._tell(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))

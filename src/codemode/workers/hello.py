@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
+from ..late_imports import importing
 from ..protocol.framing import FrameDecoder
 from ..values import decode_json
 from .image import WorkerImage
@@ -61,7 +62,8 @@ class HelloCheck:
         """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
         if kind == b"H" and payload == self._accepted:
             return
-        from .isolation import IsolationReport, require_isolation
+        with importing:
+            from .isolation import IsolationReport, require_isolation
 
         hello = _read(payload)
         if kind == b"F":

@@ -39,7 +39,10 @@ class Lease:
         self.give_back()
 
     def give_back(self) -> None:
-        """Give the slot back; the worker is dead, or about to be killed. Safe to call twice."""
+        """Give the slot back, and a worker that was not killed to the pool, to be closed soon. Safe to call twice."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._pool.give_up(worker)
         if not self._left:
             self._left = True
             self._admission.leave()

@@ -126,11 +126,21 @@ class WorkerPool:
             self._in_use.discard(worker)
             worker.close()
 
+    def give_up(self, worker: PooledWorker) -> None:
+        """Let a worker that is done be closed by the next refill, or whatever comes before it."""
+        self._done.append(worker)
+
+    def _close_done(self) -> None:
+        with self._lock:
+            while self._done:
+                self.close_worker(self._done.popleft())
+
     def refill(self, wanted: int | None = None) -> None:
         """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
 
-        Failures show when a worker is needed.
+        Failures show when a worker is needed. Closes what is done first.
         """
+        self._close_done()
         most = self.options.spare_workers if wanted is None else min(wanted, self.options.spare_workers)
         with self._lock:
             try:
@@ -143,6 +153,7 @@ class WorkerPool:
         """Kill spares and zygote, and with the zygote every worker. The pool cannot be used afterwards."""
         with self._lock:
             self._closed = True
+            self._close_done()
             self._retire_generation()
             for generation in self._retired:
                 generation.source.kill()
@@ -152,7 +163,7 @@ class WorkerPool:
     def forget(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""
         self._lock = threading.RLock()
-        for worker in (*self._spares, *self._in_use):
+        for worker in (*self._spares, *self._in_use):  # what is done is still in use
             worker.process.abandon()
         for generation in (*self._retired, *([self._generation] if self._generation else ())):
             generation.source.abandon()
@@ -162,6 +173,7 @@ class WorkerPool:
         self._admission = Admission(self._maximum)
         self._spares: deque[PooledWorker] = deque()
         self._in_use: set[PooledWorker] = set()
+        self._done: deque[PooledWorker] = deque()  # of those, what is not ours to use any more
         self._generation: Generation | None = None
         self._retired: list[Generation] = []
         self._closed = False
@@ -202,6 +214,7 @@ class WorkerPool:
         with self._lock:
             if self._closed:
                 raise CodeModeWorkerError("the worker pool is closed")
+            self._close_done()
             worker = self._living_spare() or self._spawn_in_two_attempts()
             self._in_use.add(worker)
             return worker
