@@ -116,7 +116,7 @@ class Worker:
                 os._exit(0)
 
     def _answer_frames(self, received: bytes | bytearray, replies: list[bytes]) -> tuple[bytes | bytearray, bool]:
-        """Answer every frame that has begun but is not the beginning of a header; the rest, and whether all is done."""
+        """Answer every frame of which the header is there; what is left, and whether there is nothing more to do."""
         try:
             while len(received) >= 4:
                 end = 4 + _HEADER.unpack_from(received)[0]
