@@ -1,3 +1,3 @@
-//! {"ends": ["memory", "timeout"], "timeout_ms": 3000}
+//! {"ends": ["memory", "timeout", "deadlock"], "timeout_ms": 3000}
 const again = () => Promise.resolve().then(again);
 await again();
