@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -79,6 +80,7 @@ class Catalog(Generic[ToolT]):
         with self._lock:
             if self._index is None:
                 self._index = _build_index(self._tools)
+                weakref.finalize(self, self._index.close)  # Python 3.13 warns of one that is left open
             rows: list[tuple[int]] = self._index.execute(
                 _FIND, (expression, min(max(limit, 0), MAX_RESULTS))
             ).fetchall()
