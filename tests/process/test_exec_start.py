@@ -140,8 +140,10 @@ def test_interrupts(pool: WorkerPool) -> None:
             )
         return outcome
 
-    assert within(main()) == [1, 2, 3]
-    assert [value["cents"] for value in spent] == [1, 2, 3]
+    # The first two run in threads, in either order.
+    *both, last = within(main())
+    assert (sorted(both), last) == ([1, 2], 3)
+    assert (sorted(value["cents"] for value in spent[:2]), spent[2]["cents"]) == ([1, 2], 3)
 
 
 @pytest.mark.parametrize("group", groups())
