@@ -21,6 +21,7 @@ from codemode.workers import channel, pool
 
 from .latency import SPARE_READY_SECONDS
 from .measure import runs_per_second
+from .processes import family
 from .programs import by_name
 from .workloads import code_mode_tool
 
@@ -83,7 +84,7 @@ async def cpu(workload: str, in_flight: int, seconds: float) -> None:
     """Print what one run costs host, zygote and worker. A worker counts once the zygote has reaped it."""
     tool, js = code_mode_tool(), by_name(workload).js
     await asyncio.gather(*(tool.execute({"js": js}) for _ in range(in_flight)))
-    zygote = _zygote()
+    zygote = family(os.getpid())[1]  # this process's only child
     host_before, zygote_before, done = _usage(os.getpid()), _usage(zygote), 0
 
     async def work() -> None:
@@ -108,14 +109,6 @@ def _usage(pid: int) -> tuple[float, ...]:
     faults, reaped_faults = int(fields[7]), int(fields[8])
     user, system, reaped_user, reaped_system = (int(ticks) * _TICKS_MS for ticks in fields[11:15])
     return faults, user, system, reaped_faults, reaped_user, reaped_system
-
-
-def _zygote() -> int:
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        fields = path.read_text(encoding="ascii").rpartition(")")[2].split()
-        if int(fields[1]) == os.getpid():
-            return int(path.parent.name)
-    raise OSError("there is no zygote: this needs Linux")
 
 
 def main() -> None:
