@@ -201,12 +201,9 @@ class _ToolCall:
         size = len(edited_json or entry.input_json or "")
         is_large = size >= host_threads.LARGE_CHARACTERS
         try:
-            if is_large:
-                validated = await host_threads.run_check(
-                    size, lambda: _checked(tool, entry, edited_json, is_shown=True)
-                )
-            else:
-                validated = _checked(tool, entry, edited_json, is_shown=is_shown)
+            validated = await host_threads.run_check(
+                size, lambda: _checked(tool, entry, edited_json, is_shown=is_shown or is_large)
+            )
         except ValueError as error:
             raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
         if is_large:
