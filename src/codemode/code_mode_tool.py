@@ -16,10 +16,10 @@ from .extras import fetch_line, require_extras
 from .late_imports import importing
 from .model_output import ModelOutputs
 from .options import CodeModeOptions
-from .single_run import start_and_load
+from .single_run import load_execution, started
 from .tools import collect_tools
 from .values import NOT_GIVEN
-from .workers.pool import WorkerPool, default_pool
+from .workers.pool import WorkerPool
 
 if TYPE_CHECKING:
     from .interrupts import Interrupt
@@ -91,16 +91,15 @@ class CodeModeTool:
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)
-        pool = self._pool if self._pool is not None else default_pool()
-        run = start_and_load(pool)
+        pool = started(self._pool)
+        run = load_execution()
         outer = run.OuterCall(tool_call_id, messages, context, self._outputs.listener)
         return await run.Execution(self.catalog, self.options, outer, pool).start(js)
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
         """Do what `execute` does, from code that is not async. Works inside a running loop too."""
         program_of(input)
-        with importing:
-            (self._pool if self._pool is not None else default_pool()).start()
+        started(self._pool)
         return run_sync(self.execute(input, **settings))
 
     async def resume(
@@ -113,7 +112,7 @@ class CodeModeTool:
         context: Any = None,
     ) -> Any:
         """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
-        run = start_and_load()
+        run = load_execution()
         with importing:
             from .continuations import answers_of, resume
         answers = answers_of(interrupt, resolution, resolutions)

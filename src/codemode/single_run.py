@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from .blocking import run_sync
@@ -33,8 +34,8 @@ async def run_code_mode(
     catalog = Catalog(collect_tools(tools))
     settings = CodeModeOptions.of(options)
     require_extras(settings)
-    workers = pool if pool is not None else default_pool()
-    run = start_and_load(workers)
+    workers = started(pool)
+    run = load_execution()
     outer = run.OuterCall(tool_call_id, messages, context)
     return await run.Execution(catalog, settings, outer, workers).start(js)
 
@@ -44,15 +45,21 @@ def run_code_mode_sync(js: str, tools: Mapping[str, Any] | Iterable[Any], **sett
     return run_sync(run_code_mode(js, tools, **settings))
 
 
-def start_and_load(workers: WorkerPool | None = None):
-    """Import what runs programs: late, for the first of these workers boots meanwhile, on another processor.
+def started(pool: WorkerPool | None) -> WorkerPool:
+    """Return the pool to use, the process-wide one for None, with its first worker booting at least."""
+    workers = pool if pool is not None else default_pool()
+    workers.start()
+    return workers
+
+
+@cache
+def load_execution():
+    """Import what runs programs: late, for the first worker boots meanwhile, on another processor.
 
     Raises `CodeModeWorkerError` when it cannot be read, as where no descriptors are left.
     """
     try:
         with importing:
-            if workers is not None:
-                workers.start()
             from . import execution
     except OSError as error:
         raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import CodeModeError, CodeModeWorkerError
+from ..late_imports import importing
 from ..options import PoolOptions
 from .admission import Admission, AvailableMemory, memory_based_limit
 from .hello import HelloCheck, read_hello
@@ -93,7 +94,8 @@ class WorkerPool:
         For the moment before an `acquire`, which tells of failures: this does not.
         """
         if self._generation is None:
-            self.refill(1)
+            with importing:
+                self.refill(1)
 
     async def acquire(self, memory_limit_bytes: int) -> Lease:
         """Take a slot and a ready worker.
