@@ -5,9 +5,26 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import partial
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self, cast
+
+from .option_checks import (
+    CALLABLE,
+    Check,
+    checked,
+    command_or_none,
+    flag,
+    keys_or_none,
+    limit,
+    mapping_or_none,
+    methods,
+    none_below_zero,
+    not_negative,
+    one_of,
+    optional_limit,
+    strings,
+    text_or_none,
+)
 
 MIB = 1024 * 1024
 
@@ -21,115 +38,6 @@ MAX_STACK_SIZE_BYTES = 6 * MIB
 """A worker's native stack is 8 MiB."""
 
 Hook = Callable[[Any], Awaitable[None] | None]
-Check = Callable[[Any, str], Any]
-P = TypeVar("P", bound="OptionPart")
-
-# --- what a field may hold; each check takes the value and its full path, and gives the value to store ---
-
-
-def _limit(default: int, maximum: int | None = None, *, minimum: int = 1) -> int:
-    return _checked(default, partial(_positive, maximum=maximum, minimum=minimum))
-
-
-def _optional_limit() -> int | None:
-    return _checked(None, _positive_or_none)
-
-
-def _checked(default: Any, check: Check) -> Any:
-    return field(default=default, metadata={"check": check})
-
-
-def _flag(*, default: bool) -> bool:
-    return _checked(default, _boolean)
-
-
-def _positive_or_none(value: Any, path: str) -> int | None:
-    return None if value is None else _positive(value, path)
-
-
-def _positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1) -> int:
-    # bool is an int to Python, never to a reader of options.
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{path} must be a positive integer, got {value!r}")
-    if value < minimum:
-        raise ValueError(f"{path} must be at least {minimum}, got {value}")
-    if maximum is not None and value > maximum:
-        raise ValueError(f"{path} must be at most {maximum}, got {value}")
-    return value
-
-
-def _not_negative(value: Any, path: str) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{path} must be an integer of at least 0, got {value!r}")
-    return value
-
-
-def _none_below_zero(value: Any, path: str) -> int:
-    return 0 if type(value) is int and value < 0 else _not_negative(value, path)
-
-
-def _boolean(value: Any, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - every wrong option is one
-    return value
-
-
-def _callable(value: Any, path: str) -> Any:
-    if value is not None and not callable(value):
-        raise ValueError(f"{path} must be a function or None, got {value!r}")
-    return value
-
-
-_CALLABLE = {"check": _callable}
-
-
-def _text(value: Any, path: str) -> str | None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise ValueError(f"{path} must be a non-empty string or None, got {value!r}")
-    return value
-
-
-def _mapping(value: Any, path: str) -> Any:
-    if value is None or isinstance(value, Mapping):
-        return cast("Any", value)
-    raise ValueError(f"{path} must be a mapping or None, got {value!r}")
-
-
-def _strings(value: Any, path: str) -> tuple[str, ...]:
-    items = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
-    if items is None or not all(isinstance(item, str) and item for item in items):
-        raise ValueError(f"{path} must be a list of non-empty strings, got {value!r}")
-    return tuple(items)
-
-
-def _methods(value: Any, path: str) -> tuple[str, ...]:
-    return tuple(method.upper() for method in _strings(value, path))
-
-
-def _command(value: Any, path: str) -> tuple[str, ...] | None:
-    if value is not None and not value:
-        raise ValueError(f"{path} must not be empty")
-    return None if value is None else _strings(value, path)
-
-
-def _keys(value: Any, path: str) -> tuple[bytes, ...] | None:
-    if value is None:
-        return None
-    items = cast("list[Any]", [*value]) if isinstance(value, list | tuple) else [value]
-    if not items or not all(isinstance(item, str | bytes) and item for item in items):
-        # The value itself is a secret and stays out of the message.
-        raise ValueError(f"{path} must be a non-empty string or bytes, or a list of them")
-    return tuple(item.encode() if isinstance(item, str) else item for item in items)
-
-
-def _one_of(*choices: str) -> Check:
-    def check(value: Any, path: str) -> Any:
-        if value not in choices:
-            raise ValueError(f"{path} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-        return value
-
-    return check
-
 
 # --- one mechanism for every part ---
 
@@ -139,6 +47,13 @@ class OptionPart:
     """A group of options. Raises `ValueError` naming the full path of a wrong value when made."""
 
     path: ClassVar[str] = ""
+    _said: ClassVar[frozenset[str]] = frozenset()  # each part has its own: the options that its maker named
+
+    def __new__(cls, *_values: Any, **said: Any) -> Self:
+        """Note what its maker names: a plugin may have other defaults for the rest."""
+        part = super().__new__(cls)
+        object.__setattr__(part, "_said", frozenset(said))
+        return part
 
     def __post_init__(self) -> None:
         """Check every field, and store what its check gives."""
@@ -157,6 +72,12 @@ class OptionPart:
             path = cls.path or "options"
             raise ValueError(f"{path} must be a {cls.__name__} or a mapping, got {value!r}")  # noqa: TRY004 - as above
         return cls(**cls._keywords(value))
+
+    def with_defaults(self, **defaults: Any) -> Self:
+        """Return the same options, with these values for those that their maker did not name."""
+        part = replace(self, **{name: value for name, value in defaults.items() if name not in self._said})
+        object.__setattr__(part, "_said", self._said | defaults.keys())
+        return part
 
     @classmethod
     def _keywords(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,23 +111,31 @@ def _nearest(name: str, known: set[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionPolicy(OptionPart):
-    """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text."""
+    """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
+
+    ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
+    "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
+    call by itself. ``on_saturation`` None does as the pool does when no worker is free.
+    """
 
     path: ClassVar[str] = "execution_policy"
 
-    timeout_ms: int = _limit(30_000)
-    memory_limit_bytes: int = _limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
-    max_stack_size_bytes: int = _limit(2 * MIB, MAX_STACK_SIZE_BYTES)
-    max_result_bytes: int = _limit(MIB)
-    max_source_bytes: int = _limit(256 * 1024, MAX_SOURCE_BYTES)
-    max_tool_input_bytes: int = _limit(MIB)
-    max_tool_output_bytes: int = _limit(4 * MIB)
-    max_bridge_requests: int = _limit(256)
-    max_in_flight_bridge_requests: int = _limit(32)
-    max_console_bytes: int = _limit(64 * 1024)
-    max_catalog_requests: int = _limit(64)
-    max_description_characters: int = _limit(40_000)
-    check_program: bool = _flag(default=True)
+    timeout_ms: int = limit(30_000)
+    memory_limit_bytes: int = limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
+    max_stack_size_bytes: int = limit(2 * MIB, MAX_STACK_SIZE_BYTES)
+    max_result_bytes: int = limit(MIB)
+    max_source_bytes: int = limit(256 * 1024, MAX_SOURCE_BYTES)
+    max_tool_input_bytes: int = limit(MIB)
+    max_tool_output_bytes: int = limit(4 * MIB)
+    max_bridge_requests: int = limit(256)
+    max_in_flight_bridge_requests: int = limit(32)
+    max_console_bytes: int = limit(64 * 1024)
+    max_catalog_requests: int = limit(64)
+    max_description_characters: int = limit(40_000)
+    check_program: bool = flag(default=True)
+    clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"))
+    tool_timeout_ms: int | None = optional_limit()
+    on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +148,14 @@ class FetchPolicy(OptionPart):
 
     path: ClassVar[str] = "fetch_policy"
 
-    fetch: Callable[..., Awaitable[Any]] | None = field(default=None, metadata=_CALLABLE)
-    allowed_origins: tuple[str, ...] = _checked((), _strings)
-    allowed_url_prefixes: tuple[str, ...] = _checked((), _strings)
-    allowed_methods: tuple[str, ...] = _checked(("GET", "HEAD"), _methods)
-    max_response_bytes: int = _limit(MIB)
-    allow_redirects: bool = _flag(default=False)
-    max_redirects: int = _limit(10)
-    refuse_private_addresses: bool = _flag(default=True)
+    fetch: Callable[..., Awaitable[Any]] | None = field(default=None, metadata=CALLABLE)
+    allowed_origins: tuple[str, ...] = checked((), strings)
+    allowed_url_prefixes: tuple[str, ...] = checked((), strings)
+    allowed_methods: tuple[str, ...] = checked(("GET", "HEAD"), methods)
+    max_response_bytes: int = limit(MIB)
+    allow_redirects: bool = flag(default=False)
+    max_redirects: int = limit(10)
+    refuse_private_addresses: bool = flag(default=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,9 +164,9 @@ class ApprovalPolicy(OptionPart):
 
     path: ClassVar[str] = "approval"
 
-    mode: Literal["callback", "interrupt"] = _checked("callback", _one_of("callback", "interrupt"))
-    on_approval_required: Callable[..., Any] | None = field(default=None, metadata=_CALLABLE)
-    show_denial_reason: bool = _flag(default=False)
+    mode: Literal["callback", "interrupt"] = checked("callback", one_of("callback", "interrupt"))
+    on_approval_required: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
+    show_denial_reason: bool = flag(default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,14 +175,14 @@ class Lifecycle(OptionPart):
 
     path: ClassVar[str] = "lifecycle"
 
-    on_nested_tool_call: Hook | None = field(default=None, metadata=_CALLABLE)
-    on_nested_tool_result: Hook | None = field(default=None, metadata=_CALLABLE)
-    on_fetch_request: Hook | None = field(default=None, metadata=_CALLABLE)
-    on_fetch_result: Hook | None = field(default=None, metadata=_CALLABLE)
-    on_interrupt: Hook | None = field(default=None, metadata=_CALLABLE)
-    on_console: Hook | None = field(default=None, metadata=_CALLABLE)
-    on_trace: Hook | None = field(default=None, metadata=_CALLABLE)
-    on_hook_error: Callable[..., Awaitable[None] | None] | None = field(default=None, metadata=_CALLABLE)
+    on_nested_tool_call: Hook | None = field(default=None, metadata=CALLABLE)
+    on_nested_tool_result: Hook | None = field(default=None, metadata=CALLABLE)
+    on_fetch_request: Hook | None = field(default=None, metadata=CALLABLE)
+    on_fetch_result: Hook | None = field(default=None, metadata=CALLABLE)
+    on_interrupt: Hook | None = field(default=None, metadata=CALLABLE)
+    on_console: Hook | None = field(default=None, metadata=CALLABLE)
+    on_trace: Hook | None = field(default=None, metadata=CALLABLE)
+    on_hook_error: Callable[..., Awaitable[None] | None] | None = field(default=None, metadata=CALLABLE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,11 +195,11 @@ class Telemetry(OptionPart):
 
     path: ClassVar[str] = "telemetry"
 
-    is_enabled: bool = _flag(default=False)
-    record_inputs: bool = _flag(default=True)
-    record_outputs: bool = _flag(default=True)
-    function_id: str | None = _checked(None, _text)
-    metadata: Mapping[str, Any] | None = _checked(None, _mapping)
+    is_enabled: bool = flag(default=False)
+    record_inputs: bool = flag(default=True)
+    record_outputs: bool = flag(default=True)
+    function_id: str | None = checked(None, text_or_none)
+    metadata: Mapping[str, Any] | None = checked(None, mapping_or_none)
     tracer: Any = None
     meter: Any = None
 
@@ -281,11 +210,11 @@ class ModelOutput(OptionPart):
 
     path: ClassVar[str] = "model_output"
 
-    include_nested_tool_summary: bool = _flag(default=False)
-    include_nested_tool_outputs: bool = _flag(default=False)
-    include_fetch_summary: bool = _flag(default=False)
-    include_console: bool = _flag(default=False)
-    max_summary_entries: int = _checked(32, _none_below_zero)
+    include_nested_tool_summary: bool = flag(default=False)
+    include_nested_tool_outputs: bool = flag(default=False)
+    include_fetch_summary: bool = flag(default=False)
+    include_console: bool = flag(default=False)
+    max_summary_entries: int = checked(32, none_below_zero)
 
     @property
     def summarises(self) -> bool:
@@ -303,11 +232,11 @@ class ContinuationOptions(OptionPart):
 
     path: ClassVar[str] = "continuation"
 
-    keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": _keys})
-    max_age_ms: int | None = _optional_limit()
-    context_binding: str | None = _checked(None, _text)
-    seal: bool = _flag(default=False)
-    compress: bool = _flag(default=False)
+    keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": keys_or_none})
+    max_age_ms: int | None = optional_limit()
+    context_binding: str | None = checked(None, text_or_none)
+    seal: bool = flag(default=False)
+    compress: bool = flag(default=False)
     guard: Any = None
 
 
@@ -317,13 +246,13 @@ class PoolOptions(OptionPart):
 
     path: ClassVar[str] = "pool"
 
-    max_workers: int | None = _optional_limit()
-    on_saturation: Literal["fail", "wait"] = _checked("fail", _one_of("fail", "wait"))
-    wait_timeout_ms: int | None = _optional_limit()
-    spare_workers: int = _checked(2, _not_negative)
-    isolation: Literal["auto", "required"] = _checked("auto", _one_of("auto", "required"))
-    start_method: Literal["auto", "fork", "exec"] = _checked("auto", _one_of("auto", "fork", "exec"))
-    worker_command: tuple[str, ...] | None = _checked(None, _command)
+    max_workers: int | None = optional_limit()
+    on_saturation: Literal["fail", "wait"] = checked("fail", one_of("fail", "wait"))
+    wait_timeout_ms: int | None = optional_limit()
+    spare_workers: int = checked(2, not_negative)
+    isolation: Literal["auto", "required"] = checked("auto", one_of("auto", "required"))
+    start_method: Literal["auto", "fork", "exec"] = checked("auto", one_of("auto", "fork", "exec"))
+    worker_command: tuple[str, ...] | None = checked(None, command_or_none)
 
 
 @dataclass(frozen=True, kw_only=True, init=False)

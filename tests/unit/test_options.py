@@ -14,7 +14,8 @@ from codemode.options import (
     Telemetry,
 )
 
-LIMITS = [option.name for option in dataclasses.fields(ExecutionPolicy) if option.name != "check_program"]
+NO_LIMITS = {"check_program", "clock", "tool_timeout_ms", "on_saturation"}
+LIMITS = [option.name for option in dataclasses.fields(ExecutionPolicy) if option.name not in NO_LIMITS]
 
 
 def test_defaults_are_the_documented_ones():
@@ -33,6 +34,9 @@ def test_defaults_are_the_documented_ones():
         "max_catalog_requests": 64,
         "max_description_characters": 40_000,
         "check_program": True,
+        "clock": "wall",
+        "tool_timeout_ms": None,
+        "on_saturation": None,
     }
     assert CodeModeOptions().fetch_policy is None
     assert CodeModeOptions().approval.mode == "callback"

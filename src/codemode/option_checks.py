@@ -1,0 +1,114 @@
+"""What a field of the options may hold: each check takes the value and its full path, and gives the value to store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import partial
+from typing import Any, cast
+
+Check = Callable[[Any, str], Any]
+
+
+def limit(default: int, maximum: int | None = None, *, minimum: int = 1) -> int:
+    return checked(default, partial(_positive, maximum=maximum, minimum=minimum))
+
+
+def optional_limit() -> int | None:
+    return checked(None, _positive_or_none)
+
+
+def checked(default: Any, check: Check) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+def flag(*, default: bool) -> bool:
+    return checked(default, _boolean)
+
+
+def _positive_or_none(value: Any, path: str) -> int | None:
+    return None if value is None else _positive(value, path)
+
+
+def _positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1) -> int:
+    # bool is an int to Python, never to a reader of options.
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{path} must be a positive integer, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{path} must be at least {minimum}, got {value}")
+    if maximum is not None and value > maximum:
+        raise ValueError(f"{path} must be at most {maximum}, got {value}")
+    return value
+
+
+def not_negative(value: Any, path: str) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{path} must be an integer of at least 0, got {value!r}")
+    return value
+
+
+def none_below_zero(value: Any, path: str) -> int:
+    return 0 if type(value) is int and value < 0 else not_negative(value, path)
+
+
+def _boolean(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - every wrong option is one
+    return value
+
+
+def callable_or_none(value: Any, path: str) -> Any:
+    if value is not None and not callable(value):
+        raise ValueError(f"{path} must be a function or None, got {value!r}")
+    return value
+
+
+CALLABLE = {"check": callable_or_none}
+
+
+def text_or_none(value: Any, path: str) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ValueError(f"{path} must be a non-empty string or None, got {value!r}")
+    return value
+
+
+def mapping_or_none(value: Any, path: str) -> Any:
+    if value is None or isinstance(value, Mapping):
+        return cast("Any", value)
+    raise ValueError(f"{path} must be a mapping or None, got {value!r}")
+
+
+def strings(value: Any, path: str) -> tuple[str, ...]:
+    items = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
+    if items is None or not all(isinstance(item, str) and item for item in items):
+        raise ValueError(f"{path} must be a list of non-empty strings, got {value!r}")
+    return tuple(items)
+
+
+def methods(value: Any, path: str) -> tuple[str, ...]:
+    return tuple(method.upper() for method in strings(value, path))
+
+
+def command_or_none(value: Any, path: str) -> tuple[str, ...] | None:
+    if value is not None and not value:
+        raise ValueError(f"{path} must not be empty")
+    return None if value is None else strings(value, path)
+
+
+def keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
+    if value is None:
+        return None
+    items = cast("list[Any]", [*value]) if isinstance(value, list | tuple) else [value]
+    if not items or not all(isinstance(item, str | bytes) and item for item in items):
+        # The value itself is a secret and stays out of the message.
+        raise ValueError(f"{path} must be a non-empty string or bytes, or a list of them")
+    return tuple(item.encode() if isinstance(item, str) else item for item in items)
+
+
+def one_of(*choices: str | None) -> Check:
+    def check(value: Any, path: str) -> Any:
+        if value not in choices:
+            raise ValueError(f"{path} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        return value
+
+    return check
