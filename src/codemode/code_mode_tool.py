@@ -84,16 +84,22 @@ class CodeModeTool:
         tool_call_id: str | None = None,
         messages: Sequence[Any] = (),
         context: Any = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
     ) -> Any:
         """Run ``input["js"]`` and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
         ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
+        ``context_binding`` names the conversation, thread or workflow, beside the one in the options: a pause goes on
+        only under the same one. With a signing key that was set, a ``tool_call_id`` and a binding, request ids and
+        random numbers of a program are the same whenever it is run, and its clock starts at ``started_at_ms`` (Unix
+        time) if that is given: an engine that runs a step again finds the pause that it knows.
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)
         pool = started(self._pool)
         run = load_execution()
-        outer = run.OuterCall(tool_call_id, messages, context, self._outputs.listener)
+        outer = run.OuterCall(tool_call_id, messages, context, self._outputs.listener, started_at_ms, context_binding)
         return await run.Execution(self.catalog, self.options, outer, pool).start(js)
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
@@ -110,13 +116,14 @@ class CodeModeTool:
         resolutions: Mapping[str, Any] | None = None,
         messages: Sequence[Any] = (),
         context: Any = None,
+        context_binding: str | None = None,
     ) -> Any:
         """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
         run = load_execution()
         with importing:
             from .continuations import answers_of, resume
         answers = answers_of(interrupt, resolution, resolutions)
-        outer = run.OuterCall(None, messages, context, self._outputs.listener)
+        outer = run.OuterCall(None, messages, context, self._outputs.listener, context_binding=context_binding)
         return await resume(interrupt, answers, self.catalog, self.options, outer, self._pool)
 
     def resume_sync(

@@ -54,6 +54,7 @@ async def continue_interrupt(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     messages: Sequence[Any] = (),
     context: Any = None,
+    context_binding: str | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Answer pending requests and go on with the program. Returns its value, or an `Interrupt` with what still waits.
@@ -61,11 +62,12 @@ async def continue_interrupt(
     ``resolution`` answers the first request, ``resolutions`` any by id. An approval is answered with
     ``{"approved": bool, "reason"?: str, "input"?: edited}``, a call of unknown outcome with ``{"value": ...}``,
     ``{"error": {"message": str}}`` or ``{"runAgain": True}``, a tool's own request with any JSON value. The same
-    answers again give the recorded outcome and run nothing. Raises `CodeModeProtocolError`, before anything runs, for
+    answers again give the recorded outcome and run nothing. ``context_binding`` is the one that the program was run
+    with, if any. Raises `CodeModeProtocolError`, before anything runs, for
     an interrupt that is not this host's, has expired or was changed, and for answers that do not fit.
     """
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(None, messages, context)
+    outer = OuterCall(None, messages, context, context_binding=context_binding)
     return await resume(interrupt, answers_of(interrupt, resolution, resolutions), catalog, options, outer, pool)
 
 
@@ -105,7 +107,7 @@ async def resume(
 ) -> Any:
     """Go on with a paused program over these tools."""
     settings = CodeModeOptions.of(options)
-    continuation, auth = verified(interrupt, settings)
+    continuation, auth = verified(interrupt, settings, outer.context_binding)
     with _refusals():
         answers = await _checked_answers(continuation, resolutions, catalog)
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
@@ -154,10 +156,12 @@ async def _checked_answers(
 
 
 @_refusals()
-def verified(interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions) -> tuple[Continuation, Auth]:
+def verified(
+    interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions, context_binding: str | None = None
+) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
     paused = Interrupt.of(interrupt)
-    body, auth = unpack(paused.continuation, options.continuation, now_ms())
+    body, auth = unpack(paused.continuation, options.continuation, now_ms(), context_binding)
     continuation = Continuation.from_dict(body)
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
@@ -169,14 +173,17 @@ def verified(interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions)
 
 @_refusals()
 def open_continuation(
-    continuation: Mapping[str, Any], *, options: CodeModeOptions | Mapping[str, Any] | None = None
+    continuation: Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
 ) -> tuple[Interrupt, str]:
     """Return the interrupt of a continuation that was kept without it, and its program, types stripped.
 
     For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
     make, or that has expired.
     """
-    body, _ = unpack(continuation, CodeModeOptions.of(options).continuation, now_ms())
+    body, _ = unpack(continuation, CodeModeOptions.of(options).continuation, now_ms(), context_binding)
     opened = Continuation.from_dict(body)
     requests = pending_requests(opened.ledger.waiting)
     outer_tool_call_id = opened.kept["outer_tool_call_id"]
@@ -242,6 +249,7 @@ async def continue_approval(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     messages: Sequence[Any] = (),
     context: Any = None,
+    context_binding: str | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Answer approvals with responses as `get_approval_response` returns them, one or several.
@@ -256,7 +264,7 @@ async def continue_approval(
     settings = CodeModeOptions.of(options)
     paused = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(None, messages, context)
+    outer = OuterCall(None, messages, context, context_binding=context_binding)
     return await resume(interrupt, resolutions, catalog, settings.having(approval=paused), outer, pool)
 
 
@@ -269,15 +277,26 @@ def continue_approval_sync(
     return run_sync(continue_approval(interrupt, approval_response, **given))
 
 
-def is_interrupt(value: Any, *, options: CodeModeOptions | Mapping[str, Any] | None = None) -> bool:
+def is_interrupt(
+    value: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> bool:
     """Return True for an interrupt, or its plain JSON, that this host made and could resume now."""
     try:
-        verified(value, CodeModeOptions.of(options))
+        verified(value, CodeModeOptions.of(options), context_binding)
     except (CodeModeProtocolError, AttributeError, TypeError):
         return False
     return True
 
 
-def is_approval_interrupt(value: Any, *, options: CodeModeOptions | Mapping[str, Any] | None = None) -> bool:
+def is_approval_interrupt(
+    value: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> bool:
     """Return True for such an interrupt whose first request asks a person for approval."""
-    return is_interrupt(value, options=options) and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND
+    is_genuine = is_interrupt(value, options=options, context_binding=context_binding)
+    return is_genuine and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND

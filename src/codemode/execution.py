@@ -22,10 +22,12 @@ from .errors import (
     CodeModeWorkerError,
 )
 from .extras import fetches_of, require_cipher, telemetry_listeners
+from .identity import derived_identity
 from .interrupts import Interrupt, pending_requests
 from .lifecycle import Trace
 from .listeners import Events
 from .nested_call import NestedCalls
+from .option_checks import positive, text_or_none
 from .options import CodeModeOptions, ExecutionPolicy
 from .protocol import events
 from .protocol.continuation import Continuation
@@ -44,6 +46,7 @@ from .workers.pool import WorkerPool, default_pool
 
 _ANALYSIS_MS = 50
 _PROFILE = "codeMode"
+MAX_TIME_MS = 8_640_000_000_000_000  # the last moment that a JavaScript date knows
 _programs = ProgramCache()
 
 
@@ -51,13 +54,23 @@ _programs = ProgramCache()
 class OuterCall:
     """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool.
 
-    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace.
+    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace. ``started_at_ms`` is when
+    the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to.
+    Raises `ValueError` when one of these two is of a wrong kind.
     """
 
     tool_call_id: str | None = None
     messages: Sequence[Any] = ()
     context: Any = None
     on_result: Callable[[str, Any, Trace], None] | None = None
+    started_at_ms: int | None = None
+    context_binding: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what reaches a signature and the guest's clock."""
+        text_or_none(self.context_binding, "context_binding")
+        if self.started_at_ms is not None:
+            positive(self.started_at_ms, "started_at_ms", MAX_TIME_MS)
 
 
 class Execution:
@@ -89,7 +102,9 @@ class Execution:
         """Run a program. Returns its value, or an `Interrupt`."""
         check_source(js, self._options.execution_policy)
         self._source = well_formed(js)
-        return await self._run(Invocation(self._settings()))
+        continuation, outer = self._options.continuation, self._outer
+        identify = derived_identity(continuation, outer.tool_call_id, outer.context_binding)
+        return await self._run(Invocation(self._settings(), identify=identify))
 
     async def resume(self, continuation: Continuation, answers: Mapping[int, Answer], interrupt: Interrupt) -> Any:
         """Go on with a paused program, whose ``interrupt`` it was. Returns its value, or the next `Interrupt`."""
@@ -194,7 +209,7 @@ class Execution:
             context=self._outer.context,
             aborted=asyncio.Event(),
             now_ms=now_ms,
-            salt=machine.settings.salt,
+            salt=lambda: machine.settings.salt,
             answers=self._answers,
             fetches=self._fetches,
             large_inputs=self._large_inputs,
@@ -258,7 +273,9 @@ class Execution:
             self._way_on = Interrupt(
                 requests=pending_requests(ledger.waiting),
                 outer_tool_call_id=machine.settings.outer_tool_call_id,
-                continuation=pack(continuation.to_dict(), self._options.continuation, now_ms()),
+                continuation=pack(
+                    continuation.to_dict(), self._options.continuation, now_ms(), self._outer.context_binding
+                ),
             )
         return self._way_on
 
@@ -268,7 +285,7 @@ class Execution:
             outer_tool_call_id=self._outer_tool_call_id,
             salt=self._random[16:32],
             seed=self._random[32:],
-            started_ms=now_ms(),
+            started_ms=self._outer.started_at_ms or now_ms(),
             timeout_ms=policy.timeout_ms,
             max_result_bytes=policy.max_result_bytes,
             max_tool_input_bytes=policy.max_tool_input_bytes,

@@ -24,7 +24,7 @@ from .errors import (
 from .interrupts import APPROVAL_KIND, InterruptRequested, interrupt_within
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
-from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
+from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
 from .resolutions import Answer, Approval, HostAnswer, KnownOutcome, input_to_run
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
 from .values import canonical_json, check_size, decode_json, encode_json, utf8_length
@@ -62,8 +62,8 @@ class NestedCalls:
     """Performs the calls of one invocation.
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id;
-    ``salt`` is the random part of new interrupt ids. ``large_inputs`` are validated inputs of calls under way, as JSON
-    texts by request id: a recovery shows them, and validating them again would keep the loop.
+    ``salt`` gives what makes new interrupt ids this invocation's own. ``large_inputs`` are validated inputs of calls
+    under way, as JSON texts by request id: a recovery shows them, and validating them again would keep the loop.
     """
 
     catalog: Catalog[Tool]
@@ -73,7 +73,7 @@ class NestedCalls:
     context: Any
     aborted: asyncio.Event
     now_ms: Callable[[], int]
-    salt: str
+    salt: Callable[[], str]
     answers: Mapping[int, Answer]
     fetches: Fetches | None = None
     large_inputs: dict[int, str] = field(default_factory=dict[int, str])
@@ -270,10 +270,9 @@ class _ToolCall:
         entry, calls = self._entry, self._calls
         what = f"the interrupt payload of tool {entry.name!r}"
         payload_json = encode_json(payload, max_bytes=self._policy.max_tool_output_bytes, what=what)
-        attempt = entry.attempts + 1
-        interrupt_id = f"{entry.tool_call_id}:interrupt-{calls.salt}-{attempt}"
-        shown = canonical_json(validated.json_value)
-        return CallSettled(entry.id, Waiting(interrupt_id, payload_json, shown, attempt), calls.now_ms())
+        shown_json = canonical_json(validated.json_value)
+        outcome = waiting(entry, "interrupt", calls.salt(), payload_json, shown_json)
+        return CallSettled(entry.id, outcome, calls.now_ms())
 
     async def _execute(self, validated: ValidatedInput, context: ToolCallContext | None) -> Any:
         tool = self._tool

@@ -11,7 +11,7 @@ Check = Callable[[Any, str], Any]
 
 
 def limit(default: int, maximum: int | None = None, *, minimum: int = 1) -> int:
-    return checked(default, partial(_positive, maximum=maximum, minimum=minimum))
+    return checked(default, partial(positive, maximum=maximum, minimum=minimum))
 
 
 def optional_limit() -> int | None:
@@ -27,10 +27,10 @@ def flag(*, default: bool) -> bool:
 
 
 def _positive_or_none(value: Any, path: str) -> int | None:
-    return None if value is None else _positive(value, path)
+    return None if value is None else positive(value, path)
 
 
-def _positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1) -> int:
+def positive(value: Any, path: str, maximum: int | None = None, minimum: int = 1) -> int:
     # bool is an int to Python, never to a reader of options.
     if type(value) is not int or value < 1:
         raise ValueError(f"{path} must be a positive integer, got {value!r}")

@@ -20,12 +20,17 @@ _ENCODINGS = ("deflate", "sealed", "sealed-deflate")
 _NONCE_BYTES = 12
 
 
-def pack(body: Mapping[str, Any], options: ContinuationOptions, now_ms: int) -> dict[str, Any]:
-    """Return a signed continuation around plain JSON. Raises `ImportError` when sealing without ``cryptography``."""
+def pack(
+    body: Mapping[str, Any], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
+) -> dict[str, Any]:
+    """Return a signed continuation around plain JSON. Raises `ImportError` when sealing without ``cryptography``.
+
+    ``context_binding`` is this invocation's own, beside that of the options.
+    """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
     packed: Any = body if encoding == "json" else _pack_bytes(canonical_json(body).encode(), encoding, options)
     max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
-    return _ring(options, "continuation").sign(
+    return _ring(options, "continuation", context_binding).sign(
         {"version": _VERSION, "encoding": encoding, "body": packed},
         nonce=secrets.token_hex(16),
         now_ms=now_ms,
@@ -41,12 +46,14 @@ def _pack_bytes(data: bytes, encoding: str, options: ContinuationOptions) -> str
     return urlsafe_b64encode(data).decode()
 
 
-def unpack(signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int) -> tuple[Any, Auth]:
+def unpack(
+    signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
+) -> tuple[Any, Auth]:
     """Return the plain JSON in a continuation and who signed it. Raises `CodeModeProtocolError` for anything else."""
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
-    auth = _ring(options, "continuation").verify(signed, now_ms=now_ms)
+    auth = _ring(options, "continuation", context_binding).verify(signed, now_ms=now_ms)
     encoding, packed = signed["encoding"], signed["body"]
     if options.seal and not str(encoding).startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
@@ -69,9 +76,11 @@ def _unpack_bytes(packed: str, encoding: str, options: ContinuationOptions, key_
         raise CodeModeProtocolError("the continuation cannot be read") from error
 
 
-def _ring(options: ContinuationOptions, purpose: str) -> KeyRing:
+def _ring(options: ContinuationOptions, purpose: str, context_binding: str | None = None) -> KeyRing:
     keys = options.keys if options.keys is not None else process_keys()
-    return KeyRing(keys, purpose=purpose, binding=options.context_binding)
+    # Two texts, never one: that of the invocation may be chosen by a client.
+    bindings = [options.context_binding, context_binding]
+    return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
 
 
 def _seal(data: bytes, ring: KeyRing, encoding: str) -> bytes:

@@ -12,6 +12,7 @@ DEFAULT_MAX_AGE_MS = 3_600_000
 _KEY_BYTES = 32
 
 _keys: tuple[bytes, ...] = (os.urandom(_KEY_BYTES),)
+_are_set = False
 _max_age_ms = DEFAULT_MAX_AGE_MS
 
 
@@ -26,15 +27,21 @@ def set_continuation_signing_key(
     """
     from .options import ContinuationOptions
 
-    global _keys, _max_age_ms  # noqa: PLW0603 - process-wide settings
+    global _keys, _are_set, _max_age_ms  # noqa: PLW0603 - process-wide settings
     checked = ContinuationOptions(keys=cast("Any", key_or_keys), max_age_ms=max_age_ms)
     _keys = checked.keys if checked.keys is not None else (os.urandom(_KEY_BYTES),)
+    _are_set = checked.keys is not None
     _max_age_ms = checked.max_age_ms if checked.max_age_ms is not None else DEFAULT_MAX_AGE_MS
 
 
 def process_keys() -> tuple[bytes, ...]:
     """Return the secrets: the last one signs, any of them verifies."""
     return _keys
+
+
+def set_keys() -> tuple[bytes, ...] | None:
+    """Return the secrets if somebody has set them, None for a random one."""
+    return _keys if _are_set else None
 
 
 def process_max_age_ms() -> int:

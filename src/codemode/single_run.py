@@ -24,19 +24,22 @@ async def run_code_mode(
     tool_call_id: str | None = None,
     messages: Sequence[Any] = (),
     context: Any = None,
+    started_at_ms: int | None = None,
+    context_binding: str | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Run one program once and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
     ``tools``: mapping name -> tool or an iterable of tools. ``tool_call_id`` names the outer call; a random id when
-    None. ``messages`` and ``context`` reach every tool. Raises `CodeModeError` or one of its subclasses.
+    None. ``messages`` and ``context`` reach every tool; ``started_at_ms`` and ``context_binding`` are those of
+    `CodeModeTool.execute`. Raises `CodeModeError` or one of its subclasses.
     """
     catalog = Catalog(collect_tools(tools))
     settings = CodeModeOptions.of(options)
     require_extras(settings)
     workers = started(pool)
     run = load_execution()
-    outer = run.OuterCall(tool_call_id, messages, context)
+    outer = run.OuterCall(tool_call_id, messages, context, None, started_at_ms, context_binding)
     return await run.Execution(catalog, settings, outer, workers).start(js)
 
 

@@ -15,7 +15,7 @@ from .events import Settings
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
 
-REPLAY_VERSION = 1
+REPLAY_VERSION = 2
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits."""
 
 # What a replay must find unchanged; everything else comes from the options of the resume.
@@ -46,7 +46,7 @@ class Continuation:
     @classmethod
     def of(cls, js: str, engine: str, settings: Settings, ledger: Ledger) -> Continuation:
         """Return the continuation of an invocation."""
-        return cls(js, engine, {name: getattr(settings, name) for name in _KEPT_SETTINGS}, ledger)
+        return cls(js, engine, replayed_settings(settings), ledger)
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
@@ -79,6 +79,11 @@ class Continuation:
         ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])])
         _check_ledger(ledger, kept["outer_tool_call_id"])
         return cls(_text(body["js"]), _text(body["engine"]), kept, ledger)
+
+
+def replayed_settings(settings: Settings) -> dict[str, Any]:
+    """Return what a replay depends on, by name."""
+    return {name: getattr(settings, name) for name in _KEPT_SETTINGS}
 
 
 def _entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class Settings:
     """What an invocation depends on beside its program. All of it is stored in a continuation."""
 
     outer_tool_call_id: str
-    salt: str  # the random part of this invocation's request ids
+    salt: str  # what tells this invocation's request ids from those of others
     seed: str
     started_ms: int
     timeout_ms: int

@@ -49,8 +49,16 @@ _MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
 class Invocation:
     """The state of one invocation. `start` and `receive` return the effects that somebody else performs."""
 
-    def __init__(self, settings: Settings, *, recorded: Ledger | None = None, resolved: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        recorded: Ledger | None = None,
+        resolved: Collection[int] = (),
+        identify: Callable[[Settings, str], Settings] | None = None,
+    ) -> None:
         self.settings = settings
+        self._identify = identify  # by the program, once it is known what the engine is given
         self.ledger = Ledger()
         self.js: str | None = None
         self.ending: events.Ending | None = None
@@ -102,6 +110,8 @@ class Invocation:
         if self.js is not None:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
+        if self._identify is not None:
+            self.settings = self._identify(self.settings, event.js)
         self._turns_owed = 1
         self._effects.append(Send(messages.RunProgram(event.js, self.settings.for_worker())))
         # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost

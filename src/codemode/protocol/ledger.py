@@ -8,9 +8,11 @@ the same.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ..records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
@@ -154,7 +156,20 @@ def recovery_ledger(
 
 
 def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
-    attempt = entry.attempts + 1
-    interrupt_id = f"{entry.tool_call_id or entry.id}:unknown-{salt}-{attempt}"
     payload_json = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
-    return entry._replace(outcome=Waiting(interrupt_id, payload_json, input_json, attempt), waits=0)
+    return entry._replace(outcome=waiting(entry, "unknown", salt, payload_json, input_json), waits=0)
+
+
+def waiting(
+    entry: LedgerEntry, why: Literal["interrupt", "unknown"], salt: str, payload_json: str, input_json: str | None
+) -> Waiting:
+    """Return that a request waits (once more), under an id of its own.
+
+    The id follows from all that a person is shown: where an engine runs a step again and the same call comes with
+    another input, an answer to the first must not fit the second.
+    """
+    attempt = entry.attempts + 1
+    shown = json.dumps([salt, why, entry.name, payload_json, input_json])
+    digest = hashlib.sha256(shown.encode()).hexdigest()[:16]
+    interrupt_id = f"{entry.tool_call_id or entry.id}:{why}-{digest}-{attempt}"
+    return Waiting(interrupt_id, payload_json, input_json, attempt)

@@ -31,9 +31,12 @@ class Auth:
 
 
 class KeyRing:
-    """Secrets in order of age: the last one signs, any of them verifies. ``purpose`` keeps uses of one key apart."""
+    """Secrets in order of age: the last one signs, any of them verifies.
 
-    def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: str | None = None) -> None:
+    ``purpose`` keeps uses of one key apart, ``binding`` (plain JSON) values that were signed for different owners.
+    """
+
+    def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: Any = None) -> None:
         self._keys = {_key_id(key): _derived(key, purpose) for key in keys}
         self._signing_id = _key_id(keys[-1])
         self._binding = binding
