@@ -185,7 +185,7 @@ class Execution:
         return machine.start(self._source, analysis_ms=_ANALYSIS_MS)
 
     def _check(self, js: str, facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
-        if self._known is None:
+        if self._known is None and facts is not None:
             _programs.put(self._source, AnalysedProgram(js, facts))
         if facts is None or not self._options.execution_policy.check_program:
             return ()

@@ -17,7 +17,6 @@ OUR_RESULTS = {
     # What the grammar mistakes for something else is refused, with the way out in the message.
     "deviations: cast before a line that starts with a bracket": None,
     "deviations: cast to a union before a line that starts with a bracket": None,
-    "deviations: union with a qualified name": None,
 }
 
 

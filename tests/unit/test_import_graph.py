@@ -42,7 +42,8 @@ IMPURE_MODULES = {"asyncio", "subprocess", "time", "random", "os", "secrets", "s
 # Loaded by path in a locked worker, where no package and hardly a module can be found.
 LOADED_BY_PATH = (
     "guest/worker.py", "guest/zygote_main.py", "source/analyse.py", "source/parse.py", "source/strip_types.py",
-    "source/facts.py", "source/edits.py", "workers/lockdown_linux.py", "workers/seccomp_filter.py",
+    "source/facts.py", "source/edits.py", "source/rereading.py",
+    "workers/lockdown_linux.py", "workers/seccomp_filter.py",
 )  # fmt: skip
 FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 

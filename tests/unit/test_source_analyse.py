@@ -43,8 +43,11 @@ def test_problems_are_bounded(analyser):
 
 
 def test_a_syntax_error_is_left_to_the_engine(analyser):
-    result = analyser("const x: number = 1;\nlet = = 2;\nenum A {}", LONG_MS)
-    assert result["js"].startswith("const x         = 1;\nlet = = 2;")
+    source = "const x: number = 1;\nlet = = 2;\nenum A {}"
+    result = analyser(source, LONG_MS)
+    assert result["js"] == source
+    assert result["draft"]["js"].startswith("const x         = 1;\nlet = = 2;")
+    assert (result["draft"]["line"], result["draft"]["is_ambiguous"]) == (2, False)
     assert result["facts"] is None
 
 
@@ -52,8 +55,9 @@ def test_the_real_mistake_is_what_remains(analyser):
     source = "async function f(a: string): Promise<void> {\n  await tools.x({ a: );\n}\nconst y: number = 1;"
     result = analyser(source, LONG_MS)
     assert result["facts"] is None
-    assert "({ a: );" in result["js"]
-    assert ": number" not in result["js"]
+    assert result["js"] == source
+    assert "({ a: );" in result["draft"]["js"]
+    assert ": number" not in result["draft"]["js"]
 
 
 def test_past_the_deadline_nothing_is_concluded():
@@ -114,7 +118,7 @@ def test_a_line_of_a_million_characters(analyser):
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
 def test_any_text_gives_text_or_problems(source):
     result = _shared(source, LONG_MS)
-    assert set(result) in ({"js", "facts"}, {"problems"})
+    assert set(result) in ({"js", "facts"}, {"js", "facts", "draft"}, {"problems"})
     json.dumps(result, allow_nan=False)
 
 

@@ -62,6 +62,7 @@ class Invocation:
         self.ledger = Ledger()
         self.js: str | None = None
         self.ending: events.Ending | None = None
+        self._draft: messages.Draft | None = None
         self.host_errors: dict[int, CodeModeError] = {}
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
@@ -104,6 +105,7 @@ class Invocation:
         if event.js is None:
             self._refused(events.ProgramRefused(event.problems))
         else:
+            self._draft = event.draft
             self._effects.append(CheckProgram(event.js, event.facts))
 
     def _accepted(self, event: events.ProgramAccepted) -> None:
@@ -113,7 +115,7 @@ class Invocation:
         if self._identify is not None:
             self.settings = self._identify(self.settings, event.js)
         self._turns_owed = 1
-        self._effects.append(Send(messages.RunProgram(event.js, self.settings.for_worker())))
+        self._effects.append(Send(messages.RunProgram(event.js, self.settings.for_worker(), self._draft)))
         # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost
         # a trip to the worker and back.
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]

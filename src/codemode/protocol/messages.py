@@ -56,16 +56,32 @@ class AnalyseProgram:
 
 
 @record
+class Draft:
+    """What types could be blanked of a program that was not understood at ``line`` and ``column``; it never runs.
+
+    The engine's error about it is about the real mistake. ``is_ambiguous``: as JavaScript the program may mean
+    something else than it says, so that it does not run either.
+    """
+
+    js: str
+    line: int
+    column: int
+    is_ambiguous: bool
+
+
+@record
 class RunProgram:
     """Start the program. ``settings`` holds profile, seed, clock and the limits that worker and kernel enforce."""
 
     js: str
     settings: Mapping[str, Any]
+    draft: Draft | None = None
 
     def frame(self) -> bytes:
         """Return the wire form."""
         limits = _LIMITS.pack(self.settings["memory_limit_bytes"], self.settings["max_stack_size_bytes"])
-        return encode_frame(b"R", limits + _json({"js": self.js, **self.settings}))
+        draft = {} if self.draft is None else {"draft": _members(self.draft)}
+        return encode_frame(b"R", limits + _json({"js": self.js, **self.settings, **draft}))
 
 
 @record
@@ -111,6 +127,10 @@ def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
     return kind, json.loads(payload[_LIMITS.size :] if kind == b"R" else payload)
 
 
+def _members(draft: Draft) -> dict[str, Any]:
+    return {"js": draft.js, "line": draft.line, "column": draft.column, "is_ambiguous": draft.is_ambiguous}
+
+
 def _json(payload: Mapping[str, Any]) -> bytes:
     return _ENCODER.encode(payload).encode("ascii")
 
@@ -125,6 +145,7 @@ class ProgramAnalysed:
     js: str | None
     facts: Mapping[str, Any] | None
     problems: tuple[Mapping[str, Any], ...]
+    draft: Draft | None = None
 
 
 @record
@@ -269,8 +290,21 @@ def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
     if js is None and not problems:
         _violation("neither a program nor a problem")
     return ProgramAnalysed(
-        js, cast("Mapping[str, Any] | None", facts), tuple(_read_problem(problem) for problem in problems)
+        js,
+        cast("Mapping[str, Any] | None", facts),
+        tuple(_read_problem(problem) for problem in problems),
+        _read_draft(body.get("draft")),
     )
+
+
+def _read_draft(item: object) -> Draft | None:
+    if item is None:
+        return None
+    if not isinstance(item, dict):
+        _violation("a bad draft")
+    draft = cast("dict[str, Any]", item)
+    line, column = _count(draft.get("line"), "line"), _count(draft.get("column"), "column")
+    return Draft(_text(draft, "js", 2**30), line, column, draft.get("is_ambiguous") is True)
 
 
 def _read_problem(item: object) -> dict[str, Any]:

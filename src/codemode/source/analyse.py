@@ -6,6 +6,7 @@ Knows no tool and no policy; the host compares the facts with its tools.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib import import_module
 
 TYPE_CHECKING = False
@@ -16,40 +17,52 @@ if TYPE_CHECKING:
     Analyser = Callable[[str, int], dict[str, Any]]
 
 MAX_PROBLEMS = 64
-PARTS = ("parse", "strip_types", "edits", "facts")
+PARTS = ("parse", "rereading", "strip_types", "edits", "facts")
 
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
     """An analyser ``(text, deadline_ms) -> dict``. ``site_paths`` hold the parser's packages; ``clock`` gives seconds.
 
-    Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` (not parsed in time or not well-formed:
-    nothing may be concluded) and ``{"problems": [{"message", "line", "column"}]}``. No text makes it raise.
+    Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
+    not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and
+    ``{"problems": [{"message", "line", "column"}]}``. No text makes it raise.
     The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
-    parse, strip_types, edits, facts = (import_module(f"{house}.{name}") for name in PARTS)
+    parse, rereading, strip_types, edits, facts = (import_module(f"{house}.{name}") for name in PARTS)
     parser = parse.load_parser(site_paths)
     symbols = parse.symbols_by_kind(parser)
     now = clock or import_module("time").monotonic
 
     def analyse(text: str, deadline_ms: int) -> dict[str, Any]:
-        data = text.encode()
-        tree = parse.parse(parser, data, deadline_ms, now)
+        data, end = text.encode(), now() + deadline_ms / 1000
+        tree = parse.parse(parser, data, end, now)
         if tree is None:
             return {"js": text, "facts": None}
+        tree, arguments = rereading.reread(data, tree, partial(parse.parse, parser, end=end, clock=now))
         stripper, collector = strip_types.TypeStripper(data, edits.Gap), facts.FactCollector(data)
+        stripper.add_type_arguments(arguments)
         parse.walk(tree, parse.handlers_by_symbol(symbols, [collector.handlers(), stripper.handlers()]))
+        blanked = edits.blanked_text(data, stripper.gaps)
         if tree.root_node.has_error:
-            return {"js": edits.blanked_text(data, stripper.gaps), "facts": None}
+            return _unclear(text, blanked, parse.first_error(tree), is_ambiguous=stripper.is_ambiguous)
         if stripper.problems:
             problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
             return {"problems": _placed(data, problems)}
         found = collector.facts()
         found["calls"], found["modules"] = _placed(data, found["calls"]), _placed(data, found["modules"])
-        return {"js": edits.blanked_text(data, stripper.gaps), "facts": found}
+        return {"js": blanked, "facts": found}
 
     return analyse
+
+
+def _unclear(text: str, blanked: str, at: int, *, is_ambiguous: bool) -> dict[str, Any]:
+    """What is not understood runs as it is, or not at all: the engine says whether it is JavaScript."""
+    if blanked == text:
+        return {"js": text, "facts": None}
+    (place,) = _placed(text.encode(), [{"at": at}])
+    return {"js": text, "facts": None, "draft": {"js": blanked, "is_ambiguous": is_ambiguous, **place}}
 
 
 def _house() -> str:

@@ -39,9 +39,8 @@ def _extension(package: str, site_paths: list[str]) -> Any:
     return module
 
 
-def parse(parser: Parser, data: bytes, deadline_ms: int, clock: Callable[[], float]) -> Tree | None:
-    """The tree of ``data`` (UTF-8), or None when ``deadline_ms`` passed first. ``clock`` gives seconds."""
-    end = clock() + deadline_ms / 1000
+def parse(parser: Parser, data: bytes, end: float, clock: Callable[[], float]) -> Tree | None:
+    """The tree of ``data`` (UTF-8), or None when ``clock``, which gives seconds, passed ``end`` first."""
     is_parsing = True
 
     def read(offset: int, _point: object) -> bytes:
@@ -106,3 +105,18 @@ def walk(tree: Tree, handlers: dict[int, Handler]) -> None:
         while not across():
             if not up():
                 return
+
+
+def first_error(tree: Tree) -> int:
+    """The byte at which the grammar first does not understand a tree that has an error."""
+    cursor = tree.walk()
+    while True:
+        node = cursor.node
+        assert node is not None  # noqa: S101 - a cursor always stands on a node
+        if node.is_error or node.is_missing:
+            return node.start_byte
+        if node.has_error and cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return 0

@@ -91,10 +91,14 @@ EXPORT_EQUALS = "`export =` is not supported: end the program with `return value
 
 
 class TypeStripper:
-    """Collects one program's ``gaps``, the parts to blank, and its ``problems``, each (byte offset, message)."""
+    """Collects one program's ``gaps``, the parts to blank, and its ``problems``, each (byte offset, message).
+
+    ``is_ambiguous`` once something is blanked that is JavaScript too, with another meaning: `f<T>(x)`.
+    """
 
     def __init__(self, data: bytes, gap: type[Gap]) -> None:
         self.data = data
+        self.is_ambiguous = False
         self.gaps: list[Gap] = []
         self.problems: list[tuple[int, str]] = []
         self._gap = gap
@@ -110,7 +114,6 @@ class TypeStripper:
             **dict.fromkeys(("non_null_expression", "variable_declarator"), self._marks),
             **dict.fromkeys(("required_parameter", "optional_parameter"), self._parameter),
             "type_arguments": self._type_arguments,
-            "binary_expression": self._binary,
             "formal_parameters": self._parameters,
             "abstract_class_declaration": self._abstract_class,
             "class_body": self._class_body,
@@ -123,6 +126,11 @@ class TypeStripper:
             **dict.fromkeys(("import_require_clause", "import_alias"), lambda node: self._refuse(node, IMPORT_EQUALS)),
             "export_statement": self._export,
         }
+
+    def add_type_arguments(self, places: list[tuple[int, int]]) -> None:
+        """Blank type arguments that the tree does not show."""
+        self.is_ambiguous = self.is_ambiguous or bool(places)
+        self.gaps += [self._gap(start, end) for start, end in places]
 
     def _refuse(self, node: Node, message: str) -> bool:
         self.problems.append((node.start_byte, message))
@@ -141,6 +149,7 @@ class TypeStripper:
         behind = self.data[node.end_byte : node.end_byte + 64]
         if COMPARISON_TAIL.match(behind):
             return False
+        self.is_ambiguous = True
         return self._type(node)
 
     def _type_statement(self, node: Node) -> bool:
@@ -155,7 +164,8 @@ class TypeStripper:
     def _cast(self, node: Node) -> bool:
         children = node.children
         keyword = next((child for child in children if child.type in ("as", "satisfies")), None)
-        if keyword is not None and not children[-1].has_error:
+        is_cast = children[0].text != b"new"  # `new as(x)` makes an object
+        if keyword is not None and is_cast and not children[-1].has_error:
             self._check_line_break(children[-1])
             end = self._end_of_name(node.end_byte)
             self.gaps.append(self._gap(keyword.start_byte, end, hazards=CAST_HAZARDS))
@@ -194,14 +204,6 @@ class TypeStripper:
                 return bracket.end()
         return start
 
-    def _binary(self, node: Node) -> bool:
-        """The grammar takes the tagged template `f<T>`x`` for two comparisons."""
-        left, operator, right = node.children[0], node.children[1], node.children[-1]
-        is_tag = right.type == "template_string" and right.start_byte == operator.end_byte
-        if operator.type == ">" and is_tag and left.type == "binary_expression" and left.children[1].type == "<":
-            self.gaps.append(self._gap(left.children[1].start_byte, operator.end_byte))
-        return True
-
     def _marks(self, node: Node) -> bool:
         """`x!`, `x!: T` and `x?: T`."""
         for child in node.children:
@@ -224,7 +226,7 @@ class TypeStripper:
 
     def _abstract_class(self, node: Node) -> bool:
         for child in node.children:
-            if child.type == "abstract":
+            if child.type == "abstract" and not self._ends_line(child):
                 self._blank(child)
         return True
 
@@ -235,11 +237,11 @@ class TypeStripper:
             if child.type == ";" and is_after_types:
                 self._blank(child, STATEMENT_HAZARDS)
             if child.type != "comment":
-                is_after_types = child.type in TYPE_MEMBERS or _is_only_declared(child)
+                is_after_types = child.type in TYPE_MEMBERS or self._is_only_declared(child)
         return True
 
     def _field(self, node: Node) -> bool:
-        if _is_only_declared(node):
+        if self._is_only_declared(node):
             return self._type_statement(node)
         children = node.children
         self._modifiers(children)
@@ -259,8 +261,21 @@ class TypeStripper:
         if any(child.is_error or child.is_missing for child in children):
             return  # `abstract = 1`: a field of that name, which the grammar does not know
         for child in children:
-            if child.type in MEMBER_MODIFIERS:
+            if child.type in MEMBER_MODIFIERS and not self._ends_line(child):
                 self._blank(child, STATEMENT_HAZARDS)
+
+    def _ends_line(self, modifier: Node) -> bool:
+        """A modifier stands on the line of what it modifies; before a line break the word is a name."""
+        behind = modifier.next_sibling
+        while behind is not None and behind.type == "comment":
+            behind = behind.next_sibling
+        return behind is not None and self._has_newline(modifier.end_byte, behind.start_byte)
+
+    def _is_only_declared(self, member: Node) -> bool:
+        if member.type != "public_field_definition" or member.has_error:
+            return False
+        words = (child for child in member.children if child.type in ("abstract", "declare"))
+        return any(not self._ends_line(word) for word in words)
 
     def _arrow(self, node: Node) -> bool:
         """Moves a parenthesis over a line break that a blank would leave behind.
@@ -294,12 +309,6 @@ class TypeStripper:
         if any(child.type == "=" for child in node.children):
             return self._refuse(node, EXPORT_EQUALS)
         return True
-
-
-def _is_only_declared(member: Node) -> bool:
-    if member.type != "public_field_definition" or member.has_error:
-        return False
-    return any(child.type in ("abstract", "declare") for child in member.children)
 
 
 def _holds_only_types(block: Node) -> bool:

@@ -168,3 +168,5 @@ class A { declare a: number; declare readonly b: string; private declare c: any;
 class A { [k: string]: any; readonly [k: symbol]: any; a = 1; }
 //# modifier names as typed fields
 class A { private: number; public: string; readonly: boolean; declare: any; override: any; async: any; type: any; }
+//# modifier names as typed fields
+class A { private: number; public: string; readonly: boolean; declare: any; abstract: any; override: any; async: any; type: any; }

@@ -237,3 +237,6 @@ f();
 //# labelled after an interface
 interface A {}
 x: for (;;) break x;
+//# variance
+interface A<in T, out U, in out V> {} type B<in T> = T;
+f();

@@ -21,5 +21,3 @@ const x = y as string
 //# cast to a union before a line that starts with a bracket
 const x = y as A | B[]
 [a].forEach(b)
-//# union with a qualified name
-const x = y as A.B.C | D

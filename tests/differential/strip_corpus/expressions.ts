@@ -294,3 +294,33 @@ const x = y as [
   B
 >["c"][]
 f()
+//# union with a qualified name
+const x = y as A.B.C | D
+//# cast to a union of qualified names
+const x = y as A.B.C | D.E.F | undefined;
+f(x as A.B.C & D.E, 1);
+//# a comment that reads like a cast
+// used as before.
+const x = 1;
+//# tagged template with an array type
+const r = sql<Row[]>`x`;
+//# tagged template with an object type
+const r = sql<{ a: number; b: "x" | null }>`x ${f<string>(1)}`;
+//# tagged template with several types
+const r = await a.sql<Row, Map<string, A.B>>`x`;
+//# tagged template on the next line
+const r = sql<Row | null>
+`x`;
+//# tagged template with a nested generic
+const r = sql<A<B>>`x`;
+//# instantiation at the end of a line
+const f = g<string>
+h();
+//# template of markup
+const html = `<b>${x}</b>` + `a<b>`;
+//# comparison with a template
+const is = a < b && c > `d`;
+//# variables named like words
+let as = 5, b = 1;
+let satisfies = as;
+as = satisfies;

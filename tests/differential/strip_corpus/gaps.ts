@@ -1,13 +1,8 @@
-//# variance
-interface A<in T, out U, in out V> {} type B<in T> = T;
-f();
 //# type named like a keyword
 type of = 1; type as = 2; type type = 3; type is = 4; type async = 5;
 f();
 //# index signatures
 class A { [k: string]: any; static [k: number]: string; readonly [k: symbol]: any; a = 1; }
-//# modifier names as typed fields
-class A { private: number; public: string; readonly: boolean; declare: any; abstract: any; override: any; async: any; type: any; }
 //# generic import type
 let i: import("x").Y<number>;
 //# generic call signatures on lines of their own

@@ -65,6 +65,21 @@ const compile = (source) => {
   return program;
 };
 
+// What the parser did not understand runs as it is when it is JavaScript. Else the error is about the draft, in which
+// only that is left which was not understood; a draft that compiles does not run, for it may say something else.
+const compileUnlessUnclear = (source, draft) => {
+  if (draft === undefined) return compile(source);
+  if (!draft.is_ambiguous)
+    try {
+      return compile(source);
+    } catch {}
+  programText = draft.js;
+  compile(draft.js);
+  const error = new SyntaxErr("this is not understood, as TypeScript or as JavaScript: write it without types here");
+  method(error, "stack", "program.js:" + draft.line + ":" + draft.column);
+  throw error;
+};
+
 const run = (text) => {
   const config = parse(text);
   limits = config;
@@ -74,7 +89,7 @@ const run = (text) => {
   programText = config.js;
   let program;
   try {
-    program = compile(config.js);
+    program = compileUnlessUnclear(config.js, config.draft);
   } catch (error) {
     outbox = ""; // what ran before the text turned out not to be one function does not count
     endFenced(error, ',"origin":"syntax"');

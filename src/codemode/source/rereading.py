@@ -1,0 +1,92 @@
+"""Rewrites, place for place, what the grammar misreads as JavaScript, so that a second parse reads it as types.
+
+Loaded by path in locked workers. Only the parser sees the rewritten text, in which nothing has moved: what runs is made
+of the original. A rewriting is made only where JavaScript could mean nothing else, or where TypeScript's own rule says
+that these are types: `f<T>` before a template or at the end of a line.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tree_sitter import Tree
+
+    Parse = Callable[[bytes], Tree | None]
+
+MAX_PLACES = 64
+MAX_ARGUMENTS_BYTES = 2048
+# `<in out T` and `, out T`: two names in a row, which no expression has.
+VARIANCE = re.compile(rb"([<,]\s*(?:const[ \t]+)?)(in[ \t]+out|in|out)(?=[ \t]+[A-Za-z_$])")
+# The grammar takes `x as A.B.C` for a member of `x as A.B`, and `x as A | B.C.D` for one of a union.
+_NAME = rb"[\w$\x80-\xff]+(?:[ \t]*\.[ \t]*[\w$\x80-\xff]+)*"
+CAST_TO_NAMES = re.compile(rb"\b(?:as|satisfies)[ \t]+" + _NAME + rb"(?:\s*[|&]\s*" + _NAME + rb")*")
+DOT = re.compile(rb"[ \t]*\.[ \t]*")
+# Names that the grammar has for words of its own: a variable, and a member of a class.
+NAMED_LIKE_WORDS = re.compile(
+    rb"(?:(?<=\blet )|(?<=\bvar )|(?<=\bconst ))(?:as|satisfies)\b|\babstract\b(?![ \t]+[\w$#\"'*\[])"
+)
+ARGUMENTS_END = re.compile(rb"(?<!=)>(?=\s*`|[ \t]*\r?\n\s*[^\s<>+\-(\[`])")
+BRACKET = re.compile(rb"=>|<|>")
+BRACKET_NODES = ("<", ">", ">>", ">>>", "ERROR")
+ARGUMENT_NODES = ("type_arguments", "type_parameters")
+NOT_BREAK = re.compile(rb"[^\r\n]")
+
+
+def reread(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, list[tuple[int, int]]]:
+    """The better tree of ``data``, and the places of the type arguments that stand in none of its nodes.
+
+    ``parse`` gives None when there is no time left; the first tree is as good as any then.
+    """
+    places = list(_type_arguments(data, tree, parse))
+    text = CAST_TO_NAMES.sub(lambda found: DOT.sub(_underlined, found.group()), data)
+    for start, end in places:
+        text = text[:start] + NOT_BREAK.sub(b" ", text[start:end]) + text[end:]
+    if tree.root_node.has_error:
+        text = VARIANCE.sub(lambda found: found[1] + b" " * len(found[2]), text)
+        text = NAMED_LIKE_WORDS.sub(lambda found: found.group().upper(), text)
+    second = None if text == data else parse(text)
+    if second is None or (second.root_node.has_error and not tree.root_node.has_error):
+        return tree, []
+    return second, places
+
+
+def _underlined(found: re.Match[bytes]) -> bytes:
+    return b"_" * len(found.group())
+
+
+def _type_arguments(data: bytes, tree: Tree, parse: Parse) -> Iterator[tuple[int, int]]:
+    """Where the tree has comparisons, or nothing that it understands, in the place of type arguments."""
+    for found in islice(ARGUMENTS_END.finditer(data), MAX_PLACES):
+        end = found.end()
+        start = _opening(data, end)
+        if start is None or not (_is_unread(tree, start) and _is_unread(tree, end - 1)):
+            continue
+        inside = data[start + 1 : end - 1]
+        if b"&&" in inside or b"||" in inside:
+            continue  # which the grammar takes for `&` and a leading `&`
+        types = parse(b"type T=[" + inside + b"]")
+        if types is not None and not types.root_node.has_error:
+            yield start, end
+
+
+def _opening(data: bytes, end: int) -> int | None:
+    """The place of the `<` that the `>` before ``end`` closes."""
+    start, depth = max(0, end - MAX_ARGUMENTS_BYTES), 0
+    for bracket in reversed(list(BRACKET.finditer(data, start, end))):
+        depth += {b"<": -1, b">": 1}.get(bracket.group(), 0)
+        if depth == 0 and bracket.group() == b"<":
+            return bracket.start()
+    return None
+
+
+def _is_unread(tree: Tree, at: int) -> bool:
+    """True for a bracket that the tree has as an operator, or for any bracket of a tree that has an error."""
+    node = tree.root_node.descendant_for_byte_range(at, at + 1)
+    if node is None or node.type not in BRACKET_NODES:
+        return False
+    return tree.root_node.has_error or node.parent is None or node.parent.type not in ARGUMENT_NODES
