@@ -25,7 +25,7 @@ from .execution import Execution, OuterCall, now_ms
 from .host_threads import run_check
 from .interrupts import APPROVAL_KIND, Interrupt, pending_requests, same_json
 from .options import CodeModeOptions
-from .protocol.continuation import Continuation
+from .protocol.continuation import Continuation, body_of
 from .protocol.signing import Auth
 from .resolutions import Answer, check_answers, read_answers
 from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
@@ -161,8 +161,8 @@ def verified(
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
     paused = Interrupt.of(interrupt)
-    body, auth = unpack(paused.continuation, options.continuation, now_ms(), context_binding)
-    continuation = Continuation.from_dict(body)
+    texts, auth = unpack(paused.continuation, options.continuation, now_ms(), context_binding)
+    continuation = Continuation.from_dict(body_of(texts))
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
     recorded = [request.to_dict() for request in pending_requests(continuation.ledger.waiting)]
@@ -183,8 +183,8 @@ def open_continuation(
     For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
     make, or that has expired.
     """
-    body, _ = unpack(continuation, CodeModeOptions.of(options).continuation, now_ms(), context_binding)
-    opened = Continuation.from_dict(body)
+    texts, _ = unpack(continuation, CodeModeOptions.of(options).continuation, now_ms(), context_binding)
+    opened = Continuation.from_dict(body_of(texts))
     requests = pending_requests(opened.ledger.waiting)
     outer_tool_call_id = opened.kept["outer_tool_call_id"]
     kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)

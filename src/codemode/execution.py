@@ -30,7 +30,7 @@ from .nested_call import NestedCalls
 from .option_checks import positive, text_or_none
 from .options import CodeModeOptions, ExecutionPolicy
 from .protocol import events
-from .protocol.continuation import Continuation
+from .protocol.continuation import Continuation, texts_of
 from .protocol.endings import syntax_error
 from .protocol.invocation import Invocation
 from .protocol.ledger import Ledger, LedgerEntry, recovery_ledger
@@ -274,7 +274,7 @@ class Execution:
                 requests=pending_requests(ledger.waiting),
                 outer_tool_call_id=machine.settings.outer_tool_call_id,
                 continuation=pack(
-                    continuation.to_dict(), self._options.continuation, now_ms(), self._outer.context_binding
+                    texts_of(continuation.to_dict()), self._options.continuation, now_ms(), self._outer.context_binding
                 ),
             )
         return self._way_on

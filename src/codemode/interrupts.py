@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isinf
 from typing import Any, NoReturn, cast
 
 from .errors import CodeModeProtocolError
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
-from .values import canonical_json, decode_json
+from .values import decode_json
 
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
 _TYPE = "code-mode-interrupt"
@@ -186,18 +187,46 @@ def pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ..
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Compare plain JSON: 1 and true are two values; 1 and 1.0 are one, for a browser writes both as 1."""
-    try:
-        return canonical_json(_with_plain_numbers(left)) == canonical_json(_with_plain_numbers(right))
-    except (TypeError, ValueError, RecursionError):
-        return False
+    """Compare plain JSON: 1 and true are two values; 1 and 1.0 are one, for a browser writes both as 1.
+
+    Ends at the first difference: a hostile value costs no more than the one it is compared with.
+    """
+    pending, seen = [(left, right)], set[tuple[int, int]]()
+    while pending:
+        one, other = pending.pop()
+        if not isinstance(one, dict | list | tuple):
+            if not _same_scalar(one, other):
+                return False
+            continue
+        both = id(cast("Any", one)), id(other)
+        pairs = () if both in seen else _pairs(cast("Any", one), other)  # a host's own value may hold itself
+        if pairs is None:
+            return False
+        seen.add(both)
+        pending.extend(pairs)
+    return True
 
 
-def _with_plain_numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_with_plain_numbers(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {key: _with_plain_numbers(item) for key, item in cast("dict[Any, Any]", value).items()}
-    return value
+def _pairs(one: Any, other: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Return what is to be the same within two containers, None when they differ already."""
+    if not isinstance(one, dict):
+        is_list = isinstance(other, list | tuple)
+        return zip(one, cast("Any", other), strict=True) if is_list and len(one) == len(cast("Any", other)) else None
+    named = cast("dict[Any, Any]", one)
+    if not isinstance(other, dict) or named.keys() != cast("dict[Any, Any]", other).keys():
+        return None
+    values = cast("dict[Any, Any]", other)
+    return ((value, values[key]) for key, value in named.items()) if all(map(_is_text, named)) else None
+
+
+def _is_text(key: object) -> bool:
+    return isinstance(key, str)
+
+
+def _same_scalar(one: Any, other: Any) -> bool:
+    if one is None or isinstance(one, bool):
+        return one is other
+    if isinstance(one, str):
+        return isinstance(other, str) and one == other
+    are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
+    return are_numbers and not (isinstance(one, float) and isinf(one)) and one == other

@@ -1,79 +1,154 @@
-"""The wire form of a continuation: packed, compressed or sealed, then signed. Knows nothing of what it says."""
+"""The wire form of a continuation: texts, compressed or sealed, then signed. Knows nothing of what they say.
+
+Everything goes in pieces, so that no call into C holds the interpreter for long, however much was recorded.
+"""
 
 from __future__ import annotations
 
 import secrets
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from .errors import CodeModeProtocolError
 from .options import ContinuationOptions
 from .protocol.signing import Auth, KeyRing
 from .signing_keys import process_keys, process_max_age_ms
-from .values import canonical_json, decode_json
 
-_VERSION = 1
-_MAX_BODY_BYTES = 256 << 20
+_VERSION = 2
+_MAX_BODY_BYTES = 1 << 30
 _ENCODINGS = ("deflate", "sealed", "sealed-deflate")
 _NONCE_BYTES = 12
+_TAG_BYTES = 16
+_LENGTH_BYTES = 8
+_PIECE_BYTES = 3 << 16  # whole groups of three bytes, which base64 writes as four characters
 
 
 def pack(
-    body: Mapping[str, Any], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
+    texts: Iterable[str], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
 ) -> dict[str, Any]:
-    """Return a signed continuation around plain JSON. Raises `ImportError` when sealing without ``cryptography``.
+    """Return a signed continuation around texts. Raises `ImportError` when sealing without ``cryptography``.
 
     ``context_binding`` is this invocation's own, beside that of the options.
     """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
-    packed: Any = body if encoding == "json" else _pack_bytes(canonical_json(body).encode(), encoding, options)
+    body = list(texts if encoding == "json" else _packed(texts, encoding, options))
     max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
-    return _ring(options, "continuation", context_binding).sign(
-        {"version": _VERSION, "encoding": encoding, "body": packed},
+    head = {"version": _VERSION, "encoding": encoding}
+    signed = _ring(options, "continuation", context_binding).sign(
+        head,
+        body,
         nonce=secrets.token_hex(16),
         now_ms=now_ms,
         max_age_ms=max_age_ms,
     )
-
-
-def _pack_bytes(data: bytes, encoding: str, options: ContinuationOptions) -> str:
-    if options.compress:
-        data = zlib.compress(data)
-    if options.seal:
-        data = _seal(data, _ring(options, "seal"), encoding)
-    return urlsafe_b64encode(data).decode()
+    return {**head, "body": body, "auth": signed["auth"]}
 
 
 def unpack(
     signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
-) -> tuple[Any, Auth]:
-    """Return the plain JSON in a continuation and who signed it. Raises `CodeModeProtocolError` for anything else."""
+) -> tuple[list[str], Auth]:
+    """Return the texts in a continuation and who signed it. Raises `CodeModeProtocolError` for anything else."""
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
+    body = _texts(signed["body"])
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
-    auth = _ring(options, "continuation", context_binding).verify(signed, now_ms=now_ms)
-    encoding, packed = signed["encoding"], signed["body"]
+    rest = {key: value for key, value in signed.items() if key != "body"}
+    auth = _ring(options, "continuation", context_binding).verify(rest, body, now_ms=now_ms)
+    encoding = signed["encoding"]
     if options.seal and not str(encoding).startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
     if encoding == "json":
-        return packed, auth
-    if encoding not in _ENCODINGS or not isinstance(packed, str):
+        return body, auth
+    if encoding not in _ENCODINGS:
         raise CodeModeProtocolError("the continuation is malformed")
-    return _unpack_bytes(packed, encoding, options, auth.key_id), auth
+    return [*_unpacked(body, encoding, options, auth.key_id)], auth
 
 
-def _unpack_bytes(packed: str, encoding: str, options: ContinuationOptions, key_id: str) -> Any:
+def _texts(body: object) -> list[str]:
+    if not isinstance(body, list) or not all(isinstance(text, str) for text in cast("list[Any]", body)):
+        raise CodeModeProtocolError("the continuation is malformed")
+    return cast("list[str]", body)
+
+
+def _packed(texts: Iterable[str], encoding: str, options: ContinuationOptions) -> Iterator[str]:
+    data = _framed(texts)
+    if options.compress:
+        data = _deflated(data)
+    if options.seal:
+        data = _sealed(data, _ring(options, "seal").secret(), encoding)
+    return (urlsafe_b64encode(piece).decode() for piece in _regrouped(data))
+
+
+def _unpacked(body: list[str], encoding: str, options: ContinuationOptions, key_id: str) -> Iterator[str]:
     try:
-        data = urlsafe_b64decode(packed)
+        data = (urlsafe_b64decode(text) for text in body)
         if encoding.startswith("sealed"):
-            data = _unseal(data, _ring(options, "seal"), key_id, encoding)
+            data = _opened(data, _ring(options, "seal").secret(key_id), encoding)
         if encoding.endswith("deflate"):
-            data = zlib.decompressobj().decompress(data, _MAX_BODY_BYTES)
-        return decode_json(data.decode())
+            data = _inflated(data)
+        yield from _texts_in(data)
     except (ValueError, zlib.error) as error:
         raise CodeModeProtocolError("the continuation cannot be read") from error
+
+
+def _framed(texts: Iterable[str]) -> Iterator[bytes]:
+    for text in texts:
+        data = text.encode()
+        yield len(data).to_bytes(_LENGTH_BYTES)
+        for start in range(0, len(data), _PIECE_BYTES):
+            yield data[start : start + _PIECE_BYTES]
+
+
+def _texts_in(data: Iterable[bytes]) -> Iterator[str]:
+    buffer = bytearray()
+    for piece in data:
+        buffer += piece
+        start = 0
+        while len(buffer) - start >= _LENGTH_BYTES:
+            text_start = start + _LENGTH_BYTES
+            end = text_start + int.from_bytes(buffer[start:text_start])
+            if end > len(buffer):
+                break
+            yield buffer[text_start:end].decode()
+            start = end
+        del buffer[:start]
+    if buffer:
+        raise ValueError("cut off")
+
+
+def _regrouped(data: Iterable[bytes]) -> Iterator[bytes]:
+    buffer = bytearray()
+    for piece in data:
+        buffer += piece
+        while len(buffer) >= _PIECE_BYTES:
+            yield bytes(buffer[:_PIECE_BYTES])
+            del buffer[:_PIECE_BYTES]
+    yield bytes(buffer)
+
+
+def _deflated(data: Iterable[bytes]) -> Iterator[bytes]:
+    stream = zlib.compressobj()
+    for piece in data:
+        yield stream.compress(piece)
+    yield stream.flush()
+
+
+def _inflated(data: Iterable[bytes]) -> Iterator[bytes]:
+    stream, size = zlib.decompressobj(), 0
+    for piece in data:
+        compressed = piece
+        while compressed:
+            inflated = stream.decompress(compressed, _PIECE_BYTES)
+            compressed = stream.unconsumed_tail
+            size += len(inflated)
+            if size > _MAX_BODY_BYTES:
+                raise ValueError("too large")
+            yield inflated
+    yield stream.flush()
+    if not stream.eof or stream.unused_data:
+        raise ValueError("cut off")
 
 
 def _ring(options: ContinuationOptions, purpose: str, context_binding: str | None = None) -> KeyRing:
@@ -83,35 +158,60 @@ def _ring(options: ContinuationOptions, purpose: str, context_binding: str | Non
     return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
 
 
-def _seal(data: bytes, ring: KeyRing, encoding: str) -> bytes:
+def _sealed(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    return nonce + _cipher(ring.secret()).encrypt(nonce, data, encoding.encode())
+    sealing = _cipher(secret, nonce).encryptor()
+    sealing.authenticate_additional_data(encoding.encode())
+    yield nonce
+    for piece in data:
+        yield sealing.update(piece)
+    yield sealing.finalize()
+    yield sealing.tag
 
 
-def _unseal(data: bytes, ring: KeyRing, key_id: str, encoding: str) -> bytes:
-    cipher = _cipher(ring.secret(key_id))
+def _opened(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
+    """Yield what was sealed, once all of it is known to be genuine."""
+    rest, opening, opened = bytearray(), None, list[bytes]()
+    for piece in data:
+        rest += piece
+        if opening is None and len(rest) >= _NONCE_BYTES:
+            opening = _cipher(secret, bytes(rest[:_NONCE_BYTES])).decryptor()
+            opening.authenticate_additional_data(encoding.encode())
+            del rest[:_NONCE_BYTES]
+        if opening is not None and len(rest) > _TAG_BYTES:
+            opened.append(opening.update(bytes(rest[:-_TAG_BYTES])))
+            del rest[:-_TAG_BYTES]
+    if opening is None or len(rest) != _TAG_BYTES or not _is_genuine(opening, bytes(rest)):
+        raise CodeModeProtocolError("the sealed continuation cannot be opened")
+    yield from opened
+
+
+def _is_genuine(opening: Any, tag: bytes) -> bool:
     from cryptography.exceptions import InvalidTag
 
     try:
-        return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], encoding.encode())
+        opening.finalize_with_tag(tag)
     except InvalidTag:
-        raise CodeModeProtocolError("the sealed continuation cannot be opened") from None
+        return False
+    return True
 
 
 def require_cipher(options: ContinuationOptions) -> None:
     """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
     if options.seal:
         try:
-            _cipher(bytes(32))
+            _cipher(bytes(32), bytes(_NONCE_BYTES))
         except ImportError as error:
             raise ValueError(str(error)) from error
 
 
-def _cipher(secret: bytes) -> Any:
+def _cipher(secret: bytes, nonce: bytes) -> Any:
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import AES
+        from cryptography.hazmat.primitives.ciphers.modes import GCM
     except ImportError as error:
         raise ImportError(
             "continuation.seal needs the cryptography package: pip install 'codemode-toolkit[sealed]'"
         ) from error
-    return AESGCM(secret)
+    return Cipher(AES(secret), GCM(nonce))

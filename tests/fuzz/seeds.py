@@ -9,7 +9,7 @@ from typing import Any
 from codemode.interrupts import Interrupt, pending_requests
 from codemode.options import CodeModeOptions
 from codemode.protocol import events
-from codemode.protocol.continuation import Continuation
+from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
 from codemode.sealing import pack
@@ -59,7 +59,7 @@ def signed_interrupt() -> dict[str, Any]:
     body = continuation_body()
     requests = pending_requests(Continuation.from_dict(body).ledger.waiting)
     made = Interrupt(
-        requests=requests, outer_tool_call_id="outer", continuation=pack(body, OPTIONS.continuation, NOW_MS)
+        requests=requests, outer_tool_call_id="outer", continuation=pack(texts_of(body), OPTIONS.continuation, NOW_MS)
     )
     return made.to_dict()
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pydantic
 import pytest
-from pausing import PAUSING, Spy, go_on, start, through_json
+from pausing import PAUSING, Spy, go_on, packed, start, through_json
 
 from codemode import (
     CodeModeProtocolError,
@@ -203,12 +203,9 @@ def test_a_program_that_ends_before_its_record_is_refused(spy, tools):
 
 def resigned(interrupt, change):
     """The same pause with another body under the right key: what only a bug or a leaked key can make."""
-    from codemode.options import ContinuationOptions
-    from codemode.sealing import pack
-
-    body = through_json(interrupt).continuation["body"]
+    body = continuations.body_of(through_json(interrupt).continuation["body"])
     change(body)
-    return dataclasses.replace(interrupt, continuation=pack(body, ContinuationOptions(keys="a"), current()))
+    return dataclasses.replace(interrupt, continuation=packed(body, {"keys": "a"}, current()))
 
 
 def test_tools_of_a_code_mode_tool_are_checked_too(spy):

@@ -10,7 +10,7 @@ from typing import Any
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
 from codemode.execution import now_ms as current_ms
 from codemode.interrupts import APPROVAL_KIND, pending_requests
-from codemode.protocol.continuation import Continuation
+from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.events import Settings
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from codemode.sealing import pack
@@ -105,6 +105,11 @@ def done_entry(number: int, outcome: Any = None, **changes: Any) -> LedgerEntry:
     return waiting_entry(number, **{"outcome": outcome or Fulfilled('{"ok":true}'), **changes})
 
 
+def packed(body: dict[str, Any], options: Any, now_ms: int) -> dict[str, Any]:
+    """A signed continuation around a body."""
+    return pack(texts_of(body), ContinuationOptions.of(options), now_ms)
+
+
 def made_interrupt(
     *entries: LedgerEntry, options: Any = None, now_ms: int | None = None, change: Any = lambda body: body
 ) -> Interrupt:
@@ -115,5 +120,5 @@ def made_interrupt(
     return Interrupt(
         requests=pending_requests(ledger.waiting),
         outer_tool_call_id="outer",
-        continuation=pack(change(continuation.to_dict()), ContinuationOptions.of(options), now_ms or current_ms()),
+        continuation=packed(change(continuation.to_dict()), options, now_ms or current_ms()),
     )

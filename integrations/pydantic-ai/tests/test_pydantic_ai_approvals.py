@@ -419,7 +419,7 @@ def test_a_continuation_that_was_changed_is_refused() -> None:
     paused = within(agent.run("go"))
     messages = ModelMessagesTypeAdapter.dump_python(paused.all_messages(), mode="json")
     sealed = messages[-1]["metadata"]["codemode"]["outer"]
-    sealed["body"] = sealed["body"][:-6] + "AAAAA="
+    sealed["body"][-1] = sealed["body"][-1][:-6] + "AAAAA="
     history = ModelMessagesTypeAdapter.validate_python(messages)
     with pytest.raises(UserError, match="cannot go on"):
         within(agent.run(message_history=history, deferred_tool_results=edit_and_deny(paused.output)))

@@ -9,7 +9,8 @@ from typing import Any
 _RANDOM = [
     (re.compile(r"interrupt-[0-9a-f]{16}"), "interrupt-RANDOM"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
-    (re.compile(r'"(body|nonce|keyId|signature)": ?"[^"]*"'), r'"\1":"OPAQUE"'),
+    (re.compile(r'"(nonce|keyId|signature)": ?"[^"]*"'), r'"\1":"OPAQUE"'),
+    (re.compile(r'"body": ?\["[^]]*"\]'), '"body":["OPAQUE"]'),
     (re.compile(r'"(issuedAtMs|expiresAtMs)": ?\d+'), r'"\1":0'),
     (re.compile(r'"timestamp": ?("[^"]*"|\d+)'), r'"timestamp":"TIME"'),
 ]

@@ -6,11 +6,12 @@ of something that never happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from ..errors import CodeModeProtocolError
+from ..values import canonical_json, decode_json
 from .events import Settings
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
@@ -84,6 +85,49 @@ class Continuation:
 def replayed_settings(settings: Settings) -> dict[str, Any]:
     """Return what a replay depends on, by name."""
     return {name: getattr(settings, name) for name in _KEPT_SETTINGS}
+
+
+# What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
+_LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJson", "shownInputJson")
+
+
+def texts_of(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts in which a continuation travels: a head, the program, then each entry and its long texts."""
+    yield canonical_json({key: value for key, value in body.items() if key not in ("js", "ledger")})
+    yield body["js"]
+    for entry in body["ledger"]:
+        names = [name for name in _LONG_TEXTS if name in entry]
+        rest = {key: value for key, value in entry.items() if key not in names}
+        yield canonical_json({"entry": rest, "texts": names})
+        yield from (entry[name] for name in names)
+
+
+def body_of(texts: Iterable[str]) -> dict[str, Any]:
+    """Return what `texts_of` was given. Raises `CodeModeProtocolError` for texts that it could not have made."""
+    rest = iter(texts)
+    try:
+        body: dict[str, Any] = {**_read(next(rest)), "js": next(rest)}
+        ledger: list[dict[str, Any]] = []
+        for text in rest:
+            item = _object(_read(text), {"entry", "texts"})
+            long_texts = {_long_text(name): next(rest) for name in _list(item["texts"])}
+            ledger.append({**_mapping(item["entry"]), **long_texts})
+    except StopIteration:
+        raise CodeModeProtocolError("the continuation is cut off") from None
+    return {**body, "ledger": ledger}
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        return _mapping(decode_json(text))
+    except ValueError as error:
+        raise CodeModeProtocolError("the continuation cannot be read") from error
+
+
+def _long_text(name: object) -> str:
+    if name not in _LONG_TEXTS:
+        raise CodeModeProtocolError("the continuation is malformed")
+    return cast("str", name)
 
 
 def _entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
@@ -180,7 +224,14 @@ def _check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
 
 
 def _object(value: object, keys: set[str]) -> dict[str, Any]:
-    if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != keys:
+    body = _mapping(value)
+    if set(body) != keys:
+        raise CodeModeProtocolError("the continuation is malformed")
+    return body
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
         raise CodeModeProtocolError("the continuation is malformed")
     return cast("dict[str, Any]", value)
 

@@ -1,6 +1,7 @@
 """Signed values. Pure: keys, clock and nonces are arguments.
 
-A signature covers the canonical JSON of everything but itself, with the purpose and a binding that is not stored.
+A signature covers the canonical JSON of everything but itself, with the purpose and a binding that is not stored, and
+long texts beside it as they are, one after the other.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 from ..errors import CodeModeProtocolError
@@ -53,8 +55,10 @@ class KeyRing:
         """The public name of the key that signs."""
         return self._signing_id
 
-    def sign(self, value: Mapping[str, Any], *, nonce: str, now_ms: int, max_age_ms: int) -> dict[str, Any]:
-        """Return ``value`` with an ``auth`` object."""
+    def sign(
+        self, value: Mapping[str, Any], texts: Iterable[str] = (), *, nonce: str, now_ms: int, max_age_ms: int
+    ) -> dict[str, Any]:
+        """Return ``value`` with an ``auth`` object, which covers ``texts`` too."""
         auth = {
             "alg": ALGORITHM,
             "keyId": self._signing_id,
@@ -62,9 +66,9 @@ class KeyRing:
             "issuedAtMs": now_ms,
             "expiresAtMs": now_ms + max_age_ms,
         }
-        return {**value, "auth": {**auth, "signature": self._signature(value, auth)}}
+        return {**value, "auth": {**auth, "signature": self._signature(value, texts, auth)}}
 
-    def verify(self, signed: Mapping[str, Any], *, now_ms: int) -> Auth:
+    def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int) -> Auth:
         """Check signature and times. Raises `CodeModeProtocolError` saying what is wrong."""
         auth = signed.get("auth")
         if not isinstance(auth, dict) or set(cast("dict[str, Any]", auth)) != _AUTH_FIELDS:
@@ -76,7 +80,7 @@ class KeyRing:
         claimed = fields["signature"]
         unsigned = {key: item for key, item in fields.items() if key != "signature"}
         try:
-            expected = self._signature(value, unsigned)
+            expected = self._signature(value, texts, unsigned)
         except (TypeError, ValueError, RecursionError):
             raise CodeModeProtocolError("the continuation is not plain JSON") from None
         # Texts are compared: two base64 texts can stand for the same bytes.
@@ -88,10 +92,15 @@ class KeyRing:
             )
         return _checked_times(fields, now_ms)
 
-    def _signature(self, value: Mapping[str, Any], auth: Mapping[str, Any]) -> str:
-        covered = canonical_json({"value": value, "auth": auth, "binding": self._binding}).encode("utf-8", "replace")
-        digest = hmac.new(self.secret(auth["keyId"]), covered, hashlib.sha256).digest()
-        return urlsafe_b64encode(digest).rstrip(b"=").decode()
+    def _signature(self, value: Mapping[str, Any], texts: Iterable[str], auth: Mapping[str, Any]) -> str:
+        mac = hmac.new(self.secret(auth["keyId"]), digestmod=hashlib.sha256)
+        head = canonical_json({"value": value, "auth": auth, "binding": self._binding})
+        for text in chain((head,), texts):
+            covered = text.encode()
+            # With its length in front of each, no two lists of texts are the same bytes.
+            mac.update(len(covered).to_bytes(8))
+            mac.update(covered)
+        return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
 
 
 def _checked_times(fields: Mapping[str, Any], now_ms: int) -> Auth:

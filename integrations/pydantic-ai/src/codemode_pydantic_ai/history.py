@@ -43,7 +43,7 @@ class KeptPauses:
     def put(self, pause: Pause) -> None:
         """Keep a pause under each of its waiting calls."""
         continuation = pause.interrupt.continuation
-        size = len(str(continuation["body"]))
+        size = sum(map(len, continuation["body"]))
         with self._lock:
             for request in pause.interrupt.requests:
                 self._drop(request.interrupt_id)
