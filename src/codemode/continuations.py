@@ -32,7 +32,7 @@ from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
 from .sealing import unpack
 from .tools import Tool, collect_tools
 from .values import NOT_GIVEN, canonical_json, encode_json
-from .workers.pool import WorkerPool
+from .workers.pool import WorkerPool, default_pool
 
 _RUNNING_SLACK_MS = 60_000
 _OUTSIDE_ERRORS = (
@@ -106,7 +106,19 @@ async def resume(
     pool: WorkerPool | None,
 ) -> Any:
     """Go on with a paused program over these tools."""
-    settings = CodeModeOptions.of(options)
+    workers = pool if pool is not None else default_pool()
+    with workers.threads.of_invocation().serving():
+        return await _resume(interrupt, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
+
+
+async def _resume(
+    interrupt: Interrupt | Mapping[str, Any],
+    resolutions: Mapping[str, Any],
+    catalog: Catalog[Tool],
+    settings: CodeModeOptions,
+    outer: OuterCall,
+    pool: WorkerPool,
+) -> Any:
     continuation, auth = verified(interrupt, settings, outer.context_binding)
     with _refusals():
         answers = await _checked_answers(continuation, resolutions, catalog)

@@ -83,6 +83,7 @@ class Execution:
         self._options = options
         self._outer = outer
         self._pool = pool if pool is not None else default_pool()
+        self._threads = self._pool.threads.of_invocation()
         self._fetches = fetches_of(options)
         require_cipher(options)
         self._source = ""
@@ -128,7 +129,8 @@ class Execution:
         self._machine = machine
         self._events.started(self._source if js is None else js)
         try:
-            return await self._run_to_its_end(machine, js)
+            with self._threads.serving():
+                return await self._run_to_its_end(machine, js)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
@@ -161,6 +163,7 @@ class Execution:
 
     async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
         lease = await self._pool.acquire(self._options.execution_policy.memory_limit_bytes)
+        lease.wait_for(self._threads)
         try:
             self._events.worker_taken()
             runner = Runner(machine, lease, self._nested_calls(machine), self._events, self._check)
@@ -211,6 +214,7 @@ class Execution:
             now_ms=now_ms,
             salt=lambda: machine.settings.salt,
             answers=self._answers,
+            threads=self._threads,
             fetches=self._fetches,
             large_inputs=self._large_inputs,
         )

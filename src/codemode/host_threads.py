@@ -1,55 +1,296 @@
 """The threads in which host code runs that may keep the event loop: sync tools, and checks of large values.
 
-Knows nothing of calls. In a forked child of the host they are made anew.
+Threads belong to one pool or one share of it, so that no tenant takes those of another. Checks hold the interpreter
+while they run: however many wait, one runs at a time, each share in turn. Every thread ends when it is idle, and none
+keeps the interpreter from ending. Knows nothing of calls and of what is checked.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import steps
+
+if TYPE_CHECKING:
+    import asyncio
 
 _TOOL_THREADS = 64
-# They hold the interpreter's lock all the time, so more would only share it.
-_CHECK_THREADS = 2
+_IDLE_SECONDS = 5.0
+_TURN_SECONDS = 0.01
 # A validator takes up to ten milliseconds for so much.
 LARGE_CHARACTERS = 1 << 11
 
 ResultT = TypeVar("ResultT")
-_tools: ThreadPoolExecutor | None = None
-_checks: ThreadPoolExecutor | None = None
-
-
-async def run_tool(work: Callable[[], ResultT]) -> ResultT:
-    """Run a sync tool, with the caller's context variables. The loop's own threads are six on a two-core machine."""
-    global _tools  # noqa: PLW0603 - one pool for the process
-    if _tools is None:
-        _tools = ThreadPoolExecutor(_TOOL_THREADS, thread_name_prefix="codemode-tool")
-    return await _run(_tools, work)
 
 
 async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
-    """Run a check of a value that was given as a text of so many ``characters``: at once when it is small."""
-    global _checks  # noqa: PLW0603 - one pool for the process
+    """Run host work on a value whose text has so many ``characters``: at once when it is small, else in a thread.
+
+    What turns out to need many steps is begun again in a thread: ``work`` must change nothing. When the caller is
+    cancelled the work stops at its next step.
+    """
     if characters < LARGE_CHARACTERS:
-        return work()
-    if _checks is None:
-        _checks = ThreadPoolExecutor(_CHECK_THREADS, thread_name_prefix="codemode-check")
-    return await _run(_checks, work)
+        try:
+            return steps.run_on_the_loop(work)
+        except steps.TooLongForTheLoop:
+            pass
+    return await (_current.get() or _nobodys).run_check(work)
 
 
-async def _run(threads: ThreadPoolExecutor, work: Callable[[], ResultT]) -> ResultT:
-    variables = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(threads, lambda: variables.run(work))
+class HostThreads:
+    """The threads of one pool, or of one share of a pool."""
+
+    def __init__(self) -> None:
+        self.tools = _Threads("codemode-tool", _TOOL_THREADS, deque())
+        self.checks = _Threads("codemode-check", 1, _ByOwner())
+
+    def of_invocation(self) -> InvocationThreads:
+        """Return the part of one invocation."""
+        return InvocationThreads(self)
+
+
+class InvocationThreads:
+    """What one invocation has of the threads of its pool. Knows which of its tools still run."""
+
+    def __init__(self, share: HostThreads) -> None:
+        self._share = share
+        self._lock = threading.Lock()
+        self._running = 0
+        self._when_free: Callable[[], None] | None = None
+
+    @contextmanager
+    def serving(self) -> Generator[None, None, None]:
+        """Let `run_check` in this task, and in those that it starts, run in these threads."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
+                _current.reset(token)
+
+    async def run_tool(self, work: Callable[[], ResultT]) -> ResultT:
+        """Run a sync tool, with the caller's context variables."""
+        return await self._share.tools.run(_Job(self, work, self._run_tool))
+
+    async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
+        """Run heavy host work, with the caller's context variables, when it is this share's turn."""
+        return await self._share.checks.run(_Job(self, work, _run_in_turn))
+
+    def call_when_free(self, call: Callable[[], None]) -> None:
+        """Call once no tool runs here: at once, or from the thread of the last one. No thread can be stopped."""
+        with self._lock:
+            if self._running:
+                self._when_free = call
+                return
+        call()
+
+    def _run_tool(self, job: _Job) -> Any:
+        with self._lock:
+            self._running += 1
+        try:
+            return job.variables.run(job.work)
+        finally:
+            with self._lock:
+                self._running -= 1
+                call = None if self._running else self._when_free
+            if call is not None:
+                call()
+
+
+class _Job:
+    """Work for a thread, and the future of whoever waits for it."""
+
+    def __init__(self, owner: InvocationThreads, work: Callable[[], Any], run: Callable[[_Job], Any]) -> None:
+        import asyncio  # late: a pool is made without it
+
+        self.owner = owner
+        self.work = work
+        self.variables = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self._run = run
+
+    @property
+    def is_unwanted(self) -> bool:
+        """True once nobody waits for it."""
+        return self.future.cancelled() or self.loop.is_closed()
+
+    def perform(self) -> None:
+        """Run it in this thread and hand over what came of it."""
+        if self.is_unwanted:
+            return
+        try:
+            settle, outcome = self._fulfil, self._run(self)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+            settle, outcome = self._reject, error
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self.loop.call_soon_threadsafe(settle, outcome)
+
+    def _fulfil(self, value: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(value)
+
+    def _reject(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _ByOwner:
+    """A queue that gives each invocation its turn, however much another one has put in."""
+
+    def __init__(self) -> None:
+        self._queues: dict[InvocationThreads, deque[_Job]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def append(self, job: _Job) -> None:
+        self._queues.setdefault(job.owner, deque()).append(job)
+
+    def remove(self, job: _Job) -> None:
+        queue = self._queues.get(job.owner, deque())
+        queue.remove(job)
+        if not queue:
+            del self._queues[job.owner]
+
+    def popleft(self) -> _Job:
+        owner = next(iter(self._queues))
+        queue = self._queues.pop(owner)
+        job = queue.popleft()
+        if queue:
+            self._queues[owner] = queue
+        return job
+
+
+class _Threads:
+    """At most so many threads with one queue, started as they are needed. They end when there is nothing to do."""
+
+    def __init__(self, name: str, most: int, jobs: deque[_Job] | _ByOwner) -> None:
+        self._name = name
+        self._most = most
+        self._jobs = jobs
+        self._count = 0
+        self._idle = 0
+        self._changed = threading.Condition()
+
+    async def run(self, job: _Job) -> Any:
+        """Queue a job and wait for what comes of it."""
+        with self._changed:
+            if self._idle <= len(self._jobs) and self._count < self._most:
+                self._start()
+            self._jobs.append(job)
+            self._changed.notify()
+        try:
+            return await job.future
+        finally:
+            if job.future.cancelled():
+                self._forget(job)
+
+    def _start(self) -> None:
+        # A daemon: the interpreter must be able to end although a tool hangs.
+        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no more threads: those there are will do.
+            if not self._count:
+                raise
+        else:
+            self._count += 1
+
+    def _forget(self, job: _Job) -> None:
+        with self._changed, suppress(ValueError):
+            self._jobs.remove(job)
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            job.perform()
+            del job
+
+    def _next(self) -> _Job | None:
+        with self._changed:
+            self._idle += 1
+            if not self._jobs:
+                self._changed.wait_for(self._jobs.__len__, _IDLE_SECONDS)
+            self._idle -= 1
+            if self._jobs:
+                return self._jobs.popleft()
+            self._count -= 1
+            return None
+
+
+class _Turns:
+    """Lets one thread at a time run checks, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_taken = False
+        self._waiting: deque[threading.Lock] = deque()
+
+    def take(self) -> None:
+        """Wait for the turn."""
+        with self._lock:
+            if not self._is_taken:
+                self._is_taken = True
+                return
+            gate = threading.Lock()
+            gate.acquire()
+            self._waiting.append(gate)
+        gate.acquire()
+
+    def give(self) -> None:
+        """Hand the turn to whoever waits longest."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._is_taken = False
+
+    def yield_turn(self) -> None:
+        """Let the others have theirs first."""
+        if self._waiting:
+            self.give()
+            self.take()
+
+
+def _run_in_turn(job: _Job) -> Any:
+    turns = _turns
+    started = 0.0
+
+    def look() -> int:
+        nonlocal started
+        if job.is_unwanted:
+            raise steps.WorkStopped
+        if time.monotonic() - started > _TURN_SECONDS:
+            turns.yield_turn()
+            started = time.monotonic()
+        return steps.STEPS_BETWEEN_LOOKS
+
+    turns.take()
+    try:
+        started = time.monotonic()
+        return job.variables.run(steps.run_metered, job.work, steps.STEPS_BETWEEN_LOOKS, look)
+    finally:
+        turns.give()
+
+
+_current: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar("codemode_threads", default=None)
+_turns = _Turns()
+_nobodys = InvocationThreads(HostThreads())
 
 
 def _forget() -> None:
-    """In a forked child: the threads did not come along."""
-    global _tools, _checks  # noqa: PLW0603 - as above
-    _tools = _checks = None
+    """In a forked child: the threads did not come along, and one of them may have held a lock."""
+    global _turns, _nobodys  # noqa: PLW0603 - one turn for the process
+    _turns = _Turns()
+    _nobodys = InvocationThreads(HostThreads())
 
 
 if hasattr(os, "register_at_fork"):

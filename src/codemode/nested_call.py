@@ -31,6 +31,7 @@ from .values import canonical_json, check_size, decode_json, encode_json, utf8_l
 
 if TYPE_CHECKING:
     from .fetch import Fetches
+    from .host_threads import InvocationThreads
 
 
 class CallProgress(Protocol):
@@ -75,6 +76,7 @@ class NestedCalls:
     now_ms: Callable[[], int]
     salt: Callable[[], str]
     answers: Mapping[int, Answer]
+    threads: InvocationThreads
     fetches: Fetches | None = None
     large_inputs: dict[int, str] = field(default_factory=dict[int, str])
 
@@ -281,7 +283,7 @@ class _ToolCall:
         elif tool.execute_kind == "async_iterator":
             result = tool.call(validated.value, context)
         else:
-            result = await host_threads.run_tool(lambda: _call_in_thread(tool, validated.value, context))
+            result = await self._calls.threads.run_tool(lambda: _call_in_thread(tool, validated.value, context))
             if inspect.isawaitable(result):
                 result = await result
         return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result

@@ -8,6 +8,7 @@ from .admission import Admission
 from .source import PooledWorker
 
 if TYPE_CHECKING:
+    from ..host_threads import InvocationThreads
     from .pool import WorkerPool
 
 
@@ -20,6 +21,7 @@ class Lease:
         self._admission = admission
         self._worker: PooledWorker | None = worker
         self._share: tuple[WorkerPool, Admission] | None = None
+        self._threads: InvocationThreads | None = None
         self._left = False
         self.worker = worker.process
 
@@ -39,15 +41,25 @@ class Lease:
         self.give_back()
 
     def give_back(self) -> None:
-        """Give the slot back, and a worker that was not killed to the pool, to be closed soon. Safe to call twice."""
+        """Give a worker that was not killed to the pool, to be closed soon, and the slot back. Safe to call twice."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._pool.give_up(worker)
         if not self._left:
             self._left = True
-            self._admission.leave()
-            if self._share is not None:
-                self._share[1].leave()
+            if self._threads is None:
+                self._leave_slots()
+            else:
+                self._threads.call_when_free(self._leave_slots)
+
+    def wait_for(self, threads: InvocationThreads) -> None:
+        """Keep the slot, when it is given back, until no tool runs in these threads any more."""
+        self._threads = threads
+
+    def _leave_slots(self) -> None:
+        self._admission.leave()
+        if self._share is not None:
+            self._share[1].leave()
 
     def belong_to(self, share: WorkerPool, admission: Admission) -> None:
         """Keep ``share`` until the end, and then give a slot back to its ``admission`` too."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import CodeModeError, CodeModeWorkerError
+from ..host_threads import HostThreads
 from ..late_imports import importing
 from ..options import PoolOptions
 from .admission import Admission, AvailableMemory, memory_based_limit
@@ -173,6 +174,7 @@ class WorkerPool:
 
     def _reset(self) -> None:
         self._admission = Admission(self._maximum)
+        self.threads = HostThreads()
         self._spares: deque[PooledWorker] = deque()
         self._in_use: set[PooledWorker] = set()
         self._done: deque[PooledWorker] = deque()  # of those, what is not ours to use any more

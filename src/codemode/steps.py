@@ -1,0 +1,62 @@
+"""Counts the steps of host work whose length data decides, so that it can leave the loop, take turns and be stopped.
+
+Knows nothing of threads' owners or of what the work is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+ResultT = TypeVar("ResultT")
+
+# A step is some microseconds: these are about a millisecond, and what a turn in a thread is looked at after.
+STEPS_ON_THE_LOOP = 250
+STEPS_BETWEEN_LOOKS = 250
+
+
+class TooLongForTheLoop(BaseException):
+    """Work that was begun on the event loop belongs into a thread. Not an `Exception`: nothing may swallow it."""
+
+
+class WorkStopped(BaseException):
+    """Nobody waits for this work any more."""
+
+
+def _unlimited() -> int:
+    return 1 << 62
+
+
+class _Meter(threading.local):
+    left: int = 1 << 62
+    on_spent: Callable[[], int] = staticmethod(_unlimited)
+
+
+_meter = _Meter()
+
+
+def take(steps: int = 1) -> None:
+    """Account for so many steps of the work that runs in this thread. May raise what ends it."""
+    _meter.left -= steps
+    if _meter.left < 0:
+        _meter.left = _meter.on_spent()
+
+
+def run_metered(work: Callable[[], ResultT], steps: int, on_spent: Callable[[], int]) -> ResultT:
+    """Run ``work``; when it has taken ``steps``, ``on_spent`` raises or grants more."""
+    before = _meter.left, _meter.on_spent
+    _meter.left, _meter.on_spent = steps, on_spent
+    try:
+        return work()
+    finally:
+        _meter.left, _meter.on_spent = before
+
+
+def run_on_the_loop(work: Callable[[], ResultT]) -> ResultT:
+    """Run ``work`` for about a millisecond. Raises `TooLongForTheLoop` when that is not enough."""
+    return run_metered(work, STEPS_ON_THE_LOOP, _leave_the_loop)
+
+
+def _leave_the_loop() -> int:
+    raise TooLongForTheLoop
