@@ -79,6 +79,24 @@ class Approvals:
         if unknown:
             raise ValueError(f"approve names {unknown[0]!r}, which is not among the tools {', '.join(sorted(names))}")
 
+    def refuse_kept(self, kept: Collection[str]) -> None:
+        """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked."""
+        overlap = sorted(name for name in kept if self._rules.get(name, False) is not False)
+        if overlap:
+            raise ValueError(
+                f"{overlap[0]!r} is in both keep and approve: only calls from programs wait for a person, so a tool"
+                " that needs approval cannot be kept"
+            )
+
+    def may_ask(self, name: str) -> bool:
+        """Tell whether calls of a tool may need a person."""
+        return self._ask_all is not None or self._rules.get(name, False) is not False
+
+    def asks_about(self, name: str, value: Any) -> bool:
+        """Tell whether one call with validated arguments needs a person."""
+        rule = self.needs_approval(name)
+        return rule if isinstance(rule, bool) else bool(rule(value))
+
     def needs_approval(self, name: str) -> NeedsApproval:
         """Return what the core asks about calls of a tool."""
         if self._ask_all is not None:

@@ -11,17 +11,18 @@ from typing import Any, cast
 
 from langchain import agents
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
-from langchain.agents.middleware.types import ModelRequest
-from langchain_core.messages import ToolCall, ToolMessage
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from codemode import CodeModeOptions, WorkerPool
+from codemode import CodeModeOptions, CodeModeToolError, WorkerPool
 
 from .approvals import ApprovalRules, Approvals
 from .nested import Caller
+from .shown_tools import CodeModeState, ShownTools, shown_in
 from .tool import NAME, CodeModeTool, Face, with_pauses
 
 Result = ToolMessage | Command[Any]
@@ -56,9 +57,15 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
     """Shows the model ``codeMode`` in place of the agent's tools, except those named in ``keep``.
 
     ``approve`` is as in `create_code_mode_tool`. List it before middleware that is to see the nested calls. Raises
-    `ValueError` for wrong options now, and when the agent is built for a `HumanInTheLoopMiddleware` that would not see
-    the nested calls it gates.
+    `ValueError` for wrong options and for a tool in both ``keep`` and ``approve`` now, and when the agent is built for
+    a `HumanInTheLoopMiddleware` that would not see the nested calls it gates.
+
+    Programs may call what the model was shown in the same step, and the model may call nothing else by itself than
+    what is kept: it is told to call it from a program. An ``approve`` that is a function is asked about calls of kept
+    tools too, and those that it would have approved are refused, for only programs wait for a person.
     """
+
+    state_schema = CodeModeState
 
     def __init__(
         self,
@@ -72,6 +79,8 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         self._options = with_pauses(options)
         self._keep = frozenset([keep] if isinstance(keep, str) else keep)
         self._approvals = Approvals(approve)
+        self._approvals.refuse_kept(self._keep)
+        self._shown_tools = ShownTools()
         self._pool = pool
         self._faces: OrderedDict[tuple[int, ...], Face] = OrderedDict()
         self._lock = threading.Lock()
@@ -86,36 +95,83 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Show the model one tool."""
-        return handler(self._shown(request))
+        shown, update = self._shown(request)
+        return _with_update(handler(shown), update)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Show the model one tool."""
-        return await handler(self._shown(request))
+        shown, update = self._shown(request)
+        return _with_update(await handler(shown), update)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
-        """Run a program; leave calls of kept tools alone."""
-        return handler(self._bound(request, handler))
+        """Run a program; leave calls of kept tools alone, and refuse those of all others."""
+        refused = self._refused(request)
+        return handler(self._bound(request, handler)) if refused is None else refused
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
-        """Run a program; leave calls of kept tools alone."""
-        return await handler(self._bound(request, handler))
+        """Run a program; leave calls of kept tools alone, and refuse those of all others."""
+        refused = self._refused(request)
+        return await handler(self._bound(request, handler)) if refused is None else refused
 
-    def _shown(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        kept = [one for one in request.tools if not isinstance(one, BaseTool) or one.name in self._keep]
-        face = self._face(one for one in request.tools if isinstance(one, BaseTool))
-        return request.override(tools=[*kept, CodeModeTool(face)])
+    def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
+        native = [one for one in request.tools if not isinstance(one, BaseTool) or one.name in self._keep]
+        programs = self._for_programs(one for one in request.tools if isinstance(one, BaseTool))
+        shown = request.override(tools=[*native, CodeModeTool(self._face(programs))])
+        return shown, cast("Any", self._shown_tools.note(programs, native))
 
     def _bound(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
         if request.tool_call["name"] != NAME:
             return request
-        face = self._face(cast("Any", request).runtime.tools)
-        self._approvals.require_known(face.tools)
-        return request.override(tool=CodeModeTool(face, cast("Caller", HandlerCaller(request, handler))))
+        registered = {one.name: one for one in cast("Any", request).runtime.tools}
+        programs = self._for_programs(self._shown_tools.callable_tools(request.state, registered))
+        self._approvals.require_known({*registered, *(one.name for one in programs)})
+        return request.override(
+            tool=CodeModeTool(self._face(programs), cast("Caller", HandlerCaller(request, handler)))
+        )
 
-    def _face(self, tools: Iterable[BaseTool]) -> Face:
-        wrapped = [one for one in tools if one.name != NAME and one.name not in self._keep]
+    def _for_programs(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
+        return [one for one in tools if one.name != NAME and one.name not in self._keep]
+
+    def _refused(self, request: ToolCallRequest) -> ToolMessage | None:
+        """Return what the model is told instead of a call that it may not make by itself, None for one it may."""
+        name, tool = request.tool_call["name"], request.tool
+        if name == NAME:
+            return None
+        # Middleware listed before may have put another tool in its place.
+        names = {name, name if tool is None else tool.name}
+        if names <= self._keep:
+            return self._unapproved(request)
+        shown, gated = shown_in(request.state), any(map(self._approvals.may_ask, names))
+        if not gated and shown is not None and names <= set(shown["native"]) - self._keep:
+            # A provider's own tool, whose calls other middleware or the tool node serves.
+            return None
+        in_programs = tool is not None if shown is None else name in shown["programs"]
+        if tool is None and not gated and not in_programs:
+            # Nobody here knows it: middleware listed later may, else the tool node says what there is.
+            return None
+        if in_programs:
+            return _error(request, f"{name} is not called directly: call it from a program, as tools.{name}(input)")
+        return _error(request, f"{name} is not among the tools of this step")
+
+    def _unapproved(self, request: ToolCallRequest) -> ToolMessage | None:
+        name, tool = request.tool_call["name"], request.tool
+        if not self._approvals.may_ask(name):
+            return None
+        try:
+            asks = self._approvals.asks_about(name, self._arguments(tool, request.tool_call))
+        except CodeModeToolError as error:
+            return _error(request, error.message)
+        if not asks:
+            return None
+        return _error(request, f"{name} needs a person's approval for this: only calls from programs can wait for one")
+
+    def _arguments(self, tool: BaseTool | None, call: ToolCall) -> Any:
+        known = None if tool is None else self._face([tool]).awaiting.catalog.get(tool.name)
+        return dict(call["args"]) if known is None else known.validate_input(dict(call["args"])).value
+
+    def _face(self, wrapped: Sequence[BaseTool]) -> Face:
         key = tuple(id(one) for one in wrapped)
         with self._lock:
             face = self._faces.get(key)
@@ -126,6 +182,18 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
                     self._faces.popitem(last=False)
             self._faces.move_to_end(key)
             return face
+
+
+def _with_update(given: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
+    response = ModelResponse(result=[given]) if isinstance(given, BaseMessage) else given
+    return ExtendedModelResponse(model_response=response, command=Command(update=update))
+
+
+def _error(request: ToolCallRequest, text: str) -> ToolMessage:
+    # An agent ends after a tool whose results go to the user; this one goes to the model.
+    ends = request.tool is not None and request.tool.return_direct
+    name = NAME if ends else request.tool_call["name"]
+    return ToolMessage(text, name=name, tool_call_id=request.tool_call["id"] or "", status="error")
 
 
 def _refuse_unseen_reviews(own: CodeModeMiddleware, keep: Collection[str]) -> None:

@@ -1,0 +1,80 @@
+"""Which tools one step of an agent showed its model: their names in the agent's state, so that a later process knows.
+
+Tools that other middleware made for one step are known by name there, and in this process as they were.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NotRequired, cast
+
+from langchain.agents.middleware.types import AgentState, PrivateStateAttr
+from langchain_core.tools import BaseTool
+from typing_extensions import TypedDict
+
+_KEY = "code_mode_shown"
+_MAX_STEPS = 256
+
+
+class Shown(TypedDict):
+    """One step: the names that programs may call, and those of tools that the model may call by itself."""
+
+    step: str
+    programs: list[str]
+    native: list[str]
+
+
+class CodeModeState(AgentState[Any]):
+    """The agent's state with what its last step showed. No input sets it, no output holds it."""
+
+    code_mode_shown: NotRequired[Annotated[Shown, PrivateStateAttr]]
+
+
+class ShownTools:
+    """Remembers for each step what its model was shown."""
+
+    def __init__(self) -> None:
+        self._steps: OrderedDict[str, dict[str, BaseTool]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def note(self, programs: Sequence[BaseTool], native: Sequence[Any]) -> dict[str, Shown]:
+        """Return the update of the agent's state for a step that shows these tools."""
+        step = secrets.token_hex(8)
+        with self._lock:
+            self._steps[step] = {one.name: one for one in programs}
+            while len(self._steps) > _MAX_STEPS:
+                self._steps.popitem(last=False)
+        names = [name for one in native if (name := _name_of(one)) is not None]
+        return {_KEY: Shown(step=step, programs=[one.name for one in programs], native=names)}
+
+    def callable_tools(self, state: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
+        """Return the tools that a program of the last step may call; all that are registered when nothing was shown.
+
+        A registered tool goes before one of the same name that was made for the step, as everywhere in an agent.
+        """
+        shown = shown_in(state)
+        if shown is None:
+            return list(registered.values())
+        with self._lock:
+            made = self._steps.get(shown["step"], {})
+        tools = {**made, **registered}
+        return [tools[name] for name in shown["programs"] if name in tools]
+
+
+def shown_in(state: Any) -> Shown | None:
+    """Return what the last step of an agent showed, None where no step of an agent came before."""
+    found: Any = cast("Any", state).get(_KEY) if isinstance(state, dict) else getattr(state, _KEY, None)
+    return found
+
+
+def _name_of(one: Any) -> str | None:
+    """Return the name of a tool, or of one that a provider describes as a mapping."""
+    if not isinstance(one, Mapping):
+        return getattr(one, "name", None)
+    described = cast("Mapping[str, Any]", one)
+    function = described.get("function")
+    name = described.get("name", cast("Any", function).get("name") if isinstance(function, Mapping) else None)
+    return name if isinstance(name, str) else None
