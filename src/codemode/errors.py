@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 HOST_TOOL_ERROR = "CODE_MODE_HOST_TOOL_ERROR"
 HOST_FETCH_ERROR = "CODE_MODE_HOST_FETCH_ERROR"
 HOST_BRIDGE_ERROR = "CODE_MODE_HOST_BRIDGE_ERROR"
+CALL_TIMEOUT = "CODE_MODE_CALL_TIMEOUT"
+"""A call was begun and did not answer in its time: whether it happened is not known."""
 
 
 class CodeModeError(Exception):
@@ -76,7 +78,7 @@ def _rebuild(cls: type[CodeModeError], message: str, code: str, details: dict[st
 
 
 class CodeModeTimeoutError(CodeModeError):
-    """The wall clock passed ``execution_policy.timeout_ms``. Details: ``timeout_ms``."""
+    """The clock passed ``execution_policy.timeout_ms``. Details: ``timeout_ms``."""
 
     default_code = "CODE_MODE_TIMEOUT"
 

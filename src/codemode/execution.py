@@ -13,6 +13,7 @@ from weakref import ref
 
 from .catalog import Catalog
 from .errors import (
+    CALL_TIMEOUT,
     CodeModeAbortedError,
     CodeModeError,
     CodeModeProtocolError,
@@ -33,7 +34,7 @@ from .protocol import events
 from .protocol.continuation import Continuation, texts_of
 from .protocol.endings import syntax_error
 from .protocol.invocation import Invocation
-from .protocol.ledger import Ledger, LedgerEntry, recovery_ledger
+from .protocol.ledger import Ledger, LedgerEntry, Rejected, recovery_ledger
 from .resolutions import Answer
 from .runner import Runner
 from .sealing import pack
@@ -300,6 +301,7 @@ class Execution:
             memory_limit_bytes=policy.memory_limit_bytes,
             max_stack_size_bytes=policy.max_stack_size_bytes,
             profile=_PROFILE,
+            clock=policy.clock,
             fetch=self._fetches is not None,
         )
 
@@ -337,7 +339,8 @@ def _read_result(text: str | None) -> Any:
 
 def _call_status(entry: LedgerEntry) -> dict[str, Any]:
     outcome = entry.outcome
-    status = "unknown" if outcome is None else type(outcome).__name__.lower()
+    is_unknown = outcome is None or (isinstance(outcome, Rejected) and outcome.code == CALL_TIMEOUT)
+    status = "unknown" if is_unknown else type(outcome).__name__.lower()
     begun = entry.is_started or outcome is not None
     return {"id": entry.tool_call_id or str(entry.id), "name": entry.name, "status": status, "is_started": begun}
 

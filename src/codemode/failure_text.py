@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from .errors import (
+    CALL_TIMEOUT,
     HOST_FETCH_ERROR,
     HOST_TOOL_ERROR,
     CodeModeAbortedError,
@@ -58,6 +59,7 @@ _HINTS: dict[type[BaseException], str] = {
 # By code, where the class does not say whose fault it was.
 _CODE_HINTS = {
     HOST_TOOL_ERROR: "The tool itself failed. Try other input, or go on without it.",
+    CALL_TIMEOUT: "The call was too slow and may have happened all the same: find out, then ask for less or go on.",
     HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
 }
 _UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."

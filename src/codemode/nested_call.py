@@ -94,11 +94,11 @@ class NestedCalls:
         except CodeModeProtocolError:
             raise
         except CodeModeError as error:
-            return self._rejected(entry, error)
+            return self.rejected(entry, error)
         except _Thrown as thrown:
-            return self._rejected(entry, thrown.error)
+            return self.rejected(entry, thrown.error)
         except Exception as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
-            return self._rejected(entry, _hidden(entry, error))
+            return self.rejected(entry, _hidden(entry, error))
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
@@ -136,7 +136,8 @@ class NestedCalls:
     def _fulfilled(self, entry: LedgerEntry, text: str | None) -> CallSettled:
         return CallSettled(entry.id, Fulfilled(text), self.now_ms())
 
-    def _rejected(self, entry: LedgerEntry, error: CodeModeError) -> CallSettled:
+    def rejected(self, entry: LedgerEntry, error: CodeModeError) -> CallSettled:
+        """Return that a request ended with this error."""
         return CallSettled(entry.id, Rejected(*guest_view(error)), self.now_ms(), error)
 
 

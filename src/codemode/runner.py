@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .call_time import call_timeout_ms, unanswered
+from .clock import Clock
 from .errors import CodeModeProtocolError
-from .listeners import Events
+from .listeners import CallRecord, Events
 from .nested_call import NestedCalls
 from .options import MAX_SOURCE_BYTES
 from .protocol import events
@@ -24,7 +26,6 @@ _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 # How long the caller waits for cancelled calls to see the cancellation.
 _CANCEL_GRACE_SECONDS = 1.0
-_CLOCK_SLACK_SECONDS = 0.001
 
 
 class ProgramCheck(Protocol):
@@ -51,11 +52,7 @@ class Runner:
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
-        self._clock = _Clock(
-            machine.settings.timeout_ms / 1000,
-            lambda: self.feed(events.DeadlinePassed()),
-            uncounted=lambda: listeners.seconds_in_hooks,
-        )
+        self._clock = self._clock_of(machine.settings.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
         self._channel = WorkerChannel(
             lease.worker,
             _max_frame_bytes(machine.settings),
@@ -158,14 +155,41 @@ class Runner:
 
     async def _perform_call(self, entry: LedgerEntry) -> None:
         record = self._listeners.call_started(entry) if entry.kind != "catalog" else None
+        clock = self._call_clock(entry, record)
         try:
-            settled = await self._calls.perform(entry, _Progress(self.feed, entry.id))
+            settled = await self._calls.perform(entry, _Progress(self.feed, entry.id, clock))
         except CodeModeProtocolError as error:
             self.feed(events.HostFailed(error))
-            return
+        else:
+            self._settle(settled, record)
+        finally:
+            if clock is not None:
+                clock.close()
+
+    def _settle(self, settled: events.CallSettled, record: CallRecord | None) -> None:
         if record is not None:
             self._listeners.call_ended(record, settled.outcome, settled.error)
         self.feed(settled)
+
+    def _call_clock(self, entry: LedgerEntry, record: CallRecord | None) -> Clock | None:
+        timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
+        task = asyncio.current_task()
+        if timeout_ms is None or task is None:
+            return None
+
+        def passed() -> None:
+            # First the answer: what is cancelled may take its time, or take no notice.
+            error = unanswered(self._machine.ledger[entry.id], timeout_ms)
+            self._settle(self._calls.rejected(entry, error), record)
+            task.cancel()
+
+        clock = self._clock_of(timeout_ms, passed)
+        clock.start()
+        return clock
+
+    def _clock_of(self, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
+        listeners = self._listeners  # and not this runner, which holds the clock
+        return Clock(milliseconds / 1000, on_passed, uncounted=lambda: listeners.seconds_in_hooks)
 
     def _replayed(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
@@ -181,56 +205,20 @@ class _Progress:
 
     feed: Callable[[events.HostEvent], None]
     id: int
+    clock: Clock | None
 
     def asked(self) -> None:
+        if self.clock is not None:
+            self.clock.stop()
         self.feed(events.PersonAsked(self.id))
 
     def answered(self) -> None:
+        if self.clock is not None:
+            self.clock.start()
         self.feed(events.PersonAnswered(self.id))
 
     def started(self, executed_input_json: str | None, *, is_approved: bool) -> None:
         self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
-
-
-class _Clock:
-    """A deadline that can stand still. Seconds that are ``uncounted`` do not bring it nearer."""
-
-    def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: Callable[[], float]) -> None:
-        self._remaining = seconds
-        self._on_passed = on_passed
-        self._uncounted = uncounted
-        self._loop = asyncio.get_running_loop()
-        self._started = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        self._started = self._now()
-        self._timer = self._loop.call_later(self._remaining, self._ring)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._remaining -= self._now() - self._started
-
-    def close(self) -> None:
-        """Stop for good, and let go of what is to be told: it holds this clock."""
-        self.stop()
-        self._on_passed = _nothing
-
-    def _now(self) -> float:
-        return self._loop.time() - self._uncounted()
-
-    def _ring(self) -> None:
-        self.stop()
-        if self._remaining > _CLOCK_SLACK_SECONDS:
-            self.start()
-        else:
-            self._on_passed()
-
-
-def _nothing() -> None:
-    """Stand in for what a closed clock told."""
 
 
 def _max_frame_bytes(settings: events.Settings) -> int:

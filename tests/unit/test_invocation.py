@@ -484,9 +484,9 @@ def test_an_invocation_pauses_when_only_people_are_left():
     assert invocation.ending == Interrupted()
 
 
-def clock(*received: Any) -> list[str]:
+def clock(*received: Any, settings: events.Settings = SETTINGS) -> list[str]:
     """Return what happened to the clock, event by event."""
-    invocation = machine()
+    invocation = machine(settings=settings)
     names = {events.PauseClock: "pause", events.ResumeClock: "resume"}
     log: list[str] = []
     for event in received:
@@ -525,6 +525,25 @@ ASKED_1, ANSWERED_1, ASKED_2 = events.PersonAsked(1), events.PersonAnswered(1), 
 )
 def test_the_clock_stands_still_only_for_people(received: list[Any], expected: str):
     assert " ".join(clock(*received)) == expected
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        pytest.param([call(1), TurnEnded(1), done(1)], "- pause resume", id="one call"),
+        pytest.param([call(1), TurnEnded(1), ASKED_1, ANSWERED_1, done(1)], "- pause - - resume", id="one person"),
+        pytest.param(
+            [call(1), call(2), TurnEnded(2), done(1), done(2), TurnEnded(1), TurnEnded(0)],
+            "- - pause resume - - -",
+            id="two calls",
+        ),
+        pytest.param(
+            [call(1), call(2), TurnEnded(2), done(2, WAITING), done(1)], "- - pause - resume", id="one call waits"
+        ),
+    ],
+)
+def test_27_the_programs_clock_stands_still_for_every_call(received: list[Any], expected: str):
+    assert " ".join(clock(*received, settings=replace(SETTINGS, clock="program"))) == expected
 
 
 # --- outcomes that are sent ahead ---

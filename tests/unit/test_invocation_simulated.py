@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -72,6 +73,14 @@ def test_every_order_of_events_ends_within_the_rules(program: Program, settings:
     assert not isinstance(run.ending, events.Interrupted)
     if isinstance(run.ending, events.Failed):
         assert not isinstance(run.ending.error, CodeModeProtocolError), run.ending.error
+
+
+@given(any_programs, limits, seeds)
+def test_27_the_programs_clock_runs_exactly_while_the_guest_owes_a_turn(
+    program: Program, settings: events.Settings, seed: int
+):
+    settings = replace(settings, clock="program")
+    Run(program, settings=settings, answer=outcomes_of(seed), steps=Random(seed), asks=bool(seed % 2)).finish()
 
 
 @given(awaited_programs, limits, seeds)

@@ -32,6 +32,7 @@ _KEPT_SETTINGS = (
     "max_console_bytes",
     "profile",
     "fetch",
+    "clock",
 )
 
 
@@ -260,6 +261,12 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _clock(value: object) -> str:
+    if value not in ("wall", "program"):
+        raise CodeModeProtocolError("the continuation holds a clock that there is not")
+    return _text(value)
+
+
 def _optional_text(value: object) -> str | None:
     return None if value is None else _text(value)
 
@@ -274,5 +281,6 @@ _SETTING_READERS: dict[str, Callable[[object], Any]] = {
     "seed": _text,
     "profile": _text,
     "fetch": _flag,
+    "clock": _clock,
 }
 assert set(_KEPT_SETTINGS) <= {item.name for item in fields(Settings)}  # noqa: S101 - a misspelt name fails on import

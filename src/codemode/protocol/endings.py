@@ -12,6 +12,7 @@ from ..errors import (
     CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeSyntaxError,
+    CodeModeTimeoutError,
 )
 from .events import Settings
 from .ledger import LedgerEntry
@@ -63,6 +64,13 @@ def detached_error(calls: list[dict[str, Any]]) -> CodeModeError:
         f"the program ended without awaiting every call: {names}{more}. Await each call, for instance with Promise.all",
         details={**calls[0], "calls": calls},
     )
+
+
+def timeout_error(settings: Settings) -> CodeModeError:
+    """Return the error for a program whose clock has run out."""
+    timeout_ms, clock = settings.timeout_ms, settings.clock
+    did = "did not end within" if clock == "wall" else "ran, not counting its calls, for more than"
+    return CodeModeTimeoutError(f"the program {did} {timeout_ms} ms", details={"timeout_ms": timeout_ms})
 
 
 def limit_error(limit: str, settings: Settings) -> CodeModeError:

@@ -31,6 +31,7 @@ class Settings:
     max_stack_size_bytes: int
     profile: str
     fetch: bool = False  # whether the guest has it
+    clock: str = "wall"  # what `timeout_ms` measures: "program" leaves out what the guest waits for the host
 
     def for_worker(self) -> dict[str, Any]:
         """Return the part that the worker is told."""
@@ -94,7 +95,7 @@ class PersonAnswered:
 
 @record
 class DeadlinePassed:
-    """The wall clock passed ``timeout_ms``."""
+    """The clock passed ``timeout_ms``."""
 
 
 @record
@@ -171,7 +172,7 @@ class WriteConsole:
 
 @record
 class PauseClock:
-    """Nothing but a person's decision is outstanding: the deadline stands still."""
+    """Nothing is outstanding that the clock measures: the deadline stands still."""
 
 
 @record

@@ -31,7 +31,6 @@ from ..errors import (
     CodeModeAbortedError,
     CodeModeError,
     CodeModeProtocolError,
-    CodeModeTimeoutError,
     CodeModeWorkerError,
     error_from_view,
 )
@@ -240,7 +239,7 @@ class Invocation:
             else:
                 self._fail(endings.deadlock())
             return
-        pause = is_idle and self._running == self._asked
+        pause = is_idle and (self.settings.clock == "program" or self._running == self._asked)
         if pause != self._clock_paused:
             self._clock_paused = pause
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())
@@ -314,10 +313,7 @@ class Invocation:
         self._fail(CodeModeError(event.message, details={"name": "InternalError"}))
 
     def _deadline_passed(self, _event: events.DeadlinePassed) -> None:
-        timeout_ms = self.settings.timeout_ms
-        self._fail(
-            CodeModeTimeoutError(f"the program did not end within {timeout_ms} ms", details={"timeout_ms": timeout_ms})
-        )
+        self._fail(endings.timeout_error(self.settings))
 
     def _abort_requested(self, _event: events.AbortRequested) -> None:
         self._fail(CodeModeAbortedError("the invocation was aborted"))

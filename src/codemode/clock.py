@@ -1,0 +1,65 @@
+"""A deadline on the event loop that can stand still. Knows nothing of what it bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+_SLACK_SECONDS = 0.001
+
+
+class Clock:
+    """Calls ``on_passed`` once it has run for so many ``seconds``. Those that are ``uncounted`` bring it no nearer.
+
+    Standing still and going on cost no timer: the first one rings too early, and is set again for what is left.
+    """
+
+    def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: Callable[[], float]) -> None:
+        self._remaining = seconds
+        self._on_passed = on_passed
+        self._uncounted = uncounted
+        self._loop = asyncio.get_running_loop()
+        self._running = False
+        self._started = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Run, or go on."""
+        if self._running:
+            return
+        self._running = True
+        self._started = self._now()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._remaining, self._ring)
+
+    def stop(self) -> None:
+        """Stand still."""
+        if self._running:
+            self._running = False
+            self._remaining -= self._now() - self._started
+
+    def close(self) -> None:
+        """Stop for good, and let go of what is to be told: it holds this clock."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._on_passed = _nothing
+
+    def _now(self) -> float:
+        return self._loop.time() - self._uncounted()
+
+    def _ring(self) -> None:
+        self._timer = None
+        if not self._running:
+            return
+        self.stop()
+        if self._remaining > _SLACK_SECONDS:
+            self.start()
+        else:
+            on_passed, self._on_passed = self._on_passed, _nothing  # once, whatever goes on after it
+            on_passed()
+
+
+def _nothing() -> None:
+    """Stand in for what a closed clock told."""

@@ -1,0 +1,303 @@
+"""With ``clock="program"`` the time limit is the program's own; ``tool_timeout_ms`` bounds each of its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fetching import silent
+from http_server import HttpServer
+from pausing import SETTINGS
+from running import failure, run, within
+
+from codemode import (
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    Interrupt,
+    PoolOptions,
+    Tool,
+    WorkerPool,
+    create_code_mode_tool,
+    run_code_mode,
+)
+from codemode.failure_text import failure_text
+from codemode.protocol.continuation import Continuation
+from codemode.protocol.ledger import Ledger
+
+CAUGHT = "try { await (CALL); return 'answered' } catch (e) { return [e.name, e.code, e.message] }"
+
+
+def sleeping(seconds: float, name: str = "slow") -> Tool:
+    return Tool(name, execute=lambda: asyncio.sleep(seconds, "awake"))
+
+
+def caught(call: str) -> str:
+    return CAUGHT.replace("CALL", call)
+
+
+# --- the clock ---
+
+
+@pytest.mark.parametrize(
+    "js", ["return await tools.slow()", "return (await Promise.all([tools.slow(), tools.slow()]))[1]"]
+)
+def test_27_waiting_for_a_tool_takes_none_of_the_programs_time(js: str):
+    assert run(js, [sleeping(0.6)], clock="program", timeout_ms=300) == "awake"
+    assert type(failure(js, [sleeping(20)], clock="wall", timeout_ms=300)) is CodeModeTimeoutError
+
+
+@pytest.mark.parametrize(
+    "js",
+    [
+        "for (;;);",
+        "await tools.slow(); for (;;);",
+        "tools.slow(); for (;;);",
+        "const one = tools.slow(); await null; for (;;);",
+        "for (;;) await null;",
+    ],
+)
+def test_27_a_program_that_does_not_end_is_ended(js: str):
+    error = failure(js, [sleeping(0)], clock="program", timeout_ms=300)
+    assert type(error) is CodeModeTimeoutError
+    assert error.message == "the program ran, not counting its calls, for more than 300 ms"
+    assert error.details["timeout_ms"] == 300
+
+
+def test_27_the_programs_time_adds_up_over_its_turns():
+    calls: list[int] = []
+    tools = [Tool("tick", execute=lambda: calls.append(1))]
+    js = "for (let turn = 0; turn < 200; turn++) { for (let i = 0; i < 2e6; i++); await tools.tick() }"
+    error = failure(js, tools, clock="program", timeout_ms=400)
+    assert type(error) is CodeModeTimeoutError
+    assert 0 < len(calls) < 200
+
+
+def test_27_a_worker_that_never_answers_is_killed():
+    stopped: list[int] = []
+
+    def stop(pool: WorkerPool) -> None:
+        for worker in pool._in_use:
+            assert not worker.process.wait_dead(0)  # which also takes its pidfd
+            pid = pid_of(worker.process._life.pidfd)
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+
+    with WorkerPool(PoolOptions(spare_workers=0)) as pool:
+        tools = [Tool("stop", execute=lambda: stop(pool))]
+        error = failure("await tools.stop(); return 1", tools, pool=pool, clock="program", timeout_ms=300)
+    assert type(error) is CodeModeTimeoutError
+    assert stopped
+    assert not any(Path(f"/proc/{pid}").exists() and "T (stopped)" in status(pid) for pid in stopped)
+
+
+def pid_of(pidfd: int) -> int:
+    lines = Path(f"/proc/self/fdinfo/{pidfd}").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
+
+
+def status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def test_27_the_clock_is_kept_in_the_continuation():
+    kept = Continuation.of("return 1", "engine", replace(SETTINGS, clock="program"), Ledger())
+    plain = kept.to_dict()
+    assert Continuation.from_dict(plain).settings(SETTINGS).clock == "program"
+    for wrong in ("sundial", None, 1, ["program"]):
+        changed = {**plain, "settings": {**plain["settings"], "clock": wrong}}
+        with pytest.raises(Exception, match="the continuation holds"):
+            Continuation.from_dict(changed)
+
+
+def test_27_a_resumed_program_has_the_clock_that_it_began_with():
+    js = "await tools.pay(); return await tools.slow()"
+    tools = [Tool("pay", execute=lambda: "paid", needs_approval=True), sleeping(0.6)]
+
+    def code_mode(clock: str) -> Any:
+        policy = {"clock": clock, "timeout_ms": 300}
+        return create_code_mode_tool(tools, {"approval": {"mode": "interrupt"}, "execution_policy": policy})
+
+    async def scenario(first: str, then: str) -> Any:
+        paused = await code_mode(first).execute({"js": js})
+        assert isinstance(paused, Interrupt)
+        return await code_mode(then).resume(paused, {"approved": True})
+
+    assert within(scenario("program", "wall")) == "awake"
+    with pytest.raises(CodeModeTimeoutError):
+        within(scenario("wall", "program"))
+
+
+# --- one call's time ---
+
+
+def test_27_a_tool_that_does_not_answer_fails_for_the_program_and_is_cancelled():
+    seen: list[str] = []
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("cancelled")
+
+    tools = [Tool("hang", execute=hang), sleeping(0)]
+    js = f"const told = await (async () => {{ {caught('tools.hang()')} }})(); return [told, await tools.slow()]"
+    told, then = run(js, tools, tool_timeout_ms=50)
+    assert told == [
+        "CodeModeToolError",
+        "CODE_MODE_CALL_TIMEOUT",
+        "tool 'hang' did not answer within 50 ms; it may have happened all the same",
+    ]
+    assert (then, seen) == ("awake", ["cancelled"])
+
+
+async def _stubborn() -> None:
+    for _ in range(3):
+        try:
+            await asyncio.sleep(0.2)
+        except asyncio.CancelledError:
+            continue
+
+
+async def _items() -> Any:
+    yield 1
+    await asyncio.Event().wait()
+
+
+async def _swallowing() -> str:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "as if nothing had been"
+    return "never"
+
+
+@pytest.mark.parametrize("execute", [_stubborn, _items, _swallowing])
+@pytest.mark.parametrize("clock", ["wall", "program"])
+def test_27_no_kind_of_tool_outlasts_its_time(execute: Any, clock: str):
+    told = run(caught("tools.hang()"), [Tool("hang", execute=execute)], clock=clock, tool_timeout_ms=40)
+    assert told[1] == "CODE_MODE_CALL_TIMEOUT"
+
+
+def test_27_a_tool_in_a_thread_is_left_to_it():
+    going_on, went_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        going_on.wait(20)
+        went_on.set()
+
+    assert run(caught("tools.hang()"), [Tool("hang", execute=hang)], tool_timeout_ms=40)[1] == "CODE_MODE_CALL_TIMEOUT"
+    assert not went_on.is_set()
+    going_on.set()
+    assert went_on.wait(20)
+
+
+def test_27_a_call_that_was_not_begun_did_not_happen():
+    ran: list[int] = []
+
+    async def undecided(_input: Any, _context: Any) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+    tools = [Tool("pay", execute=lambda: ran.append(1), needs_approval=undecided)]
+    told = run(caught("tools.pay()"), tools, tool_timeout_ms=40)
+    assert told == ["CodeModeToolError", "CODE_MODE_TOOL_ERROR", "tool 'pay' did not answer within 40 ms"]
+    assert ran == []
+
+
+def test_27_a_person_may_take_longer_than_a_tool():
+    async def ask(_request: Any) -> str:
+        await asyncio.sleep(0.3)
+        return "approved"
+
+    async def asking(_input: Any, context: Any) -> str:
+        with context.asking_person():
+            await asyncio.sleep(0.3)
+        return "asked"
+
+    tools = [Tool("pay", execute=lambda: "paid", needs_approval=True), Tool("asking", execute=asking)]
+    options = {"approval": {"on_approval_required": ask}}
+    js = "return await Promise.all([tools.pay(), tools.asking()])"
+    assert run(js, tools, options=options, tool_timeout_ms=150) == ["paid", "asked"]
+
+
+def test_27_what_comes_before_and_after_a_person_counts():
+    async def asking(_input: Any, context: Any) -> None:
+        with context.asking_person():
+            await asyncio.sleep(0.1)
+        await asyncio.Event().wait()
+
+    assert run(caught("tools.asking()"), [Tool("asking", execute=asking)], tool_timeout_ms=60)[0] == "CodeModeToolError"
+
+
+def test_27_an_uncaught_one_is_the_hosts_error_and_the_model_is_told_that_it_may_have_happened():
+    js = "await tools.slow()"
+    error = failure(js, [sleeping(20)], tool_timeout_ms=40)
+    assert type(error) is CodeModeToolError
+    assert error.code == "CODE_MODE_CALL_TIMEOUT"
+    assert error.details["tool_name"] == "slow"
+    assert error.details["timeout_ms"] == 40
+    assert [call["status"] for call in error.calls] == ["unknown"]
+    assert "May or may not have happened, find out before repeating: slow" in failure_text(error, js)
+
+
+def test_27_listeners_hear_once_how_it_ended():
+    traces: list[Any] = []
+    options = {"lifecycle": {"on_trace": traces.append}}
+    run(caught("tools.hang()"), [Tool("hang", execute=_swallowing)], options=options, tool_timeout_ms=40)
+    assert [(one.status, one.error.code) for one in traces[0].bridge_requests] == [
+        ("rejected", "CODE_MODE_CALL_TIMEOUT")
+    ]
+
+
+def test_27_the_answer_is_recorded_and_not_asked_for_again():
+    began: list[int] = []
+
+    async def hang() -> None:
+        began.append(1)
+        await asyncio.Event().wait()
+
+    js = f"const told = await (async () => {{ {caught('tools.hang()')} }})(); await tools.pay(); return told"
+    tools = [Tool("hang", execute=hang), Tool("pay", execute=lambda: None, needs_approval=True)]
+    policy = {"tool_timeout_ms": 40}
+    code_mode = create_code_mode_tool(tools, {"approval": {"mode": "interrupt"}, "execution_policy": policy})
+
+    async def scenario() -> Any:
+        paused = await code_mode.execute({"js": js})
+        return await code_mode.resume(paused, {"approved": True})
+
+    assert within(scenario())[1] == "CODE_MODE_CALL_TIMEOUT"
+    assert began == [1]
+
+
+@pytest.mark.parametrize("policy", [{"tool_timeout_ms": 60}, {"clock": "program", "timeout_ms": 200}])
+def test_27_a_server_that_does_not_answer_does_not_hold_a_program(policy: dict[str, Any]):
+    server = HttpServer().start()
+    try:
+        server.on("/silent", silent)
+        options = {"fetch_policy": {"allowed_origins": [server.origin]}}
+        told = run(caught(f"fetch('{server.origin}/silent')"), options=options, **policy)
+        assert server.hung_up.wait(20)
+    finally:
+        server.stop()
+    milliseconds = policy.get("tool_timeout_ms", 200)
+    assert told == ["CodeModeFetchError", "CODE_MODE_FETCH_ERROR", f"fetch did not answer within {milliseconds} ms"]
+
+
+def test_27_a_call_in_its_time_is_as_ever():
+    async def scenario() -> Any:
+        return await run_code_mode(
+            "return await Promise.all([tools.slow(), tools.slow()])",
+            [sleeping(0.01)],
+            options={"execution_policy": {"tool_timeout_ms": 20_000, "clock": "program"}},
+        )
+
+    assert within(scenario()) == ["awake", "awake"]
