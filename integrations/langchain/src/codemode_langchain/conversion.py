@@ -11,7 +11,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel
 
 from codemode import CodeModeToolError, Tool, ToolCallContext
@@ -57,7 +57,10 @@ def _adapted(tool: BaseTool) -> Tool:
     async def execute(value: Any, context: ToolCallContext) -> Any:
         capture = Capture(tool, ensure_config())
         call = tool_call(tool.name, plain_args(value), context.tool_call_id)
-        return guest_value(await capture.tool.ainvoke(call), capture)
+        try:
+            return guest_value(await capture.tool.ainvoke(call), capture)
+        except ToolException as error:
+            raise told(error, tool.name) from error
 
     return convert(tool, execute)
 
@@ -129,6 +132,12 @@ def guest_value(result: Any, capture: Capture) -> Any:
         raise CodeModeToolError(_text(result.content), details={"tool_name": capture.original.name})
     value: Any = capture.value_of(result)
     return value if isinstance(value, str | int | float | bool | None) else _json_or(value, result.content)
+
+
+def told(error: ToolException, tool_name: str) -> CodeModeToolError:
+    """Return the error whose text reaches the program: what a tool says in a `ToolException` is meant for the model."""
+    text = str(error.args[0]) if error.args else "Tool execution error"  # as LangChain words it
+    return CodeModeToolError(text, details={"tool_name": tool_name})
 
 
 def _says(message: ToolMessage, content: Any) -> bool:

@@ -50,9 +50,15 @@ def start_task(config: RunnableConfig, number: int, function: Callable[[], Any],
     """
     from langgraph.func import task  # pyright: ignore[reportMissingTypeStubs]
 
-    numbered = cast("RunnableConfig", {**config, "configurable": _renumbered(config, lambda: number, hide=True)})
+    own = {"configurable": _renumbered(config, lambda: number, hide=True), "callbacks": _own(config.get("callbacks"))}
+    numbered = cast("RunnableConfig", {**config, **own})
     with set_config_context(numbered) as context:
         return context.run(cast("Any", task)(name=name)(function))
+
+
+def _own(callbacks: Any) -> Any:
+    """Return callbacks that are this task's alone: LangGraph writes a task's tags into those it is given."""
+    return callbacks.copy() if callable(getattr(callbacks, "copy", None)) else callbacks
 
 
 def ask_person(request_id: str, value: Any, response_schema: Any) -> dict[str, Any]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from langchain import agents
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -21,15 +19,15 @@ from langgraph.types import Command
 from codemode import CodeModeOptions, CodeModeToolError, WorkerPool
 
 from .approvals import ApprovalRules, Approvals
+from .neighbours import refuse_blind_neighbours
 from .nested import Caller
 from .shown_tools import CodeModeState, ShownTools, shown_in
-from .tool import NAME, CodeModeTool, Face, with_pauses
+from .tool import NAME, CodeModeTool, Face, for_agents
 
 Result = ToolMessage | Command[Any]
 Handler = Callable[[ToolCallRequest], Any]
 
 _MAX_FACES = 32
-_BUILDER = cast("Any", agents).create_agent.__code__
 
 
 class HandlerCaller:
@@ -58,7 +56,7 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
 
     ``approve`` is as in `create_code_mode_tool`. List it before middleware that is to see the nested calls. Raises
     `ValueError` for wrong options and for a tool in both ``keep`` and ``approve`` now, and when the agent is built for
-    a `HumanInTheLoopMiddleware` that would not see the nested calls it gates.
+    other middleware that would not see the nested calls it gates, limits or stands in for.
 
     Programs may call what the model was shown in the same step, and the model may call nothing else by itself than
     what is kept: it is told to call it from a program. An ``approve`` that is a function is asked about calls of kept
@@ -76,7 +74,7 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         pool: WorkerPool | None = None,
     ) -> None:
         super().__init__()
-        self._options = with_pauses(options)
+        self._options = for_agents(options, has_pool=pool is not None)
         self._keep = frozenset([keep] if isinstance(keep, str) else keep)
         self._approvals = Approvals(approve)
         self._approvals.refuse_kept(self._keep)
@@ -90,7 +88,7 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
     @property
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here. Read while it is built: the moment to look at its neighbours."""
-        _refuse_unseen_reviews(self, self._keep)
+        refuse_blind_neighbours(self, self._keep)
         return [self._registered]
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
@@ -194,37 +192,3 @@ def _error(request: ToolCallRequest, text: str) -> ToolMessage:
     ends = request.tool is not None and request.tool.return_direct
     name = NAME if ends else request.tool_call["name"]
     return ToolMessage(text, name=name, tool_call_id=request.tool_call["id"] or "", status="error")
-
-
-def _refuse_unseen_reviews(own: CodeModeMiddleware, keep: Collection[str]) -> None:
-    listed = _middleware_being_built()
-    place = next((index for index, one in enumerate(listed) if one is own), None)
-    if place is None:
-        return
-    for index, one in enumerate(listed):
-        if not isinstance(one, HumanInTheLoopMiddleware):
-            continue
-        gated = sorted(set(one.interrupt_on) - {NAME} - set(keep))
-        if not gated:
-            continue
-        if getattr(cast("Any", one), "interrupt_mode", "batched") != "per_call":
-            raise ValueError(
-                f"HumanInTheLoopMiddleware gates {', '.join(gated)} in its batched mode, which never sees calls made by"
-                " a program: they would run without approval. Give it interrupt_mode='per_call' and list it after"
-                " CodeModeMiddleware, or use CodeModeMiddleware(approve=...) instead."
-            )
-        if index < place:
-            raise ValueError(
-                f"HumanInTheLoopMiddleware gates {', '.join(gated)} and is listed before CodeModeMiddleware, where it"
-                " never sees calls made by a program: they would run without approval. List it after."
-            )
-
-
-def _middleware_being_built() -> Sequence[Any]:
-    """Return the middleware of the agent that `create_agent` is building in this thread: it tells them nothing."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_code is _BUILDER:
-            return tuple(frame.f_locals["middleware"])
-        frame = frame.f_back
-    return ()

@@ -14,11 +14,11 @@ from typing import Any, NoReturn, Protocol, cast
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, ToolException
 
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 
-from .conversion import Capture, guest_value, plain_args, tool_call
+from .conversion import Capture, guest_value, plain_args, told, tool_call
 from .graph import Answer, NestedScratchpad, interrupts_in, is_wrong_answer
 
 INTERRUPT_KIND = "langgraph-interrupt"
@@ -161,6 +161,8 @@ class _Attempt:
         """Raise a pause for an interrupt and `WrongAnswer` for an answer that did not fit it; else the error itself."""
         if self._answers and is_wrong_answer(error):
             raise WrongAnswer from error
+        if isinstance(error, ToolException):
+            raise told(error, self._tool.name) from error
         interrupts = interrupts_in(error)
         if interrupts is None:
             raise error

@@ -72,9 +72,10 @@ Work: TypeAlias = RunSegment | Ask
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a program ended, and what its nested calls left beside their values."""
+    """How a program ended, and what its nested calls left beside their values. ``text`` is the value for the model."""
 
     value: Any
+    text: str
     failure: Mapping[str, Any] | None
     commands: tuple[Any, ...]
     artifacts: tuple[dict[str, Any], ...]
@@ -230,6 +231,7 @@ class Segments:
     def _outcome(self, record: Record) -> Outcome:
         return Outcome(
             value=record.get("value"),
+            text=_text(record.get("shown", record.get("value"))),
             failure=record.get("failure"),
             commands=tuple(one for left in self._left for one in left["commands"]),
             artifacts=tuple(one for left in self._left for one in left["artifacts"]),
@@ -276,7 +278,8 @@ class Segments:
     def _ended(self, todo: RunSegment, value: Any) -> Record:
         if isinstance(value, Interrupt):
             return self._record(todo, {"interrupt": value.to_dict()})
-        return self._record(todo, {"value": value})
+        shown = self.tool.to_model_output(value, tool_call_id=self.tool_call_id)["value"]
+        return self._record(todo, {"value": value, **({} if shown is value else {"shown": shown})})
 
     def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
         if todo.interrupt is not None and _nothing_ran(error):
@@ -323,6 +326,10 @@ def _async(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         return await work()
 
     return run
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _digest(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import secrets
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
@@ -131,7 +130,7 @@ class CodeModeTool(BaseTool):
             return outcome.value
         failure = outcome.failure
         message = ToolMessage(
-            _text(outcome.value) if failure is None else str(failure["text"]),
+            outcome.text if failure is None else str(failure["text"]),
             artifact={"calls": list(outcome.artifacts)} if outcome.artifacts else None,
             name=self.name,
             tool_call_id=tool_call_id,
@@ -160,11 +159,14 @@ def create_code_mode_tool(
         _refuse_injection(one)
     approvals = Approvals(approve)
     approvals.require_known([one.name for one in collected])
-    return CodeModeTool(Face(collected, with_pauses(options), approvals, pool))
+    return CodeModeTool(Face(collected, for_agents(options, has_pool=pool is not None), approvals, pool))
 
 
-def with_pauses(options: CodeModeOptions | Mapping[str, Any] | None) -> CodeModeOptions:
-    """Let approvals pause the graph, unless the options bring a callback that decides at once."""
+def for_agents(options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool: bool) -> CodeModeOptions:
+    """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
+
+    Only the program's own time counts, and it waits for a worker; a pool that is given does as it was told.
+    """
     given = CodeModeOptions.of(options)
     continuation = given.continuation
     if continuation.max_age_ms is None:
@@ -173,7 +175,9 @@ def with_pauses(options: CodeModeOptions | Mapping[str, Any] | None) -> CodeMode
     if approval.on_approval_required is None:
         # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
         approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
-    return given.having(approval=approval, continuation=continuation)
+    # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
+    policy = given.execution_policy.with_defaults(clock="program", **({} if has_pool else {"on_saturation": "wait"}))
+    return given.having(approval=approval, continuation=continuation, execution_policy=policy)
 
 
 def _as_tool(given: Any) -> BaseTool:
@@ -195,7 +199,3 @@ def _call_ids(fields: Mapping[str, Any]) -> set[str]:
     return {
         name for name, info in fields.items() if any(isinstance(one, kinds) or one in kinds for one in info.metadata)
     }
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

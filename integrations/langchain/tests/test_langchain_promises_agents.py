@@ -1,0 +1,328 @@
+"""The plugin among what people put around an agent: tracers, instrumentation, other middleware, tools' own errors."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import json
+import sys
+from typing import Any
+
+import pytest
+from codemode_langchain import CodeModeMiddleware, create_code_mode_tool
+from langchain import agents
+from langchain.agents import factory
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    LLMToolEmulator,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool, ToolException, tool
+from langgraph.types import interrupt
+from scripted_agent import CONFIG, START, ScriptedModel, Session, agent, content, model, results
+
+from codemode import create_code_mode_tool as create_core_tool
+
+HIDDEN = "langsmith:hidden"
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def is_async(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+@tool
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+ADDS = "return await tools.add({ a: 1 })"
+
+
+# --- what tracers see ---
+
+
+class Tags(BaseCallbackHandler):
+    """Notes the tags of everything that starts, by its name."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, tuple[str, ...]]] = []
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, **rest: Any) -> None:
+        self.seen.append((serialized["name"], tuple(rest["tags"] or ())))
+
+    def on_chat_model_start(self, serialized: dict[str, Any], messages: Any, **rest: Any) -> None:
+        self.seen.append(("model", tuple(rest["tags"] or ())))
+
+
+class AsyncTags(AsyncCallbackHandler):
+    """The same for the async kind of handler."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, tuple[str, ...]]] = []
+
+    async def on_tool_start(self, serialized: dict[str, Any], input_str: str, **rest: Any) -> None:
+        self.seen.append((serialized["name"], tuple(rest["tags"] or ())))
+
+
+@pytest.mark.parametrize("handler", [Tags, AsyncTags])
+def test_31_tracers_see_nested_calls_as_they_see_others(handler: Any, is_async: bool):
+    given = handler()
+    session = Session(agent([ADDS], [add], CodeModeMiddleware()), is_async, {**CONFIG, "callbacks": [given]})
+    session.start()
+    seen = dict(given.seen)
+    assert {"codeMode", "add"} <= seen.keys()
+    assert not any(HIDDEN in tags for tags in seen.values())
+
+
+def test_31_so_they_do_after_a_pause_and_in_a_model_inside_a_tool(is_async: bool):
+    inner = ScriptedModel(messages=iter([AIMessage("inner"), AIMessage("inner")]), shown=[])
+
+    @tool
+    def ask(question: str) -> str:
+        """Ask a model, then a person."""
+        return f"{inner.invoke(question).content} {interrupt(question)}"
+
+    given = Tags()
+    graph = agent(
+        ["await tools.add({ a: 1 }); return await tools.ask({ question: 'q' })"], [add, ask], CodeModeMiddleware()
+    )
+    session = Session(graph, is_async, {**CONFIG, "callbacks": [given]})
+    session.finish(session.start(), lambda _one: "yes")
+    names = [name for name, _ in given.seen]
+    assert names.count("add") == 1
+    assert names.count("ask") == 2
+    assert names.count("model") == 4
+    assert not any(HIDDEN in tags for _, tags in given.seen)
+
+
+def test_31_events_of_nested_calls_are_streamed_without_the_tag():
+    scripted = model(ADDS)
+    scripted.disable_streaming = True
+    graph = agent((), [add], CodeModeMiddleware(), model=scripted)
+
+    async def events() -> list[tuple[str, str, bool]]:
+        stream = graph.astream_events(START, CONFIG, version="v2")
+        return [(one["event"], one["name"], HIDDEN in one["tags"]) async for one in stream if "tool" in one["event"]]
+
+    assert asyncio.run(events()) == [
+        ("on_tool_start", "codeMode", False),
+        ("on_tool_start", "add", False),
+        ("on_tool_end", "add", False),
+        ("on_tool_end", "codeMode", False),
+    ]
+
+
+# --- other middleware ---
+
+
+@pytest.mark.parametrize("named", [None, "add"])
+@pytest.mark.parametrize("is_before", [False, True])
+def test_31_a_limit_that_would_not_count_nested_calls_is_refused(named: str | None, is_before: bool):
+    limit = ToolCallLimitMiddleware(tool_name=named, run_limit=1)
+    listed = [limit, CodeModeMiddleware()] if is_before else [CodeModeMiddleware(), limit]
+    with pytest.raises(ValueError, match=r"ToolCallLimitMiddleware.*max_bridge_requests.*keep"):
+        agent([], [add], *listed)
+
+
+def test_31_limits_of_programs_and_of_kept_tools_hold():
+    limits = [ToolCallLimitMiddleware(tool_name=name, run_limit=1) for name in ("add", "codeMode")]
+    call = {"name": "add", "args": {"a": 4}, "type": "tool_call"}
+    program = {"name": "codeMode", "args": {"js": "return 1"}, "type": "tool_call"}
+    asked = [{**call, "id": "a1"}, {**call, "id": "a2"}, {**program, "id": "p1"}, {**program, "id": "p2"}]
+    scripted = ScriptedModel(messages=iter([AIMessage("", tool_calls=asked), AIMessage("done")]), shown=[])
+    output = Session(agent((), [add], CodeModeMiddleware(keep=["add"]), *limits, model=scripted)).start()
+    assert [one.status for one in results(output)] == ["success", "error", "success", "error"]
+
+
+@pytest.mark.parametrize(
+    ("one", "loss"),
+    [
+        (ToolRetryMiddleware(tools=["add"]), "not be tried again"),
+        (ToolErrorMiddleware(lambda _error, _request: "no", tools=[add]), "errors would not be handled"),
+        (LLMToolEmulator(tools=["add"], model=ScriptedModel(messages=iter(()), shown=[])), "would run for real"),
+    ],
+    ids=["retry", "errors", "emulator"],
+)
+def test_31_what_wraps_named_tools_is_listed_after(one: Any, loss: str):
+    with pytest.raises(ValueError, match=rf"add.*{loss}"):
+        agent([], [add], one, CodeModeMiddleware())
+    assert agent([], [add], one, CodeModeMiddleware(keep=["add"]))
+    assert agent([], [add], CodeModeMiddleware(), one)
+
+
+def test_31_an_emulator_listed_after_answers_for_nested_tools():
+    emulating = ScriptedModel(messages=iter([AIMessage("forty-two")]), shown=[])
+    emulator = LLMToolEmulator(tools=["add"], model=emulating)
+    assert content(Session(agent([ADDS], [add], CodeModeMiddleware(), emulator)).start()) == "forty-two"
+
+
+# --- instrumentation around create_agent ---
+
+
+class Calling:
+    """An instrumented function that is an object."""
+
+    def __init__(self, original: Any) -> None:
+        self.original = original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.original(*args, **kwargs)
+
+
+def decorated(original: Any) -> Any:
+    @functools.wraps(original)
+    def create_agent(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    return create_agent
+
+
+def renamed(original: Any) -> Any:
+    def wrapper(*given: Any, **settings: Any) -> Any:
+        middleware = "another value under the same name"
+        assert middleware
+        return original(*given, **settings)
+
+    return wrapper
+
+
+@pytest.fixture(params=[decorated, renamed, functools.partial, Calling], ids=["wraps", "plain", "partial", "object"])
+def instrumented(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    around = request.param(factory.create_agent)
+    monkeypatch.setattr(factory, "create_agent", around)
+    monkeypatch.setattr(agents, "create_agent", around)
+    return around
+
+
+@pytest.fixture(params=[False, True], ids=["imported before", "imported after"])
+def middleware_class(instrumented: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param:
+        for name in ("middleware", "neighbours"):
+            monkeypatch.delitem(sys.modules, f"codemode_langchain.{name}", raising=False)
+    return importlib.import_module("codemode_langchain.middleware").CodeModeMiddleware
+
+
+def test_31_instrumented_builders_build_and_still_refuse(instrumented: Any, middleware_class: Any):
+    graph = instrumented(model(ADDS), [add], middleware=[middleware_class()])
+    assert content(graph.invoke(START)) == "3"
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
+    with pytest.raises(ValueError, match="batched"):
+        instrumented(model(), [add], middleware=[middleware_class(), review])
+
+
+def test_31_subclasses_are_known_too():
+    class OwnReview(HumanInTheLoopMiddleware):
+        """A review of one's own."""
+
+    class Own(CodeModeMiddleware):
+        """Code mode of one's own."""
+
+    with pytest.raises(ValueError, match="batched"):
+        agent([], [add], Own(), OwnReview(interrupt_on={"add": True}))
+    assert content(Session(agent([ADDS], [add], Own())).start()) == "3"
+
+
+def test_31_tools_of_the_middleware_can_be_read_by_anybody():
+    assert [one.name for one in CodeModeMiddleware().tools] == ["codeMode"]
+
+
+# --- what the model reads ---
+
+SHOWN: dict[str, Any] = {"model_output": {"include_nested_tool_summary": True, "include_console": True}}
+TALKS = "console.log('hello'); return await tools.add({ a: 1 })"
+
+
+def summary(told: str) -> dict[str, Any]:
+    shown = json.loads(told)
+    assert shown["result"] == 3
+    assert shown["console"] == "hello"
+    ((call,)) = shown["nestedTools"]
+    return call
+
+
+def test_31_model_output_options_are_heard(is_async: bool):
+    output = Session(agent([TALKS], [add], CodeModeMiddleware(options=SHOWN)), is_async).start()
+    assert summary(content(output))["toolName"] == "add"
+
+
+def test_31_model_output_of_a_tool_by_itself(is_async: bool):
+    code_mode = create_code_mode_tool([add], SHOWN)
+    call = {"name": "codeMode", "args": {"js": TALKS}, "id": "call_7", "type": "tool_call"}
+    message = asyncio.run(code_mode.ainvoke(call)) if is_async else code_mode.invoke(call)
+    assert summary(message.content)["toolCallId"] == "call_7:tool-1"
+    assert code_mode.invoke({"js": TALKS}) == 3
+
+
+def test_31_model_output_after_a_pause_and_in_several_calls(is_async: bool):
+    @tool
+    def ask(question: str) -> str:
+        """Ask a person."""
+        return interrupt(question)
+
+    programs = [f"return await tools.ask({{ question: 'q{n}' }})" for n in range(2)]
+    session = Session(agent(programs, [ask], CodeModeMiddleware(options=SHOWN)), is_async)
+    output = session.finish(session.start(), lambda _one: "the same")
+    shown = [json.loads(one.content) for one in results(output)]
+    assert [one["result"] for one in shown] == ["the same"] * 2
+    assert [[call["toolCallId"] for call in one["nestedTools"]] for one in shown] == [
+        ["call_0:tool-1"],
+        ["call_1:tool-1"],
+    ]
+
+
+# --- what a tool says to the model ---
+
+HANDLERS: dict[str, tuple[Any, str]] = {
+    "unset": (False, "no such city: Atlantis"),
+    "true": (True, "no such city: Atlantis"),
+    "text": ("ask for another", "ask for another"),
+    "function": (lambda error: f"because {error}", "because no such city: Atlantis"),
+}
+
+
+def weather(handler: str) -> Any:
+    def look(city: str) -> str:
+        """Look at the weather."""
+        raise ToolException(f"no such city: {city}")
+
+    async def alook(city: str) -> str:
+        raise ToolException(f"no such city: {city}")
+
+    return StructuredTool.from_function(look, alook, name="weather", handle_tool_error=HANDLERS[handler][0])
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_31_what_a_tool_tells_the_model_reaches_program_and_model(handler: str, is_async: bool):
+    told = HANDLERS[handler][1]
+    call = "await tools.weather({ city: 'Atlantis' })"
+    caught = f"try {{ {call} }} catch (error) {{ return error.name + ': ' + error.message }}"
+    output = Session(agent([caught, call], [weather(handler)], CodeModeMiddleware()), is_async).start()
+    first, second = results(output)
+    assert first.content == f"CodeModeToolError: {told}"
+    assert second.status == "error"
+    assert told in second.content
+    assert output["messages"][-1].content == "done"
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_31_so_it_does_without_an_agent(handler: str):
+    js = "try { await tools.weather({ city: 'Atlantis' }) } catch (error) { return error.message }"
+    assert create_code_mode_tool([weather(handler)]).invoke({"js": js}) == HANDLERS[handler][1]
+    assert create_core_tool([weather(handler)]).execute_sync({"js": js}) == HANDLERS[handler][1]
+
+
+def test_31_other_errors_of_a_tool_stay_hidden():
+    @tool
+    def leaky() -> str:
+        """Leak."""
+        raise KeyError("password")
+
+    js = "try { await tools.leaky({}) } catch (error) { return error.message }"
+    assert content(Session(agent([js], [leaky], CodeModeMiddleware())).start()) == "the tool failed"
