@@ -20,7 +20,8 @@ class CodeModeError(Exception):
     """An invocation failed. Also raised as it is when the program itself threw an error.
 
     ``code`` names the condition. ``details`` is for the host's own diagnosis and never reaches the guest; for an error
-    thrown by the program it holds ``name``, ``line``, ``column`` (1-based, in the model's source) and ``stack``.
+    thrown by the program it holds ``name``, ``line``, ``column`` (1-based, in the model's source) and ``stack``, and
+    under ``details`` and ``code`` what the program had put there.
     ``trace`` is the invocation's `Trace` once it has ended. ``calls`` lists the calls that the program had made, each
     ``{"id", "name", "status"}`` with status fulfilled, rejected, waiting or unknown. After a timeout, an abort or the
     death of a worker ``recovery`` is an `Interrupt` from which the program can go on; calls of unknown outcome wait in
@@ -58,6 +59,8 @@ _SANITISED = {
     HOST_FETCH_ERROR: "the request failed",
     HOST_BRIDGE_ERROR: "the call failed",
 }
+HIDDEN_CODES = frozenset(_SANITISED)
+"""Codes of errors whose text a guest never sees: what was raised is their ``__cause__``."""
 
 
 def error_from_view(name: str, message: str, code: str) -> CodeModeError:

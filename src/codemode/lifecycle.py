@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
+from .failure_log import causes_of, failure_line, message_of
 from .visible_text import aligned, counted, one_line
 
 CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted"]
 """How a call ended. Aborted: the invocation ended first, and nobody knows what the call has done."""
 
 _MAX_LABEL_CHARACTERS = 80
+INTERRUPT_TYPE = "code-mode-interrupt"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,14 +24,20 @@ class Event:
     """Something that happened in one invocation. Times are host wall-clock milliseconds."""
 
     hook: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
 
     invocation_id: str
     outer_tool_call_id: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the event in the AI SDK's camelCase keys, without the fields that are None."""
+    def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
+        """Return the event in the AI SDK's camelCase keys, without the fields that are None.
+
+        Calls have a ``kind``, tool or fetch. With ``causes`` an error has a ``cause``, and that its own: what a tool
+        raised, which may say anything.
+        """
         values = ((item.name, getattr(self, item.name)) for item in fields(self))
-        return {_camel_case(name): _plain(value) for name, value in values if value is not None}
+        plain = {_camel_case(name): _plain(value, causes=causes) for name, value in values if value is not None}
+        return {"kind": self.kind, **plain} if self.kind else plain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +45,7 @@ class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1."""
 
     hook: ClassVar[str] = "on_nested_tool_call"
+    kind: ClassVar[str] = "tool"
 
     bridge_index: int
     tool_name: str
@@ -54,7 +63,11 @@ class NestedToolCallEvent(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NestedToolResultEvent(NestedToolCallEvent):
-    """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how."""
+    """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
+
+    ``interrupt`` is the payload of a pause, ``interrupt_id`` its id and ``shown_input`` the validated input that it
+    shows; `to_dict` has them as the AI SDK has: ``interrupt`` is an object with all of it.
+    """
 
     hook: ClassVar[str] = "on_nested_tool_result"
 
@@ -65,6 +78,18 @@ class NestedToolResultEvent(NestedToolCallEvent):
     output_bytes: int | None = None
     error: BaseException | None = None
     interrupt: Any = None
+    interrupt_id: str | None = None
+    shown_input: Any = None
+
+    def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
+        """Return the event as `Event.to_dict` does."""
+        plain = Event.to_dict(self, causes=causes)
+        plain.pop("shownInput", None)
+        if self.interrupt_id is None:
+            return plain
+        shown = {key: plain[key] for key in ("interruptId", "toolName", "toolCallId", "outerToolCallId")}
+        paused = {"type": INTERRUPT_TYPE, **shown, "input": self.shown_input, "payload": self.interrupt}
+        return {**plain, "interruptType": INTERRUPT_TYPE, "interrupt": paused}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +97,7 @@ class FetchRequestEvent(Event):
     """The program asked for a URL."""
 
     hook: ClassVar[str] = "on_fetch_request"
+    kind: ClassVar[str] = "fetch"
 
     bridge_index: int
     url: str
@@ -171,7 +197,9 @@ def _timeline_row(request: NestedToolResultEvent | FetchResultEvent, zero_ms: fl
     replayed = ", replayed" if request.replayed else ""
     started, lasted = request.started_at_ms - zero_ms, request.duration_ms
     label = one_line(request.label, _MAX_LABEL_CHARACTERS)
-    return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", label, f"{request.status}{size}{replayed}"
+    failure = f": {failure_line(request.error)}" if request.status == "rejected" and request.error else ""
+    ending = f"{request.status}{size}{replayed}{failure}"
+    return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", label, ending
 
 
 def _camel_case(name: str) -> str:
@@ -179,11 +207,19 @@ def _camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, causes: bool) -> Any:
     if isinstance(value, BaseException):
-        plain = {"name": type(value).__name__, "message": str(value)}
-        code = getattr(value, "code", None)
-        return {**plain, "code": code} if isinstance(code, str) else plain
+        return _plain_error(value, list(causes_of(value)) if causes else [])
     if isinstance(value, tuple):
-        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+        return [_plain(item, causes=causes) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, Event):
+        return value.to_dict(causes=causes)
     return value.to_dict() if hasattr(value, "to_dict") else value
+
+
+def _plain_error(error: BaseException, causes: list[BaseException]) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": type(error).__name__, "message": message_of(error)}
+    code = getattr(error, "code", None)
+    if isinstance(code, str):
+        plain["code"] = code
+    return {**plain, "cause": _plain_error(causes[0], causes[1:])} if causes else plain

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, cast
 
 from .errors import CodeModeAbortedError
+from .failure_log import log_call_failure
 from .lifecycle import (
     CallStatus,
     ConsoleEvent,
@@ -101,7 +102,10 @@ class Events:
         return record
 
     def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
-        """Tell how that call ended. Ignored once the invocation has ended."""
+        """Tell how that call ended. Once the invocation has ended only the log hears of a failure."""
+        entry = record.entry
+        if error is not None and not record.replayed and not self._hears_end_of(entry):
+            log_call_failure(entry.kind, entry.name, entry.tool_call_id or str(entry.id), error)
         self._close(record, _STATUS[type(outcome)], outcome, error)
 
     def still_waiting(self, entry: LedgerEntry) -> None:
@@ -154,6 +158,10 @@ class Events:
         if self.is_watched:
             self._emit(self._result_event(record))
 
+    def _hears_end_of(self, entry: LedgerEntry) -> bool:
+        hook = NestedToolResultEvent.hook if entry.kind == "tool" else FetchResultEvent.hook
+        return entry.id in self._open and self._hooks.has(hook)
+
     def _started_event(self, record: CallRecord) -> Call:
         times = {"replayed": record.replayed, "started_at_ms": record.started_at_ms}
         make = _fetch_request if record.entry.kind == "fetch" else _tool_call
@@ -178,6 +186,10 @@ class _Hooks:
         self._lifecycle = lifecycle
         self._tasks: set[asyncio.Task[None]] = set()
         self.seconds = 0.0
+
+    def has(self, hook: str) -> bool:
+        """Tell whether there is such a hook."""
+        return getattr(self._lifecycle, hook) is not None
 
     def tell(self, event: Event) -> None:
         """Call the hook for this event, if there is one."""
@@ -300,8 +312,14 @@ def _result(call: Call, record: CallRecord) -> NestedToolResultEvent | FetchResu
     }
     if isinstance(call, FetchRequestEvent):
         return FetchResultEvent(**common, http_status=_members(text).get("status"))
-    paused = _readable(outcome.payload_json) if isinstance(outcome, Waiting) else None
-    return NestedToolResultEvent(**common, output=_readable(text), interrupt=paused)
+    if not isinstance(outcome, Waiting):
+        return NestedToolResultEvent(**common, output=_readable(text))
+    return NestedToolResultEvent(
+        **common,
+        interrupt=_readable(outcome.payload_json),
+        interrupt_id=outcome.interrupt_id,
+        shown_input=_readable(outcome.input_json),
+    )
 
 
 def _input_bytes(entry: LedgerEntry) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from .errors import CodeModeProtocolError
+from .failure_log import log_tool_failure
 from .options import ModelOutput
 from .values import decode_json, encode_json
 
@@ -146,7 +147,8 @@ def _shown_by(show: Show, output: Any) -> Shown:
     try:
         made: Any = show(output)
         plain = decode_json(encode_json(made, what="the model output of a tool"))
-    except Exception:  # noqa: BLE001 - a summary must not cost the result it stands beside
+    except Exception as error:  # noqa: BLE001 - a summary must not cost the result it stands beside
+        log_tool_failure("to_model_output of a tool failed", error)
         return dict(_NOT_SHOWN)
     if isinstance(plain, dict) and {"type", "value"} <= set(cast("dict[str, Any]", plain)):
         return cast("Shown", plain)

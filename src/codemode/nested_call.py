@@ -26,6 +26,7 @@ from .options import CodeModeOptions
 from .protocol.events import CallSettled
 from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
 from .resolutions import Answer, Approval, HostAnswer, KnownOutcome, input_to_run
+from .thread_call import ThreadCall
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
 from .values import canonical_json, check_size, decode_json, encode_json, utf8_length
 
@@ -284,7 +285,8 @@ class _ToolCall:
         elif tool.execute_kind == "async_iterator":
             result = tool.call(validated.value, context)
         else:
-            result = await self._calls.threads.run_tool(lambda: _call_in_thread(tool, validated.value, context))
+            call = ThreadCall(tool, validated.value, context, self._entry.tool_call_id or "")
+            result = await call.result(self._calls.threads.run_tool)
             if inspect.isawaitable(result):
                 result = await result
         return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
@@ -340,14 +342,6 @@ def _hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     )
     hidden.__cause__ = error
     return hidden
-
-
-def _call_in_thread(tool: Tool, value: Any, context: ToolCallContext | None) -> Any:
-    try:
-        return tool.call(value, context)
-    except StopIteration as error:
-        # A future cannot carry it: the call would never end.
-        raise RuntimeError("a tool raised StopIteration") from error
 
 
 async def _last_item(items: AsyncIterable[Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from .failure_log import failure_line
 from .visible_text import counted, one_line
 
 if TYPE_CHECKING:
@@ -76,7 +77,15 @@ def _row(request: NestedToolResultEvent | FetchResultEvent, trace: Trace, span_m
         f'<span style="{_MONO};overflow-wrap:anywhere" title="{label}">{label}</span>'
         f'<div style="{track}"><div style="{bar};background:{fill}"></div></div>'
         f'<span style="{_FAINT};white-space:nowrap;font-variant-numeric:tabular-nums">{_ending(request)}</span>'
+        f"{_failure(request)}"
     )
+
+
+def _failure(request: NestedToolResultEvent | FetchResultEvent) -> str:
+    if request.status != "rejected" or request.error is None:
+        return ""
+    style = f"grid-column:1/-1;{_MONO};font-size:12px;color:{_COLOURS['rejected']};overflow-wrap:anywhere"
+    return f'<span style="{style}">{_shown(failure_line(request.error), _MAX_TEXT_CHARACTERS)}</span>'
 
 
 def _ending(request: NestedToolResultEvent | FetchResultEvent) -> str:

@@ -14,6 +14,7 @@ from ..errors import (
     CodeModeSyntaxError,
     CodeModeTimeoutError,
 )
+from ..values import decode_json
 from .events import Settings
 from .ledger import LedgerEntry
 from .messages import CallRequested, ProgramThrew
@@ -25,6 +26,8 @@ _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
 def guest_error(event: ProgramThrew) -> CodeModeError:
     """Return the error that the program threw. The kernel sets `origin`; no guest value chooses a class."""
     details: dict[str, Any] = {"name": event.name, "stack": event.stack}
+    if event.details_json is not None:
+        details["details"] = _thrown_details(event.details_json)
     position = _POSITION.search(event.stack)
     if position:
         details["line"], details["column"] = int(position[1]), int(position[2])
@@ -36,6 +39,13 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
     if event.error_code:
         details["code"] = event.error_code
     return CodeModeError(event.message, details=details)
+
+
+def _thrown_details(text: str) -> Any:
+    try:
+        return decode_json(text)
+    except ValueError:  # a long one was cut
+        return text
 
 
 def diverged(position: int, how: str) -> CodeModeProtocolError:

@@ -302,7 +302,7 @@ class Invocation:
             raise CodeModeProtocolError("the worker names an error that it was not given")
         # The position is the guest's; the error object is the host's own.
         position = endings.guest_error(event).details
-        for key in ("line", "column", "stack"):
+        for key in ("line", "column", "stack", "details"):
             if key in position:
                 error.details.setdefault(key, position[key])
         return error

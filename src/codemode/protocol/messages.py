@@ -186,7 +186,10 @@ class ProgramReturned:
 
 @dataclass(frozen=True, slots=True)
 class ProgramThrew:
-    """The program ended with an error. ``request`` is set when it is the very error that answered that request."""
+    """The program ended with an error. ``request`` is set when it is the very error that answered that request.
+
+    ``details_json`` is what the program put beside it: JSON text, or the beginning of a long one.
+    """
 
     name: str
     message: str
@@ -195,6 +198,7 @@ class ProgramThrew:
     origin: str
     request: int | None
     limit: str | None
+    details_json: str | None = None
 
 
 @record
@@ -354,6 +358,7 @@ def _read_threw(body: dict[str, Any]) -> ProgramThrew:
         origin=_optional_text(body, "origin") or "program",
         request=_optional_count(body, "request"),
         limit=_optional_text(body, "limit"),
+        details_json=_optional_text(body, "details"),
     )
 
 

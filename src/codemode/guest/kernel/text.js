@@ -1,6 +1,6 @@
 // Bounded text about values the guest controls. Every read may run guest code, so every read is fenced.
 
-const MAX_NAME = 100, MAX_MESSAGE = 4000, MAX_STACK = 4000;
+const MAX_NAME = 100, MAX_MESSAGE = 4000, MAX_STACK = 4000, MAX_DETAILS = 16000;
 // Lines past this are the kernel's own: it is evaluated behind that many line breaks.
 const KERNEL_LINE = 1048576;
 // The program's first line stands behind the wrapper's opening text.
@@ -76,20 +76,32 @@ const guestStack = (stack) => {
   return result;
 };
 
+// What a program puts beside an error for whoever reads it, as JSON text; cut when it is long.
+const detailsOf = (error) => {
+  try {
+    const details = error.details;
+    const text = details === undefined ? undefined : stringify(details);
+    return text === undefined ? "" : ',"details":' + stringify(clip(text, MAX_DETAILS));
+  } catch {
+    return "";
+  }
+};
+
 // A JSON text of an error, whatever was thrown.
 const describeError = (error, extra) => {
-  let name = "Error", message = "", stack = "", code = "";
+  let name = "Error", message = "", stack = "", code = "", details = "";
   if (isObject(error)) {
     name = safeRead(error, "name", MAX_NAME) || "Error";
     message = safeRead(error, "message", MAX_MESSAGE);
     stack = safeRead(error, "stack", MAX_STACK * 4);
     code = safeRead(error, "code", MAX_NAME);
+    details = detailsOf(error);
     if (message === "" && name === "Error") message = safeText(error, MAX_MESSAGE);
   } else {
     message = safeText(error, MAX_MESSAGE);
   }
   return '{"name":' + stringify(name) + ',"message":' + stringify(message) + ',"code":' + stringify(code) +
-    ',"stack":' + stringify(indexOf(stack, "<input>:") < 0 ? stack : guestStack(stack)) + extra + "}";
+    ',"stack":' + stringify(indexOf(stack, "<input>:") < 0 ? stack : guestStack(stack)) + details + extra + "}";
 };
 
 // Half of a surrogate pair counts half of its four bytes.

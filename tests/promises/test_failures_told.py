@@ -1,0 +1,318 @@
+"""What went wrong is told to the host in full: in the log, in traces and events. The program reads that it failed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from codemode import (
+    CodeModeError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    Interrupt,
+    Tool,
+    create_code_mode_tool,
+    request_interrupt,
+    run_code_mode,
+    run_code_mode_sync,
+)
+
+SECRET = "no route to db-7.internal"
+CATCH = "try { await %s; return 'ran' } catch (error) { return [error.name, error.message, JSON.stringify(error)] }"
+
+
+def broken(*_):
+    raise KeyError(SECRET)
+
+
+async def broken_async(*_):
+    raise KeyError(SECRET)
+
+
+async def broken_stream(*_):
+    yield 1
+    raise KeyError(SECRET)
+
+
+class Picky(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def check(cls, _value):
+        raise KeyError(SECRET)
+
+
+class Unwritable(BaseModel):
+    n: int = 1
+
+    def model_dump(self, **_):
+        raise KeyError(SECRET)
+
+
+class Wordless(Exception):
+    def __str__(self):
+        raise KeyError(SECRET)
+
+
+class Strange:
+    """What pydantic serialises by calling a function that fails."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source, _handler):
+        from pydantic_core import core_schema
+
+        return core_schema.any_schema(serialization=core_schema.plain_serializer_function_ser_schema(broken))
+
+
+def no_decision(_request):
+    raise KeyError(SECRET)
+
+
+HIDDEN = {
+    "sync tool": (Tool("t", execute=broken), {}),
+    "async tool": (Tool("t", execute=broken_async), {}),
+    "async iterator": (Tool("t", execute=broken_stream), {}),
+    "wrapped": (Tool("t", execute=lambda: _raise_from(CodeModeToolError("told"))), {}),
+    "hidden by its code": (
+        Tool("t", execute=lambda: _raise_from(CodeModeError("x", code="CODE_MODE_HOST_TOOL_ERROR"))),
+        {},
+    ),
+    "validator": (Tool("t", execute=lambda _: 1, input_schema=Picky), {}),
+    "output validator": (Tool("t", execute=lambda _: {"n": 1}, output_schema=Picky), {}),
+    "serialiser": (Tool("t", execute=lambda _: Strange(), output_schema=Strange), {}),
+    "needs_approval": (Tool("t", execute=lambda _: 1, needs_approval=broken), {}),
+    "callback": (
+        Tool("t", execute=lambda _: 1, needs_approval=True),
+        {"approval": {"on_approval_required": no_decision}},
+    ),
+    "group": (Tool("t", execute=lambda: _raise(ExceptionGroup("several", [KeyError(SECRET)]))), {}),
+    "exit": (Tool("t", execute=lambda: _raise(SystemExit(SECRET))), {}),
+}
+
+
+def _raise(error):
+    raise error
+
+
+def _raise_from(error):
+    raise error from KeyError(SECRET)
+
+
+def logged(caplog, name="codemode.tools"):
+    return [record for record in caplog.records if record.name == name]
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+def test_22_whatever_is_raised_behind_a_call_is_logged_with_its_traceback(case, caplog):
+    one, options = HIDDEN[case]
+    told = run_code_mode_sync(CATCH % "tools.t({ n: 1 })", [one], options=options)
+    assert SECRET not in json.dumps(told)
+    (record,) = logged(caplog)
+    assert record.levelno == logging.ERROR
+    assert "'t'" in record.getMessage()
+    assert record.exc_info is not None
+    assert SECRET in caplog.text
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+def test_22_a_hook_that_hears_of_it_stands_in_for_the_log(case, caplog):
+    one, options = HIDDEN[case]
+    heard = []
+    options = {**options, "lifecycle": {"on_nested_tool_result": heard.append}}
+    run_code_mode_sync(CATCH % "tools.t({ n: 1 })", [one], options=options)
+    assert logged(caplog) == []
+    assert SECRET in json.dumps(heard[0].to_dict(causes=True))
+
+
+def test_22_a_listener_of_traces_does_not_stand_in_for_it(caplog):
+    traces = []
+    run_code_mode_sync(
+        CATCH % "tools.t()", [HIDDEN["sync tool"][0]], options={"lifecycle": {"on_trace": traces.append}}
+    )
+    assert len(logged(caplog)) == len(traces) == 1
+
+
+def test_22_what_the_program_was_told_in_full_is_not_logged(caplog):
+    def refuse():
+        raise CodeModeToolError("shipped already")
+
+    js = "return Promise.allSettled([tools.refuse(), tools['no' + 'ne'](), tools.n(JSON.parse('1'))])"
+    run_code_mode_sync(js, [refuse, Tool("n", execute=lambda _: 1, input_schema={"type": "object"})])
+    assert caplog.records == []
+
+
+def test_22_a_failed_fetch_is_logged_and_a_refused_one_is_not(caplog):
+    async def fetch(*_, **__):
+        raise KeyError(SECRET)
+
+    policy = {"fetch": fetch, "allowed_origins": ["http://mine.localhost"]}
+    js = "return Promise.allSettled([fetch('http://mine.localhost/a?key=1'), fetch('http://other.localhost/')])"
+    told = run_code_mode_sync(js, [], options={"fetch_policy": policy})
+    assert [one["status"] for one in told] == ["rejected", "rejected"]
+    (record,) = logged(caplog, "codemode.fetch")
+    assert "key=1" not in record.getMessage()
+    assert SECRET in caplog.text
+
+
+def test_22_a_tool_that_fails_after_its_invocation_ended_is_logged(caplog):
+    begun, go_on, ended = (threading.Event() for _ in range(3))
+
+    class Told(logging.Handler):
+        def emit(self, _record):
+            ended.set()
+
+    def late():
+        begun.set()
+        assert go_on.wait(20)
+        raise KeyError(SECRET)
+
+    async def cut_off():
+        task = asyncio.ensure_future(run_code_mode("return await tools.late()", [late]))
+        assert await asyncio.to_thread(begun.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    logger, handler = logging.getLogger("codemode.tools"), Told()
+    logger.addHandler(handler)
+    try:
+        asyncio.run(asyncio.wait_for(_while(go_on, cut_off()), 30))
+        assert ended.wait(20)
+    finally:
+        logger.removeHandler(handler)
+    assert SECRET in caplog.text
+
+
+async def _while(go_on, work):
+    try:
+        await work
+    finally:
+        go_on.set()
+
+
+def test_22_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog):
+    async def stubborn():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise KeyError(SECRET)
+
+    with pytest.raises(CodeModeTimeoutError):
+        run_code_mode_sync(
+            "return await tools.stubborn()", [stubborn], options={"execution_policy": {"timeout_ms": 300}}
+        )
+    assert SECRET in caplog.text
+
+
+def test_22_what_makes_a_summary_for_the_model_is_logged_when_it_fails(caplog):
+    options = {"model_output": {"include_nested_tool_outputs": True}}
+    code_mode = create_code_mode_tool([Tool("t", execute=lambda: [1], to_model_output=broken)], options)
+    result = code_mode.execute_sync({"js": "return await tools.t()"}, tool_call_id="c")
+    assert SECRET not in json.dumps(code_mode.to_model_output(result, tool_call_id="c"))
+    assert SECRET in caplog.text
+
+
+def test_22_a_handler_that_raises_changes_nothing():
+    class Broken(logging.Handler):
+        def emit(self, _record):
+            raise KeyError("handler")
+
+    logger, handler = logging.getLogger("codemode.tools"), Broken()
+    logger.addHandler(handler)
+    try:
+        assert run_code_mode_sync(CATCH % "tools.t()", [Tool("t", execute=broken)])[1] == "the tool failed"
+    finally:
+        logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize("raised", [KeyError(SECRET), Wordless()], ids=["worded", "wordless"])
+def test_22_the_trace_shows_what_was_raised(raised):
+    traces = []
+
+    def fails():
+        raise raised
+
+    js = "await tools.fails().catch(() => 0); return 1"
+    run_code_mode_sync(js, [fails], options={"lifecycle": {"on_trace": traces.append, "on_nested_tool_result": len}})
+    (trace,) = traces
+    name = type(raised).__name__
+    assert f"rejected: {name}: " in trace.to_text()
+    assert name in trace._repr_html_()
+    (call,) = trace.to_dict()["bridgeRequests"]
+    assert "cause" not in call["error"]
+    (call,) = trace.to_dict(causes=True)["bridgeRequests"]
+    assert call["error"]["cause"]["name"] == name
+    json.dumps(trace.to_dict(causes=True))
+
+
+def test_22_events_say_of_what_kind_they_are_and_which_pause_it_was():  # A149 to A153
+    heard = []
+
+    async def fetch(*_, **__):
+        raise OSError
+
+    def ask():
+        request_interrupt({"kind": "connection-auth", "scope": "x"})
+
+    names = ("nested_tool_call", "nested_tool_result", "fetch_request", "fetch_result", "trace", "interrupt")
+    options = {
+        "lifecycle": {f"on_{name}": heard.append for name in names},
+        "fetch_policy": {"fetch": fetch, "allowed_origins": ["http://mine.localhost"]},
+    }
+    js = "await fetch('http://mine.localhost/').catch(() => 0); return await tools.ask({})"
+    paused = run_code_mode_sync(js, [ask], options=options)
+    assert isinstance(paused, Interrupt)
+    plain = [event.to_dict() for event in heard]
+    assert [one.get("kind") for one in plain] == ["fetch", "fetch", "tool", "tool", None, None]
+    result, trace = plain[3], plain[5]
+    assert result["interruptId"] == result["interrupt"]["interruptId"] == paused.interrupt_id
+    shown = paused.to_dict()
+    assert result["interrupt"] == {key: shown[key] for key in result["interrupt"]}
+    assert result["interruptType"] == "code-mode-interrupt"
+    assert trace["bridgeRequests"] == [plain[1], result]
+    assert heard[3].interrupt == {"kind": "connection-auth", "scope": "x"}
+
+
+@pytest.mark.parametrize(
+    ("thrown", "kept"),
+    [
+        ("Object.assign(new Error('x'), { details: { a: [1, 'ü'], b: null } })", {"a": [1, "ü"], "b": None}),
+        ("{ message: 'x', details: 'text' }", "text"),
+        ("Object.assign(new TypeError('x'), { details: 7 })", 7),
+        (
+            "Object.assign(new Error('x'), { details: { name: 'CodeModeTimeoutError', line: 9 } })",
+            {"name": "CodeModeTimeoutError", "line": 9},
+        ),
+    ],
+)
+def test_22_details_of_a_program_are_kept_under_a_key_of_their_own(thrown, kept):
+    with pytest.raises(CodeModeError) as caught:
+        run_code_mode_sync(f"throw {thrown}", [])
+    assert type(caught.value) is CodeModeError
+    assert caught.value.details["details"] == kept
+    assert caught.value.details["name"] in ("Error", "TypeError")
+
+
+@pytest.mark.parametrize(
+    "details",
+    ["(() => 1)", "undefined", "(() => { const a = []; a.push(a); return a })()", "{ toJSON() { throw 1 } }"],
+)
+def test_22_details_that_are_no_json_are_left_out(details):
+    with pytest.raises(CodeModeError) as caught:
+        run_code_mode_sync(f"throw Object.assign(new Error('x'), {{ details: {details} }})", [])
+    assert caught.value.message == "x"
+    assert "details" not in caught.value.details
+
+
+def test_22_long_details_are_cut():
+    with pytest.raises(CodeModeError) as caught:
+        run_code_mode_sync("throw Object.assign(new Error('x'), { details: Array(1e6).fill('long') })", [])
+    kept = caught.value.details["details"]
+    assert kept.startswith('["long","long"')
+    assert len(kept) < 20_000
