@@ -64,6 +64,31 @@ def test_a_profile_accounts_for_a_run(arguments: list[str], said: str):
     assert said in done.stdout
 
 
+def test_two_commits_are_compared_row_by_row():
+    command = [sys.executable, "-m", "benchmarks.compare", "HEAD", "--rounds", "2", "--runs", "1", "--only", "W9"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert done.returncode in (0, 1), done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["W9", "W9", "W9"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "before", "after", "is_slower"),
+    [
+        ("ms", [1.0, 1.1, 1.2, 1.1], [1.3, 1.4, 1.5, 1.4], True),
+        ("ms", [1.0, 1.1, 1.2, 1.1], [1.1, 1.2, 1.3, 1.2], False),
+        ("ms", [1.0, 1.0, 1.0, 1.0], [1.04, 1.04, 1.04, 1.04], False),
+        ("ms", [1.3, 1.4, 1.5, 1.4], [1.0, 1.1, 1.2, 1.1], False),
+        ("runs/s", [900.0, 910.0, 905.0, 900.0], [700.0, 710.0, 705.0, 700.0], True),
+        ("runs/s", [700.0, 710.0, 705.0, 700.0], [900.0, 910.0, 905.0, 900.0], False),
+    ],
+)
+def test_a_row_is_slower_when_the_middle_halves_lie_apart(
+    module: Any, unit: str, before: list[float], after: list[float], is_slower: bool
+):
+    compared = module("compare").Compared(unit, {"before": before, "after": after})
+    assert compared.is_slower is is_slower
+
+
 def test_an_unknown_workload_is_refused():
     done = benchmark("--only", "W99")
     assert done.returncode == 2
