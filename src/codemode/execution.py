@@ -298,6 +298,7 @@ class Execution:
             max_in_flight_bridge_requests=policy.max_in_flight_bridge_requests,
             max_catalog_requests=policy.max_catalog_requests,
             max_console_bytes=policy.max_console_bytes,
+            max_ledger_bytes=policy.max_ledger_bytes,
             memory_limit_bytes=policy.memory_limit_bytes,
             max_stack_size_bytes=policy.max_stack_size_bytes,
             profile=_PROFILE,

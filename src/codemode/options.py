@@ -34,6 +34,9 @@ MAX_SOURCE_BYTES = 1_000_000
 MAX_MEMORY_LIMIT_BYTES = 768 * MIB
 """The worker's address space ends at 1 GiB; the engine must notice first."""
 
+MAX_LEDGER_BYTES = 512 * MIB
+"""What a paused invocation holds is opened again in memory, twice at times."""
+
 MAX_STACK_SIZE_BYTES = 6 * MIB
 """A worker's native stack is 8 MiB."""
 
@@ -130,6 +133,7 @@ class ExecutionPolicy(OptionPart):
     max_bridge_requests: int = limit(256)
     max_in_flight_bridge_requests: int = limit(32)
     max_console_bytes: int = limit(64 * 1024)
+    max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES)
     max_catalog_requests: int = limit(64)
     max_description_characters: int = limit(40_000)
     check_program: bool = flag(default=True)

@@ -167,6 +167,7 @@ class Runner:
                 clock.close()
 
     def _settle(self, settled: events.CallSettled, record: CallRecord | None) -> None:
+        settled = self._machine.admitted(settled)
         if record is not None:
             self._listeners.call_ended(record, settled.outcome, settled.error)
         self.feed(settled)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from .errors import CodeModeProtocolError
-from .options import ContinuationOptions
+from .options import MAX_LEDGER_BYTES, ContinuationOptions
 from .protocol.signing import Auth, KeyRing
 from .signing_keys import process_keys, process_max_age_ms
 
 _VERSION = 2
-_MAX_BODY_BYTES = 1 << 30
+_MAX_BODY_BYTES = 2 * MAX_LEDGER_BYTES
 _ENCODINGS = ("deflate", "sealed", "sealed-deflate")
 _NONCE_BYTES = 12
 _TAG_BYTES = 16

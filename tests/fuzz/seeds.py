@@ -29,6 +29,7 @@ SETTINGS = events.Settings(
     max_in_flight_bridge_requests=4,
     max_catalog_requests=2,
     max_console_bytes=100,
+    max_ledger_bytes=1 << 16,
     memory_limit_bytes=1 << 20,
     max_stack_size_bytes=1 << 18,
     profile="codeMode",

@@ -86,6 +86,7 @@ SETTINGS = Settings(
     max_in_flight_bridge_requests=10,
     max_catalog_requests=10,
     max_console_bytes=1000,
+    max_ledger_bytes=1 << 20,
     memory_limit_bytes=1 << 20,
     max_stack_size_bytes=1 << 18,
     profile="codeMode",

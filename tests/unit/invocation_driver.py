@@ -28,6 +28,7 @@ SETTINGS = events.Settings(
     max_in_flight_bridge_requests=32,
     max_catalog_requests=4,
     max_console_bytes=1000,
+    max_ledger_bytes=1 << 20,
     memory_limit_bytes=64 << 20,
     max_stack_size_bytes=2 << 20,
     profile="codeMode",

@@ -31,6 +31,7 @@ def test_defaults_are_the_documented_ones():
         "max_bridge_requests": 256,
         "max_in_flight_bridge_requests": 32,
         "max_console_bytes": 65_536,
+        "max_ledger_bytes": 134_217_728,
         "max_catalog_requests": 64,
         "max_description_characters": 40_000,
         "check_program": True,

@@ -30,6 +30,7 @@ _KEPT_SETTINGS = (
     "max_in_flight_bridge_requests",
     "max_catalog_requests",
     "max_console_bytes",
+    "max_ledger_bytes",
     "profile",
     "fetch",
     "clock",

@@ -1,10 +1,14 @@
-"""How many requests the guest has made, as the guest itself sees it. Pure."""
+"""How many requests the guest has made, as the guest itself sees it, and how much it has written. Pure."""
 
 from __future__ import annotations
 
 from ..errors import CodeModeProtocolError
+from ..values import utf8_length
 from .events import Settings
 from .messages import RequestKind
+
+_CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
+_MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
 
 
 class RequestCounts:
@@ -38,3 +42,19 @@ class RequestCounts:
         """Count an answer whose turn begins."""
         if kind != "catalog":
             self.in_flight -= 1
+
+
+class ConsoleCount:
+    """Counts console output. The kernel cuts it, so only a worker that is no longer ours can exceed the limit here."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._maximum = settings.max_console_bytes + _CONSOLE_SLACK_BYTES
+        self._bytes = 0
+        self._lines = 0
+
+    def written(self, text: str) -> None:
+        """Count a line. Raises `CodeModeProtocolError` beyond the limit."""
+        self._bytes += utf8_length(text) + 1
+        self._lines += 1
+        if self._bytes > self._maximum or self._lines > _MAX_CONSOLE_LINES:
+            raise CodeModeProtocolError("the worker sent more console output than the limit allows")

@@ -16,7 +16,7 @@ from ..errors import (
 )
 from ..values import decode_json
 from .events import Settings
-from .ledger import LedgerEntry
+from .ledger import Ledger, LedgerEntry, Waiting
 from .messages import CallRequested, ProgramThrew
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
@@ -67,6 +67,24 @@ def call_summary(entry: LedgerEntry, status: str) -> dict[str, Any]:
     }
 
 
+def detached_calls(
+    ledger: Ledger, turns_ended: int, unsent: set[int], unobserved_ids: tuple[int, ...]
+) -> list[dict[str, Any]]:
+    """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at.
+
+    ``unsent`` were asked for in the turn in which the program ended.
+    """
+    delivered, unobserved = set(ledger.deliveries[:turns_ended]), set(unobserved_ids)
+    if not all(request_id in ledger for request_id in unobserved):
+        raise CodeModeProtocolError("the worker names a request that was not made")
+    pending = [
+        call_summary(entry, "waiting" if isinstance(entry.outcome, Waiting) else "pending")
+        for entry in ledger.entries
+        if entry.id not in delivered and not (entry.id in unsent and entry.id in unobserved)
+    ]
+    return pending or [call_summary(ledger[request_id], "unobserved") for request_id in sorted(unobserved)]
+
+
 def detached_error(calls: list[dict[str, Any]]) -> CodeModeError:
     names = ", ".join(f"{call['name']} ({call['status']})" for call in calls[:5])
     more = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
@@ -97,6 +115,14 @@ def result_too_large(size: int, maximum: int) -> CodeModeError:
     return CodeModeSerializationError(
         f"the program's result has {size} bytes; max_result_bytes is {maximum}. Return less",
         details={"bytes": size, "max_bytes": maximum},
+    )
+
+
+def ledger_full(maximum: int) -> CodeModeBridgeLimitError:
+    return CodeModeBridgeLimitError(
+        "the ledger of this run is full: what its calls were given and gave takes more than"
+        f" execution_policy.max_ledger_bytes allows ({maximum})",
+        details={"limit": "max_ledger_bytes", "max": maximum},
     )
 
 

@@ -27,6 +27,7 @@ class Settings:
     max_in_flight_bridge_requests: int
     max_catalog_requests: int
     max_console_bytes: int
+    max_ledger_bytes: int
     memory_limit_bytes: int
     max_stack_size_bytes: int
     profile: str

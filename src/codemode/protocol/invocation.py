@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 
 from ..errors import (
     CodeModeAbortedError,
+    CodeModeBridgeLimitError,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeWorkerError,
@@ -36,13 +37,11 @@ from ..errors import (
 )
 from ..values import utf8_length
 from . import endings, events, messages
-from .counts import RequestCounts
+from .counts import ConsoleCount, RequestCounts
 from .events import CheckProgram, Completed, Failed, Finish, Interrupted, Invoke, Replayed, Send, Settings
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
+from .ledger_size import LedgerSize
 from .replay import Replay
-
-_CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
-_MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
 
 
 class Invocation:
@@ -67,13 +66,13 @@ class Invocation:
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
         self._replay = Replay(recorded)
         self._counts = RequestCounts(settings)
+        self._size = LedgerSize(settings.max_ledger_bytes)
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
         self._turns_ended = 0
         self._turns_owed = 0  # by the worker: none before the program runs, and none while the guest is idle
         self._tool_calls = 0
-        self._console_bytes = 0
-        self._console_lines = 0
+        self._output = ConsoleCount(settings)
         self._running: set[int] = set()  # requests that the host works on
         self._asked: set[int] = set()  # those of them that a person decides about
         self._clock_paused = False
@@ -92,9 +91,13 @@ class Invocation:
         self._effects = []
         try:
             self._TABLE[type(event)](self, event)
-        except CodeModeProtocolError as error:
+        except (CodeModeProtocolError, CodeModeBridgeLimitError) as error:
             self._fail(error)
         return self._effects
+
+    def admitted(self, event: events.CallSettled) -> events.CallSettled:
+        """Return how a call ended as it will stand in the ledger, which may be full."""
+        return self._size.admitted(event)
 
     # -- the program before it runs
 
@@ -135,9 +138,12 @@ class Invocation:
         if event.kind == "tool":
             self._tool_calls += 1
             tool_call_id = f"{self.settings.outer_tool_call_id}:tool-{self._tool_calls}"
-        entry = self._replay.entry_for(event, ledger) or LedgerEntry(
-            event.id, event.kind, event.name, event.input_json, event.input_bytes, tool_call_id
-        )
+        entry = self._replay.entry_for(event, ledger)
+        if entry is not None:
+            self._size.recorded(entry)
+        else:
+            entry = LedgerEntry(event.id, event.kind, event.name, event.input_json, event.input_bytes, tool_call_id)
+            self._size.issued(entry)
         ledger.entries.append(entry)
         self._turn_requests.append(entry)
 
@@ -200,7 +206,8 @@ class Invocation:
             return
         self._running.discard(event.id)
         self._asked.discard(event.id)
-        entry = self.ledger.settle(event.id, event.outcome, event.now_ms)
+        event = self.admitted(event)
+        entry = self._noted(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         if not isinstance(event.outcome, Waiting):
@@ -209,14 +216,22 @@ class Invocation:
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
         if event.id in self._running:
+            was = self.ledger[event.id]
             self.ledger.start(event.id, event.executed_input_json, is_approved=event.is_approved)
+            self._size.changed(was, self.ledger[event.id])
+
+    def _noted(self, event: events.CallSettled) -> LedgerEntry:
+        was = self.ledger[event.id]
+        entry = self.ledger.settle(event.id, event.outcome, event.now_ms)
+        self._size.changed(was, entry)
+        return entry
 
     def _after_end(self, event: messages.WorkerMessage | events.HostEvent) -> None:
         # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.
         if isinstance(event, events.CallSettled) and event.id in self._running:
             self._running.discard(event.id)
-            self.ledger.settle(event.id, event.outcome, event.now_ms)
-            if not isinstance(event.outcome, Waiting):
+            entry = self._noted(self.admitted(event))
+            if not isinstance(entry.outcome, Waiting):
                 self.ledger.deliveries.append(event.id)
 
     def _person_asked(self, event: events.PersonAsked) -> None:
@@ -246,11 +261,7 @@ class Invocation:
 
     def _console(self, event: messages.ConsoleWritten) -> None:
         self._require_turn()
-        self._console_bytes += utf8_length(event.text) + 1
-        self._console_lines += 1
-        maximum = self.settings.max_console_bytes + _CONSOLE_SLACK_BYTES
-        if self._console_bytes > maximum or self._console_lines > _MAX_CONSOLE_LINES:
-            raise CodeModeProtocolError("the worker sent more console output than the limit allows")
+        self._output.written(event.text)
         self._effects.append(events.WriteConsole(event.level, event.text))
 
     # -- endings
@@ -258,7 +269,8 @@ class Invocation:
     def _returned(self, event: messages.ProgramReturned) -> None:
         self._require_turn()
         self._replay.require_seen(self.ledger)
-        calls = self._detached_calls(event.unobserved)
+        unsent = {entry.id for entry in self._turn_requests}
+        calls = endings.detached_calls(self.ledger, self._turns_ended, unsent, event.unobserved)
         if calls:
             return self._fail(endings.detached_error(calls))
         size = event.value_bytes
@@ -269,21 +281,6 @@ class Invocation:
         if event.value_bytes is not None:
             raise CodeModeProtocolError("the worker withheld a result that is small enough")
         return self._finish(Completed(event.value_json))
-
-    def _detached_calls(self, unobserved_ids: tuple[int, ...]) -> list[dict[str, Any]]:
-        """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at."""
-        ledger = self.ledger
-        delivered = set(ledger.deliveries[: self._turns_ended])
-        unsent = {entry.id for entry in self._turn_requests}
-        unobserved = set(unobserved_ids)
-        if not all(request_id in ledger for request_id in unobserved):
-            raise CodeModeProtocolError("the worker names a request that was not made")
-        pending = [
-            endings.call_summary(entry, "waiting" if isinstance(entry.outcome, Waiting) else "pending")
-            for entry in ledger.entries
-            if entry.id not in delivered and not (entry.id in unsent and entry.id in unobserved)
-        ]
-        return pending or [endings.call_summary(ledger[request_id], "unobserved") for request_id in sorted(unobserved)]
 
     def _threw(self, event: messages.ProgramThrew) -> None:
         self._require_turn()

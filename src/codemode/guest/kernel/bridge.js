@@ -109,12 +109,14 @@ const request = (kind, name, args) => {
 const settle = (answer) => {
   const slot = mapGet(slots, answer.id);
   if (slot === undefined || slot.delivered) return "kernel-error: unknown request";
+  const resolve = slot.resolve, reject = slot.reject, site = slot.site;
+  slot.resolve = slot.reject = slot.site = undefined; // they hold the promise, and it the value that the guest may drop
   slot.delivered = true;
   if (slot.kind !== "catalog") inFlight--;
   if (answer.now > clock) clock = answer.now; // a program that reads the clock very often is ahead of the host's
   const error = answer.error;
-  if (error === undefined) slot.resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);
-  else slot.reject(hostError(error.name, error.message, error.code, guestStack(slot.site), ',"request":' + slot.id));
+  if (error === undefined) resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);
+  else reject(hostError(error.name, error.message, error.code, guestStack(site), ',"request":' + slot.id));
   return "ok";
 };
 

@@ -1,0 +1,64 @@
+"""How many bytes the ledger of one invocation keeps, and what no longer goes in. Pure."""
+
+from __future__ import annotations
+
+from ..errors import guest_view
+from ..values import utf8_length
+from . import endings
+from .events import CallSettled
+from .ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+
+_ENTRY_BYTES = 512  # an entry without its texts
+
+
+class LedgerSize:
+    """Counts the UTF-8 bytes of the texts in a ledger against ``maximum``.
+
+    Traces and events keep these very texts, so that they are counted too. A call whose input no longer goes in ends the
+    program; of one whose outcome does not, the program gets an error instead, and the tool has run.
+    """
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self._bytes = 0
+
+    def recorded(self, entry: LedgerEntry) -> None:
+        """Count an entry of a recorded ledger, which went in once."""
+        self._bytes += _ENTRY_BYTES + _bytes(entry.input_json) + _changing_bytes(entry)
+
+    def issued(self, entry: LedgerEntry) -> None:
+        """Count a new request. Raises `CodeModeBridgeLimitError` when it does not go in."""
+        self.recorded(entry)
+        if self._bytes > self._maximum:
+            raise endings.ledger_full(self._maximum)
+
+    def admitted(self, event: CallSettled) -> CallSettled:
+        """Return how a call ended as far as the ledger takes it: the error of a full one instead."""
+        if self._bytes + _outcome_bytes(event.outcome) <= self._maximum:
+            return event
+        error = endings.ledger_full(self._maximum)
+        return CallSettled(event.id, Rejected(*guest_view(error)), event.now_ms, error)
+
+    def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
+        """Count an entry anew whose call has begun or ended."""
+        self._bytes += _changing_bytes(now) - _changing_bytes(was)
+
+
+def _changing_bytes(entry: LedgerEntry) -> int:
+    return _bytes(entry.executed_input_json) + _outcome_bytes(entry.outcome)
+
+
+def _outcome_bytes(outcome: Outcome | None) -> int:
+    match outcome:
+        case Fulfilled(value_json):
+            return _bytes(value_json)
+        case Rejected(_, message, _):
+            return _bytes(message)
+        case Waiting(_, payload_json, input_json, _):
+            return _bytes(payload_json) + _bytes(input_json)
+        case None:
+            return 0
+
+
+def _bytes(text: str | None) -> int:
+    return 0 if text is None else utf8_length(text)
