@@ -210,8 +210,8 @@ def test_validators_and_retries_are_those_of_a_direct_call() -> None:
     assert script.returned() == 4
     told = [part.content for part in script.seen[1][0][-1].parts]
     assert "only even numbers" in str(told)
-    with pytest.raises(UnexpectedModelBehavior, match="'double' exceeded max retries"):
-        ran(Script(odd, odd, odd, "done"), [checked])
+    with pytest.raises(UnexpectedModelBehavior, match="'codeMode' exceeded max retries"):
+        ran(Script(odd, odd, odd, "done"), [checked], capabilities=[CodeMode(max_retries=1)])
 
 
 def test_a_tools_own_timeout_holds() -> None:

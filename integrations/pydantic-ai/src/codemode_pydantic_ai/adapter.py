@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from pydantic import ValidationError
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RunUsage
 
 import codemode
-from codemode import ToolCallContext
+from codemode import CodeModeToolError, ToolCallContext
+from codemode.schemas import ValidatedInput, plain_copy
 
+from .failures import told
 from .hidden_tools import HiddenTool, annotations_of
 from .nested import NestedCalls
-from .turns import CallBudget
+from .shown_values import shown_arguments
+from .turns import CallBudget, Turns
 
 
 def register(register_adapter: Callable[[Callable[[Any], bool], Callable[[Any], codemode.Tool]], None]) -> None:
@@ -30,7 +35,7 @@ def convert(tool: Tool[Any]) -> codemode.Tool:
     ``context`` of the codeMode call is its `RunContext` or its deps. ``requires_approval`` is the core's approval.
     """
     definition = tool.tool_def
-    return HiddenTool(
+    return _ConvertedTool(
         definition.name,
         execute=partial(_execute, tool),
         description=definition.description or "",
@@ -41,17 +46,40 @@ def convert(tool: Tool[Any]) -> codemode.Tool:
     )
 
 
-async def _execute(tool: Tool[Any], arguments: Any, context: ToolCallContext) -> Any:
+@dataclass(frozen=True)
+class _Input:
+    """Plain JSON for the framework to validate, and what a person is shown of it, if one is asked."""
+
+    arguments: dict[str, Any]
+    shown: dict[str, Any] | None
+
+
+class _ConvertedTool(HiddenTool):
+    """A tool whose approval shows what the framework will make of its input."""
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check plain JSON from a program. Raises `CodeModeToolError`."""
+        arguments: dict[str, Any] = super().validate_input(value).value or {}
+        tool = cast("Tool[Any]", cast("partial[Any]", self.execute).args[0])
+        if not tool.requires_approval:
+            return ValidatedInput(_Input(arguments, None), lambda: plain_copy(arguments))
+        try:
+            validated = tool.function_schema.validator.validate_python(arguments)
+        except ValidationError as error:
+            raise CodeModeToolError(told(error), details={"tool_name": self.name}) from error
+        shown = shown_arguments(validated, tool.function_schema.json_schema)
+        return ValidatedInput(_Input(arguments, shown), lambda: plain_copy(shown))
+
+
+async def _execute(tool: Tool[Any], given: _Input, context: ToolCallContext) -> Any:
     ctx = _run_context(context)
     toolset = FunctionToolset[Any]([tool])
-    calls = NestedCalls(toolset, await toolset.get_tools(ctx), ctx, CallBudget())
-    return await calls.call(tool.name, arguments, context, approved=tool.requires_approval)
+    calls = NestedCalls(toolset, await toolset.get_tools(ctx), ctx, CallBudget(), Turns())
+    return await calls.call(tool.name, given.arguments, context, approved=tool.requires_approval, shown=given.shown)
 
 
 def _run_context(context: ToolCallContext) -> RunContext[Any]:
     given: Any = context.context
     if isinstance(given, RunContext):
         return cast("RunContext[Any]", given)
-    # Outside an agent nothing counts retries; without one the tool's own message would not come through.
-    call_id = context.tool_call_id
-    return RunContext(deps=given, model=TestModel(), usage=RunUsage(), tool_call_id=call_id, max_retries=1)
+    return RunContext(deps=given, model=TestModel(), usage=RunUsage(), tool_call_id=context.tool_call_id)

@@ -23,7 +23,7 @@ from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResu
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_graph import End
 
-from codemode import CodeModeOptions
+from codemode import CodeModeOptions, WorkerPool
 
 from .hidden_tools import CompiledTools
 from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
@@ -36,22 +36,24 @@ class CodeMode(AbstractCapability[AgentDepsT]):
     """Lets the model write programs over the agent's tools instead of calling them one by one.
 
     ``options``: `CodeModeOptions` or a mapping. ``keep``: names of tools that the model goes on calling directly.
-    ``max_retries``: how often the model may correct a program that failed. Continuations are always sealed, and hold
-    for a week unless ``continuation.max_age_ms`` says otherwise.
+    ``max_retries``: how often the model may correct a program that failed. ``pool``: the `WorkerPool` that runs the
+    programs, such as a tenant's share; without one they wait for workers of the process-wide pool. Continuations are
+    always sealed, and hold for a week unless ``continuation.max_age_ms`` says otherwise.
     """
 
     options: Options = None
     keep: Collection[str] = ()
     max_retries: int = MAX_RETRIES
+    pool: WorkerPool | None = None
     _compiled: CompiledTools | None = field(default=None, repr=False)
     _kept: KeptPauses = field(default_factory=KeptPauses, repr=False)
     _run: RunState = field(default_factory=RunState, repr=False)
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
-        self.options = options_of(self.options)
+        self.options = options_of(self.options, self.pool)
         if self._compiled is None:
-            self._compiled = CompiledTools(self.options)
+            self._compiled = CompiledTools(self.options, self.pool)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -68,7 +70,16 @@ class CodeMode(AbstractCapability[AgentDepsT]):
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
         """Put codeMode in the place of the agent's tools."""
-        return CodeModeToolset(toolset, self.options, self.keep, self.max_retries, self._compiled, self._run)
+        return CodeModeToolset(
+            toolset,
+            self.options,
+            self.keep,
+            self.max_retries,
+            self.pool,
+            compiled=self._compiled,
+            run=self._run,
+            is_all_of_the_agent=True,
+        )
 
     @property
     def has_wrap_run_event_stream(self) -> bool:
@@ -93,7 +104,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
         output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
         if not isinstance(output, DeferredToolRequests):
             return cast("Any", result)
-        requests, pauses = expand(output, self._settings)
+        requests, pauses = expand(output, self._settings, ctx.conversation_id)
         if not pauses:
             return cast("Any", result)
         for pause in pauses:
@@ -103,14 +114,14 @@ class CodeMode(AbstractCapability[AgentDepsT]):
 
     async def wrap_run_event_stream(
         self,
-        ctx: RunContext[AgentDepsT],  # noqa: ARG002 - the framework's signature
+        ctx: RunContext[AgentDepsT],
         *,
         stream: AsyncIterable[AgentStreamEvent],
     ) -> AsyncIterator[AgentStreamEvent]:
         """Show the inner calls that wait, and what became of them, as calls of their own."""
         async for event in stream:
             if isinstance(event, DeferredToolRequestsEvent):
-                for shown in self._pause_events(event):
+                for shown in self._pause_events(event, ctx.conversation_id):
                     yield shown
                 continue
             if isinstance(event, FunctionToolResultEvent):
@@ -125,7 +136,8 @@ class CodeMode(AbstractCapability[AgentDepsT]):
     def _results(self, ctx: RunContext[AgentDepsT], given: DeferredToolResults) -> DeferredToolResults | None:
         """Return the framework's results for what is pending at the end of the history; None when nothing is ours."""
         before = list(ctx.messages)
-        pauses = take_pauses(ctx.messages, [*given.approvals, *given.calls], self._kept, self._settings)
+        answered = [*given.approvals, *given.calls]
+        pauses = take_pauses(ctx.messages, answered, self._kept, self._settings, ctx.conversation_id)
         results = replace(
             given,
             calls={**late_results(before, pauses), **given.calls},
@@ -155,8 +167,8 @@ class CodeMode(AbstractCapability[AgentDepsT]):
         results.approvals[pause.outer_id] = ToolApproved()
         results.metadata[pause.outer_id] = pause.resumed_by(answers)
 
-    def _pause_events(self, event: DeferredToolRequestsEvent) -> list[AgentStreamEvent]:
-        requests, pauses = expand(event.requests, self._settings)
+    def _pause_events(self, event: DeferredToolRequestsEvent, conversation_id: str | None) -> list[AgentStreamEvent]:
+        requests, pauses = expand(event.requests, self._settings, conversation_id)
         settled = [one for pause in pauses for one in self._settled_events(pause.outer_id)]
         waiting = [call for pause in pauses for call in waiting_calls(pause.interrupt)]
         new = [call for call in waiting if call.tool_call_id not in self._run.shown]

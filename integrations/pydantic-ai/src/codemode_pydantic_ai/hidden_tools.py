@@ -11,7 +11,7 @@ from pydantic_ai import RunContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
-from codemode import CodeModeOptions, CodeModeTool, Tool, ToolCallContext, create_code_mode_tool
+from codemode import CodeModeOptions, CodeModeTool, Tool, ToolCallContext, WorkerPool, create_code_mode_tool
 from codemode.tools import check_name
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
@@ -53,8 +53,9 @@ def _is_callable_name(name: str) -> bool:
 class CompiledTools:
     """The last few sets of tools and what was made of them: schemas and descriptions are worth making once."""
 
-    def __init__(self, options: CodeModeOptions) -> None:
+    def __init__(self, options: CodeModeOptions, pool: WorkerPool | None) -> None:
         self.options = options
+        self.pool = pool
         self._made: dict[str, CodeModeTool] = {}
 
     def of(self, tools: Mapping[str, ToolsetTool[Any]]) -> CodeModeTool:
@@ -62,7 +63,8 @@ class CompiledTools:
         key = json.dumps([_said(tool.tool_def) for tool in tools.values()], sort_keys=True, default=str)
         made = self._made.pop(key, None)
         if made is None:
-            made = create_code_mode_tool([_hidden(tool.tool_def) for tool in tools.values()], self.options)
+            hidden = [_hidden(tool.tool_def) for tool in tools.values()]
+            made = create_code_mode_tool(hidden, self.options, pool=self.pool)
         self._made[key] = made
         while len(self._made) > _MAX_COMPILED:
             del self._made[next(iter(self._made))]

@@ -79,7 +79,11 @@ def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None
 
 
 def take_pauses(
-    messages: list[ModelMessage], answered: Iterable[str], kept: KeptPauses, options: CodeModeOptions
+    messages: list[ModelMessage],
+    answered: Iterable[str],
+    kept: KeptPauses,
+    options: CodeModeOptions,
+    conversation_id: str | None,
 ) -> list[Pause]:
     """Return the pauses at the end of a history and make it the history that the model knows, in place.
 
@@ -91,7 +95,8 @@ def take_pauses(
         response = cast("ModelResponse", messages[index])
         returned = _returned(messages[index + 1 :])
         found = _continuations(messages, response, answered, kept)
-        pauses = [Pause.of(one, options) for outer_id, one in found.items() if outer_id not in returned]
+        open_ones = [one for outer_id, one in found.items() if outer_id not in returned]
+        pauses = [Pause.of(one, options, conversation_id) for one in open_ones]
         messages[index] = _with_outer_calls(response, pauses)
     forget_pauses(messages)
     return pauses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
 from pydantic_ai import RunContext
@@ -12,8 +12,6 @@ from pydantic_ai.exceptions import (
     AgentRunError,
     ApprovalRequired,
     CallDeferred,
-    ToolFailedError,
-    ToolRetryError,
     UserError,
 )
 from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart, tool_return_ta
@@ -23,6 +21,8 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
 from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError, ToolCallContext, request_interrupt
 
+from .failures import TOLD, told
+from .shown_inputs import CallInput, NestedManager
 from .turns import CallBudget, Reservation, Turns
 
 APPROVAL_KIND = "pydantic-ai/approval"
@@ -42,7 +42,9 @@ class _CountedToolset(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        self.reservations[ctx.tool_call_id or ""].release()
+        reservation = self.reservations.get(ctx.tool_call_id or "")
+        if reservation is not None:  # a tool may make calls of its own, under ids of its own
+            reservation.release()
         return result
 
 
@@ -59,21 +61,36 @@ class NestedCalls:
         tools: Mapping[str, ToolsetTool[Any]],
         ctx: RunContext[Any],
         budget: CallBudget,
+        turns: Turns,
     ) -> None:
         self.fatal: BaseException | None = None
         self.stop: Callable[[], object] = lambda: None
         self.settled: dict[str, ToolReturnPart] = {}
         self._budget = budget
-        self._turns = Turns()
+        self._turns = turns
         self._toolset = _CountedToolset(toolset)
         self._manager = _manager(self._toolset, tools, ctx)
+        self._all_alone = takes_turns(self._manager)
 
-    async def call(self, name: str, arguments: Any, context: ToolCallContext, *, approved: bool = False) -> Any:
-        """Run one nested call, or finish one that waited. Returns plain JSON."""
+    async def call(
+        self,
+        name: str,
+        arguments: Any,
+        context: ToolCallContext,
+        *,
+        approved: bool = False,
+        shown: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one nested call, or finish one that waited. Returns plain JSON.
+
+        ``approved`` and ``shown`` are for a call that somebody has already approved, as it was shown.
+        """
         call = ToolCallPart(name, arguments or {}, tool_call_id=context.tool_call_id)
         try:
             if context.interrupt is None:
-                return await self._handle(call, {}, context, approved=approved)
+                waiting = CallInput(call.args_as_dict(), shown)
+                call = replace(call, args=waiting.arguments)
+                return await self._handle(call, waiting, context, approved=approved)
             return await self._finish(call, context)
         except _ENDS_THE_RUN as error:
             self.fatal = error
@@ -106,16 +123,14 @@ class NestedCalls:
             raise _denial(call, str(answer.get("message", ToolDenied().message)))
         if payload["kind"] != APPROVAL_KIND:
             raise UserError(f"{call.tool_name!r} waits for a result, not for an approval")
-        arguments = answer.get("args", payload.get("args"))
-        edited = {} if arguments is None else {"args": arguments}
-        if edited:
-            call = ToolCallPart(call.tool_name, arguments, tool_call_id=call.tool_call_id)
-        return await self._handle(call, edited, context, approved=True, metadata=answer.get("metadata"))
+        waiting = CallInput(payload.get("given") or call.args_as_dict(), payload["args"], payload.get("metadata"))
+        call = replace(call, args=answer.get("args", waiting.arguments))
+        return await self._handle(call, waiting, context, approved=True, metadata=answer.get("metadata"))
 
     async def _handle(
         self,
         call: ToolCallPart,
-        edited: dict[str, Any],
+        waiting: CallInput,
         context: ToolCallContext,
         *,
         approved: bool = False,
@@ -123,26 +138,19 @@ class NestedCalls:
     ) -> Any:
         reservation = self._budget.reserve(_context(self._manager))
         self._toolset.reservations[call.tool_call_id] = reservation
+        self._manager.inputs[call.tool_call_id] = waiting
         try:
-            async with self._turns.take(alone=self._manager.is_sequential(call)):
+            alone = self._all_alone or self._manager.is_sequential(call)
+            async with self._turns.take(alone=alone):
                 outcome = await self._through_manager(call, context, approved=approved, metadata=metadata)
-        except ApprovalRequired as waits:
-            _pause(APPROVAL_KIND, waits, edited)
-        except CallDeferred as waits:
-            _pause(CALL_KIND, waits, edited)
-        except ToolRetryError as error:
-            part = error.tool_retry
-            text = (
-                part.model_response_str(wrap_if_error=False)
-                if isinstance(part, ToolReturnPart)
-                else part.model_response()
-            )
-            raise _failure(call, text) from error
-        except ToolFailedError as error:
-            raise _failure(call, error.tool_failed.model_response_str(wrap_if_error=False)) from error
+        except (ApprovalRequired, CallDeferred) as waits:
+            _pause(waits, await self._manager.show(call), waiting.edited)
+        except TOLD as error:
+            raise _failure(call, told(error)) from error
         finally:
             reservation.release()
             del self._toolset.reservations[call.tool_call_id]
+            del self._manager.inputs[call.tool_call_id]
         if isinstance(outcome, ToolDenied):
             raise _denial(call, outcome.message)
         value = cast("ToolReturn[Any]", outcome).return_value if isinstance(outcome, ToolReturn) else outcome
@@ -158,26 +166,42 @@ class NestedCalls:
             async def answered(_requests: object, _results: object) -> None:
                 asking.close()
 
+            # A program may catch what fails, and what it does not catch is a retry of the program: neither is one of
+            # the tool's own.
             return await self._manager.handle_call(
-                call, on_deferred_requests=asked, on_inline_deferred=answered, **given
+                call,
+                wrap_validation_errors=False,
+                on_deferred_requests=asked,
+                on_inline_deferred=answered,
+                **given,
             )
+
+
+def takes_turns(manager: ToolManager[Any]) -> bool:
+    """Tell whether calls are made one after the other, in order.
+
+    The agent may say so; and a durable engine that repeats a run knows what it has recorded by the order of beginnings.
+    """
+    if manager.get_parallel_execution_mode() == "sequential":
+        return True
+    repeating: list[bool] = []
+    if manager.root_capability is not None:
+        manager.root_capability.apply(lambda one: repeating.append(getattr(one, "in_durable_context", False) is True))
+    return any(repeating)
 
 
 def _manager(
     toolset: AbstractToolset[Any], tools: Mapping[str, ToolsetTool[Any]], ctx: RunContext[Any]
-) -> ToolManager[Any]:
-    """Return a manager of the hidden tools that shares the run's retries, hooks and usage with the visible one."""
+) -> NestedManager:
+    """Return a manager of the hidden tools that shares the run's hooks and usage with the visible one."""
     outer = ctx.tool_manager
     if outer is None:
-        return ToolManager(toolset, ctx=ctx, tools=dict(tools))
-    return ToolManager(
+        return NestedManager(toolset, ctx=ctx, tools=dict(tools))
+    return NestedManager(
         toolset,
         root_capability=outer.root_capability,
         ctx=outer.ctx,
         tools=dict(tools),
-        failed_tools=outer.failed_tools,
-        succeeded_tools=outer.succeeded_tools,
-        availability_refused=outer.availability_refused,
         default_max_retries=outer.default_max_retries,
         resolved_capability_ids=outer.resolved_capability_ids,
     )
@@ -188,8 +212,11 @@ def _context(manager: ToolManager[Any]) -> RunContext[Any]:
     return manager.ctx
 
 
-def _pause(kind: str, waits: ApprovalRequired | CallDeferred, edited: dict[str, Any]) -> NoReturn:
-    payload: dict[str, Any] = {"kind": kind, **edited}
+def _pause(waits: ApprovalRequired | CallDeferred, shown: dict[str, Any], edited: dict[str, Any] | None) -> NoReturn:
+    kind = APPROVAL_KIND if isinstance(waits, ApprovalRequired) else CALL_KIND
+    payload: dict[str, Any] = {"kind": kind, "args": shown}
+    if edited is not None:
+        payload["given"] = edited
     if waits.metadata is not None:
         payload["metadata"] = waits.metadata
     if getattr(waits, "kind", None) == "question":

@@ -30,16 +30,18 @@ class Pause:
     js: str
 
     @classmethod
-    def of(cls, continuation: object, options: CodeModeOptions) -> Pause:
+    def of(cls, continuation: object, options: CodeModeOptions, conversation_id: str | None) -> Pause:
         """Open a continuation, wherever it comes from. Raises `UserError` for one that is not ours any more."""
         try:
             if not isinstance(continuation, dict):
                 raise CodeModeProtocolError("the continuation is malformed")
-            return cls(*open_continuation(cast("dict[str, Any]", continuation), options=options))
+            carried = cast("dict[str, Any]", continuation)
+            return cls(*open_continuation(carried, options=options, context_binding=conversation_id))
         except CodeModeProtocolError as error:
             raise UserError(
                 f"This paused codeMode call cannot go on: {error.message}. Signing keys that outlive the process are "
-                "set with codemode.set_continuation_signing_key, how long a pause holds with continuation.max_age_ms."
+                "set with codemode.set_continuation_signing_key, how long a pause holds with continuation.max_age_ms; "
+                "and a pause goes on in its own conversation (conversation_id) alone."
             ) from error
 
     @property
@@ -87,7 +89,9 @@ def _call(request: PendingRequest) -> ToolCallPart:
     return ToolCallPart(request.tool_name, arguments or {}, tool_call_id=request.interrupt_id)
 
 
-def expand(requests: DeferredToolRequests, options: CodeModeOptions) -> tuple[DeferredToolRequests, list[Pause]]:
+def expand(
+    requests: DeferredToolRequests, options: CodeModeOptions, conversation_id: str | None
+) -> tuple[DeferredToolRequests, list[Pause]]:
     """Return the requests with every paused codeMode call replaced by the inner calls that wait."""
     expanded = replace(requests, calls=list(requests.calls), approvals=[], metadata=dict(requests.metadata))
     pauses: list[Pause] = []
@@ -98,7 +102,7 @@ def expand(requests: DeferredToolRequests, options: CodeModeOptions) -> tuple[De
             expanded.approvals.append(approval)
             continue
         del expanded.metadata[approval.tool_call_id]
-        pause = Pause.of(carried["continuation"], options)
+        pause = Pause.of(carried["continuation"], options, conversation_id)
         pauses.append(pause)
         for request in pause.interrupt.requests:
             calls = expanded.calls if request.payload["kind"] == CALL_KIND else expanded.approvals

@@ -7,11 +7,12 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, UserError
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 from pydantic_ai.tools import AgentDepsT, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 from typing_extensions import TypedDict
@@ -23,6 +24,7 @@ from codemode import (
     CodeModeTool,
     ContinuationOptions,
     Interrupt,
+    WorkerPool,
 )
 from codemode import create_code_mode_tool as create_core_tool
 from codemode.failure_text import failure_text
@@ -30,7 +32,7 @@ from codemode.failure_text import failure_text
 from .hidden_tools import CompiledTools, stays_native
 from .nested import NestedCalls
 from .pauses import KEY, TOOL_NAME, Pause, pause_metadata
-from .turns import CallBudget
+from .turns import CallBudget, Turns
 
 MAX_AGE_MS = 7 * 24 * 60 * 60 * 1000
 MAX_RETRIES = 3
@@ -45,13 +47,18 @@ class _Input(TypedDict):
 _INPUT = TypeAdapter(_Input)
 
 
-def options_of(options: Options) -> CodeModeOptions:
-    """Return options under which a continuation may leave the process: it is sealed, and holds for a week."""
+def options_of(options: Options, pool: WorkerPool | None) -> CodeModeOptions:
+    """Return the options of programs that agents run.
+
+    A continuation may leave the process: it is sealed, and holds for a week. Time that tools take is not the program's.
+    A program waits for a worker of the process-wide pool; a pool that is given keeps its own way.
+    """
     given = CodeModeOptions.of(options)
     kept = given.continuation
     max_age_ms = kept.max_age_ms if kept.max_age_ms is not None else MAX_AGE_MS
     sealed: ContinuationOptions = dataclasses.replace(kept, seal=True, max_age_ms=max_age_ms)
-    return given.having(continuation=sealed)
+    policy = given.execution_policy.with_defaults(clock="program", on_saturation="wait" if pool is None else None)
+    return given.having(continuation=sealed, execution_policy=policy)
 
 
 @dataclass
@@ -63,6 +70,7 @@ class RunState:
     """
 
     budget: CallBudget = field(default_factory=CallBudget)
+    turns: Turns = field(default_factory=Turns)
     paused: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     settled: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
     shown: set[str] = field(default_factory=set[str])
@@ -81,21 +89,25 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     """Replaces the tools of another toolset with ``codeMode``, except those that must stay native.
 
     ``options``: `CodeModeOptions` or a mapping. ``keep``: names of tools that the model goes on calling directly.
-    ``max_retries``: how often the model may correct a program that failed. The `CodeMode` capability uses it; without
-    that, a pause defers the codeMode call itself, and `answer` answers the inner calls in its metadata.
+    ``max_retries``: how often the model may correct a program that failed. ``pool``: the `WorkerPool` that runs the
+    programs. The `CodeMode` capability uses it; without that, a pause defers the codeMode call itself, and `answer`
+    answers the inner calls in its metadata.
     """
 
     options: Options = None
     keep: Collection[str] = ()
     max_retries: int = MAX_RETRIES
+    pool: WorkerPool | None = None
     compiled: CompiledTools | None = field(default=None, repr=False)
     run: RunState | None = field(default=None, repr=False)
+    is_all_of_the_agent: bool = field(default=False, repr=False)
+    _runs: WeakValueDictionary[str, RunState] = field(default_factory=WeakValueDictionary[str, RunState], repr=False)
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
-        self.options = options_of(self.options)
+        self.options = options_of(self.options, self.pool)
         if self.compiled is None:
-            self.compiled = CompiledTools(self.options)
+            self.compiled = CompiledTools(self.options, self.pool)
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
         """Return the toolset with a state of its own for this run."""
@@ -118,7 +130,11 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         assert self.compiled is not None  # noqa: S101 - made with the toolset
         code_mode = self.compiled.of(hidden)
         definition = ToolDefinition(
-            name=TOOL_NAME, description=code_mode.description, parameters_json_schema=code_mode.input_schema
+            name=TOOL_NAME,
+            description=code_mode.description,
+            parameters_json_schema=code_mode.input_schema,
+            # What runs beside it is not all known here: then the framework must keep it apart.
+            sequential=not self.is_all_of_the_agent and any(tool.tool_def.sequential for tool in hidden.values()),
         )
         return _CodeModeTool(
             toolset=self,
@@ -133,14 +149,20 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
         """Run a program, go on with a paused one, or call a tool that stayed native."""
+        run = self._run_state(ctx)
         if not isinstance(tool, _CodeModeTool):
-            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        run = self.run if self.run is not None else RunState()
+            async with run.turns.take(alone=tool.tool_def.sequential):
+                return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         reservation = run.budget.begin()
         try:
             return await _Program(tool, self.wrapped, ctx, run).run(tool_args["js"])
         finally:
             reservation.release()
+
+    def _run_state(self, ctx: RunContext[AgentDepsT]) -> RunState:
+        if self.run is not None:
+            return self.run
+        return RunState() if ctx.run_id is None else self._runs.setdefault(ctx.run_id, RunState())
 
 
 class _Program:
@@ -151,7 +173,7 @@ class _Program:
         self._ctx = ctx
         self._run = run
         self._id = ctx.tool_call_id or ""
-        self._calls = NestedCalls(wrapped, tool.hidden, ctx, run.budget)
+        self._calls = NestedCalls(wrapped, tool.hidden, ctx, run.budget, run.turns)
 
     async def run(self, js: str) -> Any:
         """Return the value of the program. Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure."""
@@ -180,7 +202,7 @@ class _Program:
             raise UserError(
                 "A codeMode call was approved as a whole. What waits are its inner calls: answer those, by their ids."
             )
-        pause = Pause.of(carried["continuation"], self._code_mode.options)
+        pause = Pause.of(carried["continuation"], self._code_mode.options, self._ctx.conversation_id)
         if pause.outer_id != self._id:
             raise UserError("The continuation belongs to another call of codeMode.")
         if not carried["answers"]:
@@ -202,27 +224,47 @@ class _Program:
             raise self._calls.fatal from None
 
     async def _execute(self, js: str, resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
-        shared: dict[str, Any] = {"messages": self._ctx.messages, "context": self._calls}
+        ctx = self._ctx
+        shared: dict[str, Any] = {
+            "messages": ctx.messages,
+            "context": self._calls,
+            "context_binding": ctx.conversation_id or None,
+        }
         if resumed is None:
-            return await self._code_mode.execute({"js": js}, tool_call_id=self._id or None, **shared)
+            begun: dict[str, Any] = {"tool_call_id": self._id or None, "started_at_ms": _response_time_ms(ctx.messages)}
+            return await self._code_mode.execute({"js": js}, **begun, **shared)
         pause, answers = resumed
         return await self._code_mode.resume(pause.interrupt, resolutions=answers, **shared)
 
 
+def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
+    """Return when the model made its calls: the one time that an engine that repeats a run has recorded."""
+    times = [message.timestamp for message in messages if isinstance(message, ModelResponse)]
+    return max(int(times[-1].timestamp() * 1000), 1) if times else None
+
+
 def create_code_mode_tool(
-    tools: AbstractToolset[AgentDepsT] | Iterable[Any], options: Options = None, *, max_retries: int = MAX_RETRIES
+    tools: AbstractToolset[AgentDepsT] | Iterable[Any],
+    options: Options = None,
+    *,
+    max_retries: int = MAX_RETRIES,
+    pool: WorkerPool | None = None,
 ) -> Tool[AgentDepsT]:
     """Make one `pydantic_ai.Tool` of a toolset or of tools and functions, for agents without the capability.
 
     The model is shown the tools that the toolset has at each step. A toolset that must be entered, as some MCP ones
-    must, is for you to enter. A pause defers the call of this tool; see `answer`.
+    must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. A pause defers the call of this tool;
+    see `answer`.
     """
     wrapped = tools if isinstance(tools, AbstractToolset) else FunctionToolset[AgentDepsT](list(tools))
-    toolset = CodeModeToolset(wrapped, options, max_retries=max_retries)
+    toolset = CodeModeToolset(wrapped, options, max_retries=max_retries, pool=pool)
 
     async def prepare(ctx: RunContext[AgentDepsT], definition: ToolDefinition) -> ToolDefinition | None:
         made = (await toolset.get_tools(ctx)).get(TOOL_NAME)
-        return None if made is None else dataclasses.replace(definition, description=made.tool_def.description)
+        if made is None:
+            return None
+        said = made.tool_def
+        return dataclasses.replace(definition, description=said.description, sequential=said.sequential)
 
     async def code_mode(ctx: RunContext[AgentDepsT], js: str) -> Any:
         made = (await toolset.get_tools(ctx))[TOOL_NAME]

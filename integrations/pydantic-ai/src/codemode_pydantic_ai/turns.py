@@ -49,7 +49,7 @@ class Reservation:
 
 @dataclass
 class Turns:
-    """Lets calls run side by side, and a ``sequential`` one alone, in order of arrival."""
+    """Lets the calls of one run go side by side, and a ``sequential`` one alone, in order of arrival."""
 
     running: int = 0
     is_alone: bool = False

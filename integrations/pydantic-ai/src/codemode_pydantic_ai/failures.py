@@ -1,0 +1,42 @@
+"""What a program is told of a nested call that failed as the framework lets calls fail. Counts no retries."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+from pydantic_ai.exceptions import ModelRetry, RunCancelled, ToolFailed, ToolFailedError, ToolRetryError
+from pydantic_ai.messages import ToolReturnPart
+
+from codemode.schemas import MAX_PROBLEMS, clip, path_text
+
+TOLD = (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError, ValidationError, RunCancelled)
+"""What the framework tells a model of, instead of ending the run."""
+
+_MAX_LISTED_ERRORS = 1000
+
+
+def told(error: Exception) -> str:
+    """Return the text of one of these, as a model would have read it."""
+    if isinstance(error, ValidationError):
+        return _problems(error)
+    if isinstance(error, RunCancelled):
+        return f"The sub-agent run was cancelled: {error}"
+    if isinstance(error, ModelRetry | ToolFailed):
+        return _text(ToolReturnPart("", error.message, tool_call_id="", outcome="failed"))
+    part = error.tool_retry if isinstance(error, ToolRetryError) else None
+    if isinstance(error, ToolFailedError):
+        part = error.tool_failed
+    return _text(part) if isinstance(part, ToolReturnPart) else str(error)
+
+
+def _text(part: ToolReturnPart) -> str:
+    return part.model_response_str(wrap_if_error=False)
+
+
+def _problems(error: ValidationError) -> str:
+    count = error.error_count()
+    if count > _MAX_LISTED_ERRORS:
+        # A program can cause half a million of them, and pydantic cannot list only the first.
+        return f"Invalid input: {count} validation errors."
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [f"{path_text(one['loc']) or 'value'}: {clip(one['msg'])}" for one in found[:MAX_PROBLEMS]]
+    return f"Invalid input: {'; '.join(lines)}"

@@ -1,0 +1,185 @@
+"""Inputs of nested calls: rule, person and tool get one value. Decides nothing about approval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tool_manager import ToolManager, ValidatedToolCall
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_core import from_json, to_json
+
+from codemode import CodeModeToolError
+from codemode.interrupts import same_json
+
+from .shown_values import shown_arguments
+
+
+class CallInput:
+    """The input of one nested call: what the program gave, and what a person was shown of it, if one was.
+
+    ``edited`` is what a person put in its place, ``metadata`` what the pause said beside it.
+    """
+
+    def __init__(
+        self, arguments: dict[str, Any], shown: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
+    ) -> None:
+        self.arguments = arguments
+        self.shown = shown
+        self.metadata = metadata
+        self.edited: dict[str, Any] | None = None
+        self.validated: ValidatedToolCall[Any] | None = None
+        # A tool may change what it is given, and then ask for approval.
+        self.has_begun = False
+        self._given = to_json(arguments)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """A copy of what is to be validated."""
+        return from_json(self._given) if self.edited is None else dict(self.edited)
+
+    def as_shown(self) -> Iterator[dict[str, Any]]:
+        """Give the inputs of which one should come out as it was shown.
+
+        A validator that changes its input must see what the program gave; a default that is new each time must be
+        the one that was shown.
+        """
+        shown = self.shown or {}
+        yield {**shown, **self.given}
+        yield dict(shown)
+        yield self.given
+
+    def as_edited(self, edited: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Give the inputs of which one should come out as somebody edited it."""
+        shown, given = self.shown or {}, self.given
+        untouched = [key for key in edited if key in given and key in shown and same_json(edited[key], shown[key])]
+        yield {**edited, **{key: given[key] for key in untouched}}
+        yield dict(edited)
+
+
+@dataclass
+class NestedManager(ToolManager[Any]):
+    """A manager of hidden tools that shows people validated inputs and runs what it showed, or nothing.
+
+    ``inputs`` holds those of the calls under way, by their ids.
+    """
+
+    inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
+
+    async def validate_tool_call(
+        self, call: ToolCallPart, *, approved: bool = False, metadata: Any = None, wrap_validation_errors: bool = True
+    ) -> ValidatedToolCall[Any]:
+        """Validate a call; an approved one must come out as it was shown or edited.
+
+        Raises `CodeModeToolError` when it comes out differently than it was shown, `ApprovalRequired` when validation
+        makes something else of an edited one.
+        """
+        settings = {"approved": approved, "metadata": metadata, "wrap_validation_errors": wrap_validation_errors}
+        waiting = self.inputs.get(call.tool_call_id)
+        if waiting is None:
+            return await super().validate_tool_call(call, **settings)
+        if not approved or waiting.shown is None:
+            waiting.validated = await super().validate_tool_call(call, **settings)
+            return waiting.validated
+        if call.args is waiting.arguments:
+            return await self._unchanged(call, waiting, settings)
+        return await self._edited(call, waiting, settings)
+
+    async def execute_tool_call(self, validated: ValidatedToolCall[Any], *, wrap_validation_errors: bool = True) -> Any:
+        """Run a validated call."""
+        waiting = self.inputs.get(validated.call.tool_call_id)
+        if waiting is not None and validated.deferral is None:
+            waiting.has_begun = True
+        return await super().execute_tool_call(validated, wrap_validation_errors=wrap_validation_errors)
+
+    async def resolve_deferred_tool_calls(self, requests: DeferredToolRequests) -> DeferredToolResults | None:
+        """Let an inline handler see what will run."""
+        calls = [await self._with_shown(call) for call in requests.calls]
+        approvals = [await self._with_shown(call) for call in requests.approvals]
+        return await super().resolve_deferred_tool_calls(replace(requests, calls=calls, approvals=approvals))
+
+    async def _with_shown(self, call: ToolCallPart) -> ToolCallPart:
+        return replace(call, args=await self.show(call)) if call.tool_call_id in self.inputs else call
+
+    async def show(self, call: ToolCallPart) -> dict[str, Any]:
+        """Return what a person is shown of a call under way: its validated input as plain JSON."""
+        waiting = self.inputs[call.tool_call_id]
+        if waiting.shown is None:
+            assert waiting.validated is not None  # noqa: S101 - only a valid call can wait
+            waiting.shown = _shown(waiting.validated)
+            if waiting.has_begun:
+                waiting.shown = await self._unspoilt(call, waiting)
+        return waiting.shown
+
+    async def _unspoilt(self, call: ToolCallPart, waiting: CallInput) -> dict[str, Any]:
+        settings = {"wrap_validation_errors": False}
+        for candidate in waiting.as_shown():
+            validated = await self._try(call, candidate, settings)
+            if not isinstance(validated, Exception) and same_json(_shown(validated), waiting.shown):
+                return _shown(validated)
+        return _shown(await super().validate_tool_call(replace(call, args=waiting.given), **settings))
+
+    async def _unchanged(
+        self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]
+    ) -> ValidatedToolCall[Any]:
+        for candidate in waiting.as_shown():
+            validated = await self._try(call, candidate, settings)
+            if not isinstance(validated, Exception) and same_json(_shown(validated), waiting.shown):
+                return validated
+        raise _refusal(call, "validated again, its input comes out differently than it was shown")
+
+    async def _edited(self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]) -> ValidatedToolCall[Any]:
+        edited = call.args_as_dict()
+        refused: Exception | None = None
+        made: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for candidate in waiting.as_edited(edited):
+            validated = await self._try(call, candidate, settings)
+            if isinstance(validated, Exception):
+                refused = validated
+                continue
+            made.append((candidate, _shown(validated)))
+            if _agrees(edited, made[-1][1]):
+                waiting.edited, waiting.shown = made[-1]
+                return validated
+        if made:
+            # Nobody has seen what validation makes of the edited input: whoever edited it is shown that.
+            waiting.edited, waiting.shown = made[0]
+            raise ApprovalRequired(metadata=waiting.metadata)
+        raise refused or _refusal(call, "the edited input is wrong")
+
+    async def _try(
+        self, call: ToolCallPart, arguments: dict[str, Any], settings: dict[str, Any]
+    ) -> ValidatedToolCall[Any] | Exception:
+        try:
+            return await super().validate_tool_call(replace(call, args=arguments), **settings)
+        except (ValidationError, ModelRetry, ToolFailed) as error:
+            return error
+
+
+def _agrees(edited: Any, shown: Any) -> bool:
+    """Tell whether what would run is what somebody wrote, defaults and ways of writing a number aside."""
+    if isinstance(edited, dict) and isinstance(shown, dict):
+        written, made = cast("dict[str, Any]", edited), cast("dict[str, Any]", shown)
+        return all(key in made and _agrees(value, made[key]) for key, value in written.items())
+    if isinstance(edited, list) and isinstance(shown, list):
+        pairs = zip(cast("list[Any]", edited), cast("list[Any]", shown), strict=False)
+        return len(cast("list[Any]", edited)) == len(cast("list[Any]", shown)) and all(_agrees(*pair) for pair in pairs)
+    return same_json(edited, shown) or _as_text(cast("Any", edited)) == _as_text(shown) is not None
+
+
+def _as_text(value: object) -> str | None:
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def _shown(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
+    assert validated.tool is not None  # noqa: S101 - the tool of a call that was validated
+    return shown_arguments(validated.validated_args or {}, validated.tool.tool_def.parameters_json_schema)
+
+
+def _refusal(call: ToolCallPart, why: str) -> CodeModeToolError:
+    details = {"tool_name": call.tool_name, "tool_call_id": call.tool_call_id}
+    return CodeModeToolError(f"The call of {call.tool_name!r} does not run: {why}.", details=details)
