@@ -19,7 +19,7 @@ from .options import CodeModeOptions
 from .single_run import load_execution, started
 from .tools import collect_tools
 from .values import NOT_GIVEN
-from .workers.pool import WorkerPool
+from .workers.pool import WorkerPool, pool_or_default
 
 if TYPE_CHECKING:
     from .interrupts import Interrupt
@@ -51,6 +51,8 @@ class CodeModeTool:
         self.options = CodeModeOptions.of(options)
         # A wrong origin and a missing extra are told of here, not in the first run.
         require_extras(self.options)
+        if pool is not None:
+            pool_or_default(pool)
         self._pool = pool
         collected = collect_tools(tools)
         for tool in collected.values():
@@ -156,7 +158,7 @@ def create_code_mode_tool(
 
     ``tools``: a mapping name -> tool or an iterable of tools; a tool is a `Tool`, a function, or a framework's tool
     object. ``options``: `CodeModeOptions` or a mapping. ``pool``: a `WorkerPool`; the process-wide one when None.
-    Raises `ValueError` for wrong options, names or schemas, `TypeError` for what is no tool.
+    Raises `ValueError` for wrong options, names, schemas or pools, and for what is no tool.
     """
     return CodeModeTool(tools, options, pool)
 

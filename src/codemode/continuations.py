@@ -32,7 +32,7 @@ from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
 from .sealing import unpack
 from .tools import Tool, collect_tools
 from .values import NOT_GIVEN, canonical_json, encode_json
-from .workers.pool import WorkerPool, default_pool
+from .workers.pool import WorkerPool, pool_or_default
 
 _RUNNING_SLACK_MS = 60_000
 _OUTSIDE_ERRORS = (
@@ -106,7 +106,7 @@ async def resume(
     pool: WorkerPool | None,
 ) -> Any:
     """Go on with a paused program over these tools."""
-    workers = pool if pool is not None else default_pool()
+    workers = pool_or_default(pool)
     with workers.threads.of_invocation().serving():
         return await _resume(interrupt, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
 

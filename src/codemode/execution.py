@@ -28,7 +28,7 @@ from .interrupts import Interrupt, pending_requests
 from .lifecycle import Trace
 from .listeners import Events
 from .nested_call import NestedCalls
-from .option_checks import positive, text_or_none
+from .option_checks import WrongTypeError, positive, sequence, string_or_none, text_or_none
 from .options import CodeModeOptions, ExecutionPolicy
 from .protocol import events
 from .protocol.continuation import Continuation, texts_of
@@ -43,7 +43,7 @@ from .source.checks import check_program, fence_problems
 from .tools import MISSING, Tool
 from .values import MAX_DEPTH, canonical_json, decode_json, nests_deeper_than, utf8_length, well_formed
 from .workers.image import engine_version
-from .workers.pool import WorkerPool, default_pool
+from .workers.pool import WorkerPool, pool_or_default
 
 _ANALYSIS_MS = 50
 _PROFILE = "codeMode"
@@ -57,7 +57,7 @@ class OuterCall:
 
     ``on_result`` hears of a run that completed: the outer call's id, its value and its trace. ``started_at_ms`` is when
     the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to.
-    Raises `ValueError` when one of these two is of a wrong kind.
+    Raises `ValueError` when one of them is of a wrong kind.
     """
 
     tool_call_id: str | None = None
@@ -68,7 +68,9 @@ class OuterCall:
     context_binding: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what reaches a signature and the guest's clock."""
+        """Check what reaches tools, a signature and the guest's clock."""
+        string_or_none(self.tool_call_id, "tool_call_id")
+        sequence(self.messages, "messages")
         text_or_none(self.context_binding, "context_binding")
         if self.started_at_ms is not None:
             positive(self.started_at_ms, "started_at_ms", MAX_TIME_MS)
@@ -83,7 +85,7 @@ class Execution:
         self._catalog = catalog
         self._options = options
         self._outer = outer
-        self._pool = pool if pool is not None else default_pool()
+        self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation()
         self._fetches = fetches_of(options)
         require_cipher(options)
@@ -310,10 +312,10 @@ class Execution:
 def check_source(js: object, policy: ExecutionPolicy) -> None:
     """Refuse a text that can be no program before a worker is taken.
 
-    Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `TypeError` for what is not text.
+    Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `ValueError` for what is not text.
     """
     if not isinstance(js, str):
-        raise TypeError(f"a program must be a string, not {type(js).__name__}")
+        raise WrongTypeError(f"a program must be a string, not {type(js).__name__}")
     size = utf8_length(js)
     if size > policy.max_source_bytes:
         raise CodeModeSourceTooLargeError(

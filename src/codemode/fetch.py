@@ -7,7 +7,7 @@ import base64
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from .fetch_urls import Url, UrlError, UrlRules, parse_url
 from .options import CodeModeOptions, FetchPolicy
 from .values import encode_json
 
+_OWN_RESOLVE_SECONDS = 2.0
 _NO_BODY_STATUSES = frozenset({204, 205, 304})
 # They carry the host's session, not the answer; a browser hides them from programs too.
 _HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
@@ -28,14 +29,15 @@ _HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
 class Fetches:
     """Performs the fetches of one invocation. ``resolve`` is asked for every host name, exactly once per request.
 
-    With a ``policy.fetch`` of the host's own the addresses are checked before it is called, but it connects by itself:
-    only the default client is bound to the address that was checked.
+    With a ``policy.fetch`` of the host's own the addresses are checked before it is called, where this host can resolve
+    the name, but it connects by itself: only the default client is bound to the address that was checked.
     """
 
     policy: FetchPolicy
     rules: UrlRules
     max_result_bytes: int
     resolve: Resolver
+    unresolved: set[str] = field(default_factory=set[str])
 
     @classmethod
     def of(cls, options: CodeModeOptions) -> Fetches | None:
@@ -107,15 +109,31 @@ class Fetches:
             return (url.host,)
         if url.is_localhost:
             return LOOPBACK_ADDRESSES
-        if self.policy.fetch is not None and not self.policy.refuse_private_addresses:
+        if self.policy.fetch is not None:
+            if self.policy.refuse_private_addresses:
+                await self._check_for_own(url)
             return ()
         addresses = tuple(await self.resolve(url.host, url.port))
+        self._check_addresses(url, addresses)
+        return addresses
+
+    async def _check_for_own(self, url: Url) -> None:
+        """Check what a name stands for, if this host can tell: behind a proxy only the proxy resolves names."""
+        if url.host in self.unresolved:
+            return
+        try:
+            found = await asyncio.wait_for(self.resolve(url.host, url.port), _OWN_RESOLVE_SECONDS)
+        except Exception:  # noqa: BLE001 - whatever keeps this host from knowing
+            self.unresolved.add(url.host)
+        else:
+            self._check_addresses(url, tuple(found))
+
+    def _check_addresses(self, url: Url, addresses: tuple[str, ...]) -> None:
         if self.policy.refuse_private_addresses and not all(map(is_public, addresses)):
             raise CodeModeFetchError(
                 f"fetch: {url.host} has an address that is not public (refuse_private_addresses)",
                 details={"host": url.host, "addresses": list(addresses)},
             )
-        return addresses
 
     def _final_url(self, response: Any, request: FetchRequest) -> Url:
         try:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
+from os import PathLike
 from typing import Any, cast
 
 Check = Callable[[Any, str], Any]
+
+
+class WrongTypeError(ValueError, TypeError):
+    """What was given is of a type that cannot be meant: a `ValueError`, as every wrong argument, and a `TypeError`."""
 
 
 def limit(default: int, maximum: int | None = None, *, minimum: int = 1) -> int:
@@ -70,6 +75,35 @@ def text_or_none(value: Any, path: str) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
         raise ValueError(f"{path} must be a non-empty string or None, got {value!r}")
     return value
+
+
+def string_or_none(value: Any, path: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise WrongTypeError(f"{path} must be a string or None, got {value!r}")
+
+
+def path_text(value: Any, path: str) -> str:
+    if isinstance(value, str | PathLike) and str(cast("Any", value)):
+        return str(cast("Any", value))
+    raise WrongTypeError(f"{path} must be a path, got {value!r}")
+
+
+def sequence(value: Any, path: str) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
+        return cast("Any", value)
+    raise WrongTypeError(f"{path} must be a list, got {value!r}")
+
+
+def having(*methods: str) -> Check:
+    """Take None, or an object with these methods."""
+
+    def check(value: Any, path: str) -> Any:
+        if value is not None and not all(callable(getattr(value, name, None)) for name in methods):
+            raise ValueError(f"{path} must be None or have the methods {', '.join(methods)}, got {value!r}")
+        return value
+
+    return check
 
 
 def mapping_or_none(value: Any, path: str) -> Any:

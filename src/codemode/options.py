@@ -14,6 +14,7 @@ from .option_checks import (
     checked,
     command_or_none,
     flag,
+    having,
     keys_or_none,
     limit,
     mapping_or_none,
@@ -147,7 +148,8 @@ class FetchPolicy(OptionPart):
     """Which requests the guest's ``fetch`` may make. Without origins and prefixes none.
 
     ``fetch`` is ``async (url, *, method, headers, body) -> response``; None uses httpx. Addresses are checked before
-    either, but only httpx's connection is pinned to the checked one. A prefix ends on a path boundary.
+    either, but only httpx's connection is pinned to the checked one. A name that this host cannot resolve, as
+    behind a proxy that does, is not checked before a ``fetch`` of the host's own. A prefix ends on a path boundary.
     """
 
     path: ClassVar[str] = "fetch_policy"
@@ -204,8 +206,8 @@ class Telemetry(OptionPart):
     record_outputs: bool = flag(default=True)
     function_id: str | None = checked(None, text_or_none)
     metadata: Mapping[str, Any] | None = checked(None, mapping_or_none)
-    tracer: Any = None
-    meter: Any = None
+    tracer: Any = field(default=None, metadata={"check": having("start_span")})
+    meter: Any = field(default=None, metadata={"check": having("create_counter", "create_histogram")})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +243,7 @@ class ContinuationOptions(OptionPart):
     context_binding: str | None = checked(None, text_or_none)
     seal: bool = flag(default=False)
     compress: bool = flag(default=False)
-    guard: Any = None
+    guard: Any = field(default=None, metadata={"check": having("claim", "record", "release")})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from .errors import CodeModeProtocolError
+from .option_checks import path_text
 
 ResultT = TypeVar("ResultT")
 _POLL_SECONDS = 0.05
@@ -133,7 +134,7 @@ class SqliteResumeGuard:
     """Claims in a SQLite file, for all processes that open it. Old claims are deleted when they have expired."""
 
     def __init__(self, path: str | Path) -> None:
-        self._path = str(path)
+        self._path = path_text(path, "path")
         with self._connection() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, answers TEXT NOT NULL,"

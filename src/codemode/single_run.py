@@ -13,7 +13,7 @@ from .extras import require_extras
 from .late_imports import importing
 from .options import CodeModeOptions
 from .tools import collect_tools
-from .workers.pool import WorkerPool, default_pool
+from .workers.pool import WorkerPool, pool_or_default
 
 
 async def run_code_mode(
@@ -50,7 +50,7 @@ def run_code_mode_sync(js: str, tools: Mapping[str, Any] | Iterable[Any], **sett
 
 def started(pool: WorkerPool | None) -> WorkerPool:
     """Return the pool to use, the process-wide one for None, with its first worker booting at least."""
-    workers = pool if pool is not None else default_pool()
+    workers = pool_or_default(pool)
     workers.start()
     return workers
 

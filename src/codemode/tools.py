@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 
 from .adapters import ADAPTERS
 from .errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from .option_checks import WrongTypeError, mapping_or_none, string_or_none
 from .parameters import (
     NOTHING,
     ExecuteKind,
@@ -83,7 +84,7 @@ class Tool:
     take the input alone or nothing; None declares a tool that cannot be executed. Sync functions run in a thread.
     A schema is a JSON Schema dict or any type a pydantic ``TypeAdapter`` takes; ``execute`` then gets an instance.
     ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async.
-    Raises `ValueError` for an impossible name, `TypeError` for what is not callable.
+    Raises `ValueError` for an impossible name and for values of a wrong type.
     """
 
     name: str
@@ -113,7 +114,12 @@ class Tool:
         _check_callable(name, "execute", execute)
         _check_callable(name, "to_model_output", to_model_output)
         if not isinstance(needs_approval, bool) and not callable(needs_approval):
-            raise TypeError(f"needs_approval of tool {name!r} must be a bool or callable, got {needs_approval!r}")
+            raise WrongTypeError(f"needs_approval of tool {name!r} must be a bool or callable, got {needs_approval!r}")
+        if string_or_none(description, f"description of tool {name!r}") is None:
+            raise WrongTypeError(f"description of tool {name!r} must be a string, got None")
+        mapping_or_none(annotations, f"annotations of tool {name!r}")
+        if isinstance(input_examples, str | bytes | Mapping) or not isinstance(cast("Any", input_examples), Iterable):
+            raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
         values = {
             "name": name,
             "execute": execute,
@@ -136,7 +142,7 @@ class Tool:
         where pydantic can describe it. Raises `ValueError` for a signature that cannot be given by name.
         """
         if not callable(function):
-            raise TypeError(f"a tool needs a function, got {type(function).__name__}")
+            raise WrongTypeError(f"a tool needs a function, got {type(function).__name__}")
         said = describe_function(function, ToolCallContext)
         if name is None and not said.name.isidentifier():
             raise ValueError(f"{function!r} has no name; give it one, for example as the key of a mapping")
@@ -284,7 +290,7 @@ class Tool:
 
 def _check_callable(tool_name: str, option: str, value: Any) -> None:
     if value is not None and not callable(value):
-        raise TypeError(f"{option} of tool {tool_name!r} must be callable or None, got {value!r}")
+        raise WrongTypeError(f"{option} of tool {tool_name!r} must be callable or None, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -348,13 +354,13 @@ def check_name(name: Any) -> str:
 def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
     """Make named tools of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are the names.
 
-    Raises `ValueError` for an impossible or repeated name, `TypeError` for an object that is no tool.
+    Raises `ValueError` for an impossible or repeated name, and for an object that is no tool.
     """
     if isinstance(tools, Mapping):
         named = cast("Mapping[str, Any]", tools)
         return {check_name(name): _as_tool(value, name) for name, value in named.items()}
     if isinstance(tools, str | bytes) or not isinstance(cast("Any", tools), Iterable):
-        raise TypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
+        raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, Tool] = {}
     for value in tools:
         one = _as_tool(value, None)
@@ -375,7 +381,7 @@ def _as_tool(value: Any, name: str | None) -> Tool:
     if callable(value) and not inspect.isclass(value):
         return Tool.from_function(value, name=name)
     failures = f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
-    raise TypeError(
+    raise WrongTypeError(
         f"{type(value).__module__}.{type(value).__qualname__} is not a tool; "
         f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{failures}"
     )

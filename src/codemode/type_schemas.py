@@ -42,7 +42,7 @@ class TypeSchema:
             # The adapter's own methods would only hand on, in Python.
             self._validator: Any = adapter.validator
             self._serializer: Any = adapter.serializer
-        except (PydanticUserError, NameError, TypeError) as error:
+        except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             raise ValueError(f"not a type that pydantic can describe: {error}") from error
 
     def validate_input(self, value: Any) -> ValidatedInput:

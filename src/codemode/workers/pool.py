@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import CodeModeError, CodeModeWorkerError
 from ..host_threads import HostThreads
 from ..late_imports import importing
+from ..option_checks import WrongTypeError, text_or_none
 from ..options import PoolOptions
 from .admission import Admission, AvailableMemory, memory_based_limit
 from .hello import HelloCheck, read_hello
@@ -81,6 +82,8 @@ class WorkerPool:
         of its own gets a `WorkerPool` of its own. Closing a share closes that share alone.
         Raises `ValueError` when the share is in use with another ``max_workers``.
         """
+        if text_or_none(name, "name") is None:
+            raise ValueError("name must be a non-empty string, got None")
         with self._lock:
             known = self._shares.get(name)
             if known is None:
@@ -339,6 +342,16 @@ def default_pool() -> WorkerPool:
         if _default is None:
             _default = WorkerPool()
         return _default
+
+
+def pool_or_default(pool: object) -> WorkerPool:
+    """Return the pool that was given, the process-wide one for None. Raises `ValueError` for what is no pool."""
+    if isinstance(pool, WorkerPool):
+        return pool
+    if pool is None:
+        return default_pool()
+    hint = ": make one of them, WorkerPool(options)" if isinstance(pool, PoolOptions | Mapping) else ""
+    raise WrongTypeError(f"pool must be a WorkerPool or None, got {pool!r}{hint}")
 
 
 def set_max_workers(count: int | None) -> None:
