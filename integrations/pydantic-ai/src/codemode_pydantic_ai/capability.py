@@ -28,7 +28,7 @@ from codemode import CodeModeOptions, WorkerPool
 from .hidden_tools import CompiledTools
 from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
 from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
-from .toolset import MAX_RETRIES, CodeModeToolset, Options, RunState, options_of
+from .toolset import MAX_RETRIES, CodeModeToolset, Options, RunState, kept_names, options_of
 
 
 @dataclass
@@ -52,6 +52,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         self.options = options_of(self.options, self.pool)
+        self.keep = kept_names(self.keep)
         if self._compiled is None:
             self._compiled = CompiledTools(self.options, self.pool)
 
@@ -61,8 +62,8 @@ class CodeMode(AbstractCapability[AgentDepsT]):
         return None
 
     def get_ordering(self) -> CapabilityOrdering:
-        """Stand outside what else wraps tools, so that everything it wraps is in the program."""
-        return CapabilityOrdering(position="outermost")
+        """Stand outside everything else that wraps tools: what another takes out of a step is in no program then."""
+        return CapabilityOrdering(position="outermost", wraps=[AbstractCapability])
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:  # noqa: ARG002
         """Return the capability with a state of its own for this run."""

@@ -61,6 +61,13 @@ def options_of(options: Options, pool: WorkerPool | None) -> CodeModeOptions:
     return given.having(continuation=sealed, execution_policy=policy)
 
 
+def kept_names(keep: Collection[str]) -> Collection[str]:
+    """Return the names that ``keep`` holds. Raises `ValueError` for one text, of which every part would be kept."""
+    if isinstance(keep, str):
+        raise ValueError(f"keep must be a list of tool names, got {keep!r}")  # noqa: TRY004 - as every wrong option
+    return keep
+
+
 @dataclass
 class RunState:
     """What the codeMode calls of one run of the agent share.
@@ -106,6 +113,7 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         self.options = options_of(self.options, self.pool)
+        self.keep = kept_names(self.keep)
         if self.compiled is None:
             self.compiled = CompiledTools(self.options, self.pool)
 
