@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -17,9 +17,13 @@ from typing import Any, NoReturn, cast
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
+from .state_updates import Pairs
+
 _CALL = "__pregel_call"
 _SCRATCHPAD = "__pregel_scratchpad"
 _SEND = "__pregel_send"
+_READ = "__pregel_read"
+_TASKS = "__pregel_tasks"
 _RESUME = "__resume__"
 _HIDDEN = "langsmith:hidden"
 _NUMBER_BYTES = 6
@@ -101,6 +105,14 @@ def interrupts_in(error: BaseException) -> tuple[Any, ...] | None:
     return tuple(error.args[0]) if error.args else ()
 
 
+def command_in(error: BaseException) -> Any:
+    """Return the command with which a graph inside a tool hands over to this one, None for any other error."""
+    errors = sys.modules.get("langgraph.errors")
+    if errors is None or not isinstance(error, errors.ParentCommand):
+        return None
+    return replace(error.args[0], graph=None)
+
+
 def is_wrong_answer(error: BaseException) -> bool:
     """True for the error of an answer that does not fit the response schema of its ``interrupt()``."""
     errors = sys.modules.get("langgraph.errors")
@@ -115,11 +127,20 @@ class Answer:
     is_own: bool
 
 
+@dataclass(frozen=True)
+class Writes:
+    """Where a nested call's writes go. ``keep`` takes one as a command; ``pairs`` is what calls have written so far."""
+
+    keep: Callable[[Any], None]
+    pairs: Callable[[], Pairs]
+
+
 @dataclass
 class NestedScratchpad:
     """Makes ``interrupt()`` inside one nested call count from zero and find the answers to this call, no others."""
 
     key: str
+    writes: Writes
     answers: Sequence[Answer] = ()
     _asked: int = field(default=0, init=False)
 
@@ -144,7 +165,7 @@ class NestedScratchpad:
             # A graph inside the tool remembers its earlier answers and asks its parent for the newest.
             get_null_resume=_once(foreign[-1:] if self.answers and not self.answers[-1].is_own else []),
         )
-        own = {_SCRATCHPAD: scratchpad, _SEND: _without_answers(configurable[_SEND])}
+        own = {_SCRATCHPAD: scratchpad, **_own_state(configurable, self.writes)}
         return cast("RunnableConfig", {**config, "configurable": {**configurable, **own}})
 
     @property
@@ -165,12 +186,102 @@ def _once(values: list[Any]) -> Callable[..., Any]:
     return take
 
 
-def _without_answers(send: Callable[..., Any]) -> Callable[[Iterable[tuple[str, Any]]], None]:
-    """Keep a nested call's answers out of the node's own, which are counted by order too."""
+# --- the state, as nested calls read and write it ---
 
-    def forward(writes: Iterable[tuple[str, Any]]) -> None:
-        kept = [write for write in writes if write[0] != _RESUME]
-        if kept:
-            send(kept)
 
-    return forward
+def state_now(config: RunnableConfig, state: Any) -> Any:
+    """Return the state that a node was given with what nested calls have written since."""
+    configurable = config.get("configurable", {})
+    task = _task(configurable)
+    if not isinstance(task, _TaskNow) or not isinstance(state, dict):
+        return state
+    written = {channel for channel, _ in task.own} & task.channels.keys()
+    now: dict[str, Any] = configurable[_READ](sorted(written), True) if written else {}
+    return {**cast("dict[str, Any]", state), **now}
+
+
+def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> None:
+    """Write all values but the last to a channel that takes several in one step; of others only the last counts."""
+    configurable = config.get("configurable", {})
+    if _takes_several(_channels(configurable).get(channel), values):
+        configurable[_SEND]([(channel, value) for value in values[:-1]])
+
+
+@dataclass(frozen=True)
+class _TaskNow:
+    """A node's task as it will be: with what nested calls have written, which LangGraph learns when the node ends."""
+
+    task: Any
+    channels: Mapping[str, Any]
+    pairs: Callable[[], Pairs]
+
+    @property
+    def own(self) -> Pairs:
+        values: dict[str, list[Any]] = {}
+        for channel, value in self.pairs():
+            values.setdefault(channel, []).append(value)
+        return [
+            (channel, value)
+            for channel, given in values.items()
+            for value in (given if _takes_several(self.channels.get(channel), given) else given[-1:])
+        ]
+
+    @property
+    def writes(self) -> Pairs:
+        return [*self.task.writes, *self.own]
+
+
+def _own_state(configurable: Mapping[str, Any], writes: Writes) -> dict[str, Any]:
+    """Return how a nested call reads and writes the state: at once for the calls after it, later for the graph.
+
+    A segment that comes from the checkpoint writes nothing again, so what its calls wrote is kept with its record.
+    """
+    channels, task = _channels(configurable), _task(configurable)
+    own: dict[str, Any] = {_SEND: _kept_writes(configurable[_SEND], channels, writes.keep)}
+    if task is not None:
+        read = configurable[_READ]
+        own[_READ] = partial(read.func, *read.args[:3], _TaskNow(task, channels, writes.pairs))
+    return own
+
+
+def _kept_writes(
+    send: Callable[..., Any], channels: Mapping[str, Any], keep: Callable[[Any], None]
+) -> Callable[[Iterable[tuple[str, Any]]], None]:
+    from langgraph.types import Command
+
+    def take(writes: Iterable[tuple[str, Any]]) -> None:
+        others: Pairs = []
+        for channel, value in writes:
+            if channel == _TASKS:
+                keep(Command(goto=[value]))
+            elif channel in channels and not channel.startswith(("__", "branch:")):
+                keep(Command(update={channel: value}))
+            elif channel != _RESUME:  # the node counts its own answers by order too
+                others.append((channel, value))
+        if others:
+            send(others)
+
+    return take
+
+
+def _channels(configurable: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the channels of the graph, none when LangGraph looks different."""
+    read = configurable.get(_READ)
+    args: Any = getattr(read, "args", ())
+    return args[1] if len(args) > 3 and isinstance(args[1], Mapping) else {}
+
+
+def _task(configurable: Mapping[str, Any]) -> Any:
+    return configurable[_READ].args[3] if _channels(configurable) else None
+
+
+def _takes_several(channel: Any, values: Sequence[Any]) -> bool:
+    from langgraph.errors import InvalidUpdateError
+
+    if channel is None or len(values) < 2:
+        return channel is not None
+    try:
+        channel.copy().update(list(values))
+    except InvalidUpdateError:
+        return False
+    return True

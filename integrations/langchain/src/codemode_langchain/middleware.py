@@ -19,6 +19,7 @@ from langgraph.types import Command
 from codemode import CodeModeOptions, CodeModeToolError, WorkerPool
 
 from .approvals import ApprovalRules, Approvals
+from .graph import state_now
 from .neighbours import refuse_blind_neighbours
 from .nested import Caller
 from .shown_tools import CodeModeState, ShownTools, shown_in
@@ -46,9 +47,10 @@ class HandlerCaller:
         return await self._handler(self._nested(tool, call, config))
 
     def _nested(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
-        outer = cast("Any", self._request).runtime
-        runtime = dataclasses.replace(outer, tool_call_id=call["id"], config=config)
-        return dataclasses.replace(self._request, tool_call=call, tool=tool, runtime=runtime)
+        outer = cast("Any", self._request)
+        state = state_now(config, outer.state)
+        runtime = dataclasses.replace(outer.runtime, tool_call_id=call["id"], config=config, state=state)
+        return dataclasses.replace(outer, tool_call=call, tool=tool, state=state, runtime=runtime)
 
 
 class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):

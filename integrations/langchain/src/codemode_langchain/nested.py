@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol, cast
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -19,7 +19,8 @@ from langchain_core.tools import BaseTool, ToolException
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 
 from .conversion import Capture, guest_value, plain_args, told, tool_call
-from .graph import Answer, NestedScratchpad, interrupts_in, is_wrong_answer
+from .graph import Answer, NestedScratchpad, Writes, command_in, interrupts_in, is_wrong_answer
+from .state_updates import Pairs, kept, pairs_of
 
 INTERRUPT_KIND = "langgraph-interrupt"
 
@@ -59,13 +60,14 @@ class NestedRun:
     ``answers`` are what people answered to interrupts inside calls, ``responses`` what they gave in a call's place,
     both by the id of the nested call. What comes of the calls beside their values is in ``commands``, ``artifacts``
     and ``asked``: the ``interrupt()`` of a call, as ``value``, ``response_schema``, ``is_own`` (not of a graph inside
-    the tool) and ``answers``, how many earlier answers hold.
+    the tool) and ``answers``, how many earlier answers hold. ``earlier`` are the commands of the parts before.
     """
 
     caller: Caller
     config: RunnableConfig
     answers: Mapping[str, Sequence[Answer]] = field(default_factory=dict[str, Sequence[Answer]])
     responses: Mapping[str, str] = field(default_factory=dict[str, str])
+    earlier: Sequence[Any] = ()
     asked: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]], init=False)
     commands: list[Any] = field(default_factory=list[Any], init=False)
     artifacts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], init=False)
@@ -97,8 +99,8 @@ class NestedRun:
         with set_config_context(attempt.config) as variables:
             try:
                 return variables.run(self.caller.call, attempt.capture.tool, attempt.call, attempt.config)
-            except Exception as error:  # noqa: BLE001 - a pause is recognised, all else is raised again
-                attempt.failed(error)
+            except Exception as error:  # noqa: BLE001 - a pause is recognised, most others are raised again
+                return attempt.failed(error)
 
     async def _acall(self, attempt: _Attempt) -> Any:
         with set_config_context(attempt.config) as variables:
@@ -106,24 +108,19 @@ class NestedRun:
             try:
                 return await asyncio.create_task(cast("Coroutine[Any, Any, Any]", work), context=variables)
             except Exception as error:  # noqa: BLE001 - as above
-                attempt.failed(error)
+                return attempt.failed(error)
 
-    def keep(self, tool_call_id: str, tool: BaseTool, result: Any) -> ToolMessage | None:
-        """Take apart what a call gave: artifacts and state updates stay here, the message goes on."""
-        parts = cast("list[Any]", result) if isinstance(result, list) else [result]
-        message: ToolMessage | None = None
+    def keep(self, commands: Sequence[Any], artifact: dict[str, Any] | None = None) -> None:
+        """Keep what a call left beside its value, for those after it and for the graph."""
         with self._lock:
-            for part in parts:
-                if isinstance(part, ToolMessage):
-                    message = part
-                elif hasattr(part, "update"):
-                    command, found = without_message(part, tool_call_id)
-                    self.commands.append(command)
-                    message = found or message
-            if message is not None and message.artifact is not None:
-                kept = {"tool": tool.name, "tool_call_id": tool_call_id, "artifact": message.artifact}
-                self.artifacts.append(kept)
-        return message
+            self.commands.extend(commands)
+            if artifact is not None:
+                self.artifacts.append(artifact)
+
+    def kept(self) -> list[Any]:
+        """Return the commands of all calls that have ended."""
+        with self._lock:
+            return [*self.earlier, *self.commands]
 
 
 class _Attempt:
@@ -143,7 +140,9 @@ class _Attempt:
         self._context = context
         self._answers = answers
         self._id = context.tool_call_id
-        self._scratchpad = NestedScratchpad(self._id, answers)
+        self._commands: list[Any] = []
+        writes = Writes(keep=self._commands.append, pairs=self._written)
+        self._scratchpad = NestedScratchpad(self._id, writes, answers)
         self.config = self._scratchpad.applied_to(run.config)
         self.capture = Capture(tool, self.config)
         self.call = tool_call(tool.name, plain_args(value), self._id)
@@ -153,18 +152,35 @@ class _Attempt:
         return _Attempt(self._run, self._tool, self._value, self._context, self._answers[:-1])
 
     def finished(self, result: Any) -> Any:
-        """Return what the program gets."""
-        message = self._run.keep(self._id, self._tool, result)
+        """Return what the program gets. Artifacts and state updates stay here."""
+        message: ToolMessage | None = None
+        for part in cast("list[Any]", result) if isinstance(result, list) else [result]:
+            if isinstance(part, ToolMessage):
+                message = part
+            elif hasattr(part, "update"):
+                command, found = kept(part, self._id, self._context.outer_tool_call_id)
+                self._commands.append(command)
+                message = found or message
+        artifact = None if message is None else message.artifact
+        named = {"tool": self._tool.name, "tool_call_id": self._id, "artifact": artifact}
+        self._run.keep(self._commands, named if artifact is not None else None)
         return None if message is None else guest_value(message, self.capture)
 
-    def failed(self, error: Exception) -> NoReturn:
-        """Raise a pause for an interrupt and `WrongAnswer` for an answer that did not fit it; else the error itself."""
+    def failed(self, error: Exception) -> Any:
+        """Raise a pause for an interrupt and `WrongAnswer` for an answer that did not fit it; else the error itself.
+
+        Return the command of a graph inside the tool that hands over to this one.
+        """
         if self._answers and is_wrong_answer(error):
             raise WrongAnswer from error
-        if isinstance(error, ToolException):
-            raise told(error, self._tool.name) from error
+        if (command := command_in(error)) is not None:
+            return command
         interrupts = interrupts_in(error)
         if interrupts is None:
+            # What it wrote before stands; a call that pauses runs anew.
+            self._run.keep(self._commands)
+            if isinstance(error, ToolException):
+                raise told(error, self._tool.name) from error
             raise error
         if len(interrupts) != 1:
             raise CodeModeToolError("a nested call cannot wait for several answers at once") from error
@@ -175,24 +191,7 @@ class _Attempt:
             "is_own": self._scratchpad.asked_itself,
             "answers": len(self._answers),
         }
-        request_interrupt({"kind": INTERRUPT_KIND})
+        return request_interrupt({"kind": INTERRUPT_KIND})
 
-
-def without_message(command: Any, tool_call_id: str) -> tuple[Any, ToolMessage | None]:
-    """Take the message for a nested call out of a command: the model never made that call."""
-    update: Any = command.update
-    is_state = isinstance(update, dict)
-    messages: Any = cast("dict[str, Any]", update).get("messages") if is_state else update
-    if not isinstance(messages, list):
-        return command, None
-    kept: list[Any] = []
-    found: ToolMessage | None = None
-    for one in cast("list[Any]", messages):
-        if isinstance(one, ToolMessage) and one.tool_call_id == tool_call_id:
-            found = one
-        else:
-            kept.append(one)
-    if not is_state:
-        return replace(command, update=kept), found
-    rest = {key: value for key, value in cast("dict[str, Any]", update).items() if key != "messages"}
-    return replace(command, update={**rest, **({"messages": kept} if kept else {})}), found
+    def _written(self) -> Pairs:
+        return pairs_of([*self._run.kept(), *self._commands], self._context.outer_tool_call_id)

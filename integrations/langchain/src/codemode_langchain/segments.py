@@ -185,7 +185,8 @@ class Segments:
         inside, responses = dict(self._inside), dict(self._responses)
         for request in requests:
             self._hand_over(request, inside, responses)
-        return NestedRun(caller=self.caller, config=self.config, answers=inside, responses=responses)
+        earlier = tuple(one for left in self._left for one in left["commands"])
+        return NestedRun(caller=self.caller, config=self.config, answers=inside, responses=responses, earlier=earlier)
 
     def _hand_over(
         self, request: PendingRequest, inside: dict[str, tuple[Answer, ...]], responses: dict[str, str]

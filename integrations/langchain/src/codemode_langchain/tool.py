@@ -6,9 +6,11 @@ import dataclasses
 import secrets
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from pydantic import BaseModel, Field, PrivateAttr
@@ -18,9 +20,10 @@ from codemode import CodeModeTool as Core
 
 from .approvals import ApprovalRules, Approvals
 from .conversion import convert
-from .graph import is_in_node, name_in_node
+from .graph import is_in_node, name_in_node, write_earlier
 from .nested import Caller, DirectCaller
 from .segments import Outcome, Segments
+from .state_updates import one_result
 
 NAME = "codeMode"
 _MAX_AGE_MS = 30 * 24 * 3_600_000
@@ -103,10 +106,12 @@ class CodeModeTool(BaseTool):
             _tool_call_id.reset(token)
 
     def _run(self, js: str) -> Any:
-        return self._given(self._segments(js, self._face.blocking).run())
+        segments = self._segments(js, self._face.blocking)
+        return self._given(segments.run(), segments.config)
 
     async def _arun(self, js: str) -> Any:
-        return self._given(await self._segments(js, self._face.awaiting).arun())
+        segments = self._segments(js, self._face.awaiting)
+        return self._given(await segments.arun(), segments.config)
 
     def _segments(self, js: str, core: Core) -> Segments:
         config, tool_call_id = ensure_config(), _tool_call_id.get()
@@ -121,8 +126,8 @@ class CodeModeTool(BaseTool):
             config=config,
         )
 
-    def _given(self, outcome: Outcome) -> Any:
-        """Return a message, after the state updates of nested calls; outside a tool call the value or the error."""
+    def _given(self, outcome: Outcome, config: RunnableConfig) -> Any:
+        """Return a message, in a command when nested calls update the state; outside a tool call value or error."""
         tool_call_id = _tool_call_id.get()
         if tool_call_id is None:
             if outcome.error is not None:
@@ -136,7 +141,7 @@ class CodeModeTool(BaseTool):
             tool_call_id=tool_call_id,
             status="success" if failure is None else "error",
         )
-        return [*outcome.commands, message] if outcome.commands else message
+        return one_result(message, outcome.commands, partial(write_earlier, config))
 
 
 def create_code_mode_tool(

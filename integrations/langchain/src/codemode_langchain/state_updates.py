@@ -1,0 +1,187 @@
+"""What the nested calls of a program leave for the graph's state: kept in order, and returned as one command.
+
+The model made one call, so one message answers it: the message of a nested call in a command stands for that one.
+Knows LangGraph's commands by their fields alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeAlias, cast
+
+from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
+
+Pairs: TypeAlias = list[tuple[str, Any]]
+"""Channels and what is written to them, in order."""
+
+Change: TypeAlias = Callable[[list[Any]], list[Any]]
+_ROOT = "__root__"
+_MESSAGES = "messages"
+_REMOVE_ALL = "__remove_all__"
+
+
+def kept(command: Any, tool_call_id: str, outer_tool_call_id: str) -> tuple[Any, ToolMessage | None]:
+    """Return a nested call's command with the outer call's id on its message, and that message as it was."""
+    found: list[ToolMessage] = []
+
+    def renamed(one: Any) -> Any:
+        if not _answers(one, tool_call_id):
+            return one
+        message = cast("ToolMessage", convert_to_messages([one])[0])
+        found.append(message)
+        return message.model_copy(update={"tool_call_id": outer_tool_call_id})
+
+    command = _changed(command, lambda messages: [renamed(one) for one in messages])
+    return command, found[-1] if found else None
+
+
+def pairs_of(commands: Iterable[Any], outer_tool_call_id: str) -> Pairs:
+    """Return what commands write into the current graph's state while the outer call has no answer yet."""
+
+    def unanswered(messages: list[Any]) -> list[Any]:
+        return [one for one in messages if not _answers(one, outer_tool_call_id)]
+
+    return _pairs(_changed(one, unanswered) for one in commands if one.graph is None)
+
+
+def one_result(message: ToolMessage, commands: Sequence[Any], write: Callable[[str, list[Any]], None]) -> Any:
+    """Return what answers the outer call: its message, or one command with it and all that the nested calls left.
+
+    A command has one value for each channel; ``write`` gets the earlier ones, oldest first.
+    """
+    away = [one for one in commands if one.graph is not None]
+    if not commands:
+        return message
+    # LangGraph drops what a node writes into its own graph when it hands over to another.
+    chosen = away or commands
+    joined = _joined(_pairs(chosen), write if not away else lambda _channel, _values: None)
+    command = replace(chosen[0], update=joined, goto=_joined_goto(chosen))
+    answering = _changed(command, lambda messages: _answered(messages, message))
+    if away:
+        return answering
+    key = next((key for key, value in joined.items() if _has_answer(value, message.tool_call_id)), None)
+    key = key or (_ROOT if _ROOT in joined else _MESSAGES)
+    update = dict(answering.update)
+    if not any(one is message for one in update.get(key, ())):
+        update[key] = _with_answer(update.get(key, []), message)
+    return replace(answering, update=update[_ROOT] if set(update) == {_ROOT} else update)
+
+
+# --- commands ---
+
+
+def _changed(command: Any, change: Change) -> Any:
+    """Return a command with its lists of messages changed, in its update and in what it sends to nodes."""
+    update: Any = command.update
+    if update is not None:
+        update = {key: _changed_value(value, change) for key, value in _pairs([command])}
+    goto = [_changed_send(one, change) for one in _places(command)]
+    return replace(command, update=update, goto=_like(command.goto, goto))
+
+
+def _changed_send(send: Any, change: Change) -> Any:
+    arg: Any = getattr(send, "arg", None)
+    if arg is None:
+        return send
+    changed = copy.copy(send)
+    if isinstance(arg, dict):
+        given = cast("dict[str, Any]", arg)
+        changed.arg = {key: _changed_value(value, change) for key, value in given.items()}
+    else:
+        changed.arg = _changed_value(arg, change)
+    return changed
+
+
+def _changed_value(value: Any, change: Change) -> Any:
+    if isinstance(value, BaseMessage):
+        return change([value])
+    return change(list(cast("Any", value))) if isinstance(value, list | tuple) else value
+
+
+def _pairs(commands: Iterable[Any]) -> Pairs:
+    # LangGraph's own reading of the shapes that an update may have; a list of messages is the whole state.
+    return [pair for one in commands for pair in one._update_as_tuples()]  # noqa: SLF001
+
+
+def _joined(pairs: Pairs, write: Callable[[str, list[Any]], None]) -> dict[str, Any]:
+    values: dict[str, list[Any]] = {}
+    for key, value in pairs:
+        values.setdefault(key, []).append(value)
+    joined: dict[str, Any] = {}
+    for key, given in values.items():
+        if all(map(_holds_messages, given)):
+            joined[key] = list(chain.from_iterable(given))
+            continue
+        if len(given) > 1:
+            write(key, given)
+        joined[key] = given[-1]
+    return joined
+
+
+def _joined_goto(commands: Sequence[Any]) -> Any:
+    goto: list[Any] = []
+    for command in commands:
+        goto += [one for one in _places(command) if not isinstance(one, str) or one not in goto]
+    return _like(commands[0].goto if len(commands) == 1 else (), goto)
+
+
+def _places(command: Any) -> list[Any]:
+    """Return where a command goes: names of nodes, and what is sent to nodes."""
+    goto = command.goto
+    return [goto] if isinstance(goto, str) or hasattr(goto, "arg") else list(goto)
+
+
+def _like(given: Any, places: list[Any]) -> Any:
+    # The tool node joins handovers that are lists, and then without their updates.
+    return places if isinstance(given, list) else tuple(places)
+
+
+# --- messages ---
+
+
+def _holds_messages(value: Any) -> bool:
+    return isinstance(value, list) and any(
+        isinstance(one, BaseMessage) or (isinstance(one, Mapping) and "role" in one) for one in cast("Any", value)
+    )
+
+
+def _answers(one: Any, tool_call_id: str) -> bool:
+    if isinstance(one, ToolMessage):
+        return one.tool_call_id == tool_call_id
+    if not isinstance(one, Mapping):
+        return False
+    given = cast("Mapping[str, Any]", one)
+    return given.get("tool_call_id") == tool_call_id and "tool" in (given.get("role"), given.get("type"))
+
+
+def _asks(one: Any, tool_call_id: str) -> bool:
+    is_mapping = isinstance(one, Mapping)
+    calls = cast("Any", one).get("tool_calls") if is_mapping else getattr(one, "tool_calls", None)
+    return any(call.get("id") == tool_call_id for call in calls or ())
+
+
+def _has_answer(value: Any, tool_call_id: str) -> bool:
+    return isinstance(value, list) and any(_answers(one, tool_call_id) for one in cast("Any", value))
+
+
+def _answered(messages: list[Any], message: ToolMessage) -> list[Any]:
+    """Put the outer call's message where nested ones stood, once, or after the call when that has no answer."""
+    place = next((place for place, one in enumerate(messages) if _answers(one, message.tool_call_id)), None)
+    if place is None:
+        asked = [place for place, one in enumerate(messages) if _asks(one, message.tool_call_id)]
+        if not asked:
+            return messages
+        place = asked[-1] + 1
+        return [*messages[:place], message, *messages[place:]]
+    others = [one for one in messages[place + 1 :] if not _answers(one, message.tool_call_id)]
+    return [*messages[:place], message, *others]
+
+
+def _with_answer(messages: list[Any], message: ToolMessage) -> list[Any]:
+    # Providers want the answer right after the call; what removes all messages removes those before it.
+    if any(getattr(one, "id", None) == _REMOVE_ALL for one in messages):
+        return [*messages, message]
+    return [message, *messages]
