@@ -42,6 +42,7 @@ from .source.cache import AnalysedProgram, ProgramCache
 from .source.checks import check_program, fence_problems
 from .tools import MISSING, Tool
 from .values import MAX_DEPTH, canonical_json, decode_json, nests_deeper_than, utf8_length, well_formed
+from .workers import nesting
 from .workers.image import engine_version
 from .workers.pool import WorkerPool, pool_or_default
 
@@ -86,7 +87,7 @@ class Execution:
         self._options = options
         self._outer = outer
         self._pool = pool_or_default(pool)
-        self._threads = self._pool.threads.of_invocation()
+        self._threads = self._pool.threads.of_invocation(nesting.depth())
         self._fetches = fetches_of(options)
         require_cipher(options)
         self._source = ""
@@ -165,7 +166,8 @@ class Execution:
         return value
 
     async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
-        lease = await self._pool.acquire(self._options.execution_policy.memory_limit_bytes)
+        policy = self._options.execution_policy
+        lease = await self._pool.acquire(policy.memory_limit_bytes, policy.on_saturation)
         lease.wait_for(self._threads)
         try:
             self._events.worker_taken()

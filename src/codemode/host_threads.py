@@ -48,19 +48,29 @@ class HostThreads:
     """The threads of one pool, or of one share of a pool."""
 
     def __init__(self) -> None:
-        self.tools = _Threads("codemode-tool", _TOOL_THREADS, deque())
+        self._tools: dict[int, _Threads] = {}
         self.checks = _Threads("codemode-check", 1, _ByOwner())
 
-    def of_invocation(self) -> InvocationThreads:
+    def tools(self, depth: int) -> _Threads:
+        """Return the threads for tools of invocations that are so deep in nested calls of others.
+
+        Each depth has its own: tools that wait for the programs which they run must not take the threads of those.
+        """
+        return self._tools.get(depth) or self._tools.setdefault(
+            depth, _Threads("codemode-tool", _TOOL_THREADS, deque())
+        )
+
+    def of_invocation(self, depth: int = 0) -> InvocationThreads:
         """Return the part of one invocation."""
-        return InvocationThreads(self)
+        return InvocationThreads(self, depth)
 
 
 class InvocationThreads:
     """What one invocation has of the threads of its pool. Knows which of its tools still run."""
 
-    def __init__(self, share: HostThreads) -> None:
+    def __init__(self, share: HostThreads, depth: int = 0) -> None:
         self._share = share
+        self._depth = depth
         self._lock = threading.Lock()
         self._running = 0
         self._when_free: Callable[[], None] | None = None
@@ -77,7 +87,7 @@ class InvocationThreads:
 
     async def run_tool(self, work: Callable[[], ResultT]) -> ResultT:
         """Run a sync tool, with the caller's context variables."""
-        return await self._share.tools.run(_Job(self, work, self._run_tool))
+        return await self._share.tools(self._depth).run(_Job(self, work, self._run_tool))
 
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work, with the caller's context variables, when it is this share's turn."""

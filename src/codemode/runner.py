@@ -136,6 +136,7 @@ class Runner:
 
     async def _call(self, entry: LedgerEntry) -> None:
         # Not a done callback: that would cost each call one more turn of the event loop.
+        self._lease.place.enter()
         try:
             await self._perform_call(entry)
         except (asyncio.CancelledError, GeneratorExit):

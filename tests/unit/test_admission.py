@@ -124,7 +124,7 @@ def test_a_slot_that_comes_free_while_one_joins_the_queue_is_not_missed(monkeypa
     slots = admission()
     assert slots.try_enter(1)
 
-    def full_just_before_a_slot_comes_free(_memory_limit_bytes: int) -> bool:
+    def full_just_before_a_slot_comes_free(*_wanted: int) -> bool:
         slots.leave()
         return False
 

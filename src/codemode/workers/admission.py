@@ -1,6 +1,7 @@
 """How many invocations may run at once, and who is next. Decides; starts no process.
 
-Slots are handed out in order of arrival, to threads and event loops alike.
+Slots are handed out in order of arrival, to threads and event loops alike; what another invocation waits for comes
+before what none does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _HARD_MAXIMUM = 32
 _MEMORY_INTERVAL_SECONDS = 0.25
+MAX_BEYOND = 4
 _OVERHEAD_BYTES = 48 << 20  # one worker beside its engine heap (requirement A22)
 
 
@@ -53,39 +55,52 @@ def _read_available_bytes() -> int:
 
 
 class Admission:
-    """Counts taken slots and keeps the queue. Safe to use from several threads."""
+    """Counts taken slots and keeps the queue. Safe to use from several threads.
+
+    An invocation inside a nested call of another one would wait for what waits for it. So it comes before those that
+    are less deep, and one of depth n takes a slot beyond the maximum while fewer than n, and fewer than four, are
+    taken so: of the deepest that have slots none can be waiting in vain.
+    """
 
     def __init__(self, maximum: Callable[[int, int], int]) -> None:
         self._maximum = maximum  # (active, memory_limit_bytes) -> how many may be active
         self._lock = threading.Lock()
-        self._waiting: dict[_Waiter, None] = {}  # in order of arrival
+        self._waiting = _Queue()
+        self._beyond = 0  # how many slots more are taken than were free
         self.active = 0
 
-    def try_enter(self, memory_limit_bytes: int) -> bool:
-        """Take a slot if one is free and nobody waits for one."""
+    def try_enter(self, memory_limit_bytes: int, depth: int = 0) -> bool:
+        """Take a slot if one is free and nobody waits for one who comes before."""
         with self._lock:
-            if self._waiting or self.active >= self._maximum(self.active, memory_limit_bytes):
-                return False
-            self.active += 1
-            return True
+            return not self._waiting.holds(depth) and self._take(memory_limit_bytes, depth)
 
-    def refusal(self, memory_limit_bytes: int, waited_ms: int | None = None) -> CodeModeConcurrencyError:
+    def refusal(
+        self, memory_limit_bytes: int, waited_ms: int | None = None, depth: int = 0
+    ) -> CodeModeConcurrencyError:
         """Return the error for an invocation that got no slot."""
         maximum = self._maximum(self.active, memory_limit_bytes)
-        after = "" if waited_ms is None else f" after waiting {waited_ms} ms"
-        return CodeModeConcurrencyError(
-            f"all {maximum} code mode workers are busy{after}", details={"max_workers": maximum}
-        )
+        message = f"all {maximum} code mode workers are busy"
+        if waited_ms is not None:
+            message += f" after waiting {waited_ms} ms"
+        if depth > MAX_BEYOND:
+            message += f", and a program more than {MAX_BEYOND} deep in nested calls of others does not wait for them"
+        details = {"max_workers": maximum, **({"depth": depth} if depth else {})}
+        return CodeModeConcurrencyError(message, details=details)
 
-    async def enter(self, memory_limit_bytes: int, timeout_ms: int | None) -> None:
-        """Take a slot, waiting in order of arrival. Raises `CodeModeConcurrencyError` when ``timeout_ms`` passes."""
-        if self.try_enter(memory_limit_bytes):
+    async def enter(self, memory_limit_bytes: int, timeout_ms: int | None, depth: int = 0) -> None:
+        """Take a slot, waiting in order of arrival. Raises `CodeModeConcurrencyError` when ``timeout_ms`` passes.
+
+        What is too deep does not wait: it could be for itself.
+        """
+        if self.try_enter(memory_limit_bytes, depth):
             return
+        if depth > MAX_BEYOND:
+            raise self.refusal(memory_limit_bytes, depth=depth)
         import asyncio
 
-        waiter = _Waiter(asyncio.get_running_loop(), asyncio.Event(), memory_limit_bytes)
+        waiter = _Waiter(asyncio.get_running_loop(), asyncio.Event(), memory_limit_bytes, depth)
         with self._lock:
-            self._waiting[waiter] = None
+            self._waiting.add(waiter)
         self._wake()  # a slot may have become free between the two
         try:
             # Not wait_for(): in Python 3.11 it swallows a cancellation that comes together with the slot.
@@ -93,7 +108,7 @@ class Admission:
                 await waiter.admitted.wait()
         except TimeoutError:
             if self._withdraw(waiter):
-                raise self.refusal(memory_limit_bytes, timeout_ms) from None
+                raise self.refusal(memory_limit_bytes, timeout_ms, depth) from None
         except BaseException:  # cancelled, or the loop was closed with this still waiting
             if not self._withdraw(waiter):
                 self.leave()
@@ -102,34 +117,73 @@ class Admission:
     def leave(self) -> None:
         """Give a slot back."""
         with self._lock:
-            self.active -= 1
+            self._free()
         self._wake()
+
+    def _take(self, memory_limit_bytes: int, depth: int) -> bool:
+        if self.active >= self._maximum(self.active, memory_limit_bytes):
+            if self._beyond >= min(depth, MAX_BEYOND):
+                return False
+            self._beyond += 1
+        self.active += 1
+        return True
+
+    def _free(self) -> None:
+        self.active -= 1
+        self._beyond = max(0, self._beyond - 1)
 
     def _withdraw(self, waiter: _Waiter) -> bool:
         """Leave the queue; False when the slot has been given meanwhile."""
         with self._lock:
-            was_waiting = waiter in self._waiting
-            if was_waiting:
-                del self._waiting[waiter]
+            was_waiting = self._waiting.remove(waiter)
         self._wake()  # the next one may need less memory than this one did
         return was_waiting
 
     def _wake(self) -> None:
         with self._lock:
-            while self._waiting:
-                waiter = next(iter(self._waiting))
-                if self.active >= self._maximum(self.active, waiter.memory_limit_bytes):
+            while (waiter := self._waiting.first()) is not None:
+                if not self._take(waiter.memory_limit_bytes, waiter.depth):
                     return
-                del self._waiting[waiter]
-                if waiter.admit():
-                    self.active += 1
+                self._waiting.remove(waiter)
+                if not waiter.admit():
+                    self._free()
+
+
+class _Queue:
+    """Those who wait: the deepest first, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._by_depth: tuple[dict[_Waiter, None], ...] = tuple({} for _ in range(MAX_BEYOND + 1))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_depth))
+
+    def holds(self, depth: int) -> bool:
+        """True when somebody waits who is as deep, or deeper."""
+        return any(self._by_depth[min(depth, MAX_BEYOND) :])
+
+    def add(self, waiter: _Waiter) -> None:
+        self._by_depth[waiter.depth][waiter] = None
+
+    def remove(self, waiter: _Waiter) -> bool:
+        """Return whether it was there."""
+        was_waiting = waiter in self._by_depth[waiter.depth]
+        self._by_depth[waiter.depth].pop(waiter, None)
+        return was_waiting
+
+    def first(self) -> _Waiter | None:
+        """Return who comes next."""
+        return next((waiter for waiters in reversed(self._by_depth) for waiter in waiters), None)
 
 
 class _Waiter:
     """One invocation in the queue, on whatever loop it runs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, admitted: asyncio.Event, memory_limit_bytes: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, admitted: asyncio.Event, memory_limit_bytes: int, depth: int
+    ) -> None:
         self._loop = loop
+        self.depth = depth
         self.memory_limit_bytes = memory_limit_bytes
         self.admitted = admitted
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .admission import Admission
+from .nesting import Place
 from .source import PooledWorker
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Lease:
         self._share: tuple[WorkerPool, Admission] | None = None
         self._threads: InvocationThreads | None = None
         self._left = False
+        self.place = Place()
         self.worker = worker.process
 
     def refill(self, wanted: int | None = None) -> None:
@@ -57,6 +59,7 @@ class Lease:
         self._threads = threads
 
     def _leave_slots(self) -> None:
+        self.place.is_taken = False
         self._admission.leave()
         if self._share is not None:
             self._share[1].leave()

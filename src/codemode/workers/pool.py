@@ -13,7 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import CodeModeError, CodeModeWorkerError
@@ -21,6 +21,7 @@ from ..host_threads import HostThreads
 from ..late_imports import importing
 from ..option_checks import WrongTypeError, text_or_none
 from ..options import PoolOptions
+from . import nesting
 from .admission import Admission, AvailableMemory, memory_based_limit
 from .hello import HelloCheck, read_hello
 from .image import WorkerImage
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
     from .isolation import IsolationReport
 
 _START_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What an invocation asks of a pool. ``depth``: how many invocations with a slot wait for it."""
+
+    memory_limit_bytes: int
+    on_saturation: str
+    depth: int
 
 
 class WorkerPool:
@@ -101,16 +111,17 @@ class WorkerPool:
             with importing:
                 self.refill(1)
 
-    async def acquire(self, memory_limit_bytes: int) -> Lease:
-        """Take a slot and a ready worker.
+    async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None) -> Lease:
+        """Take a slot and a ready worker. ``on_saturation`` None is the pool's own.
 
         Raises `CodeModeConcurrencyError` when full (or still full after ``wait_timeout_ms``), `CodeModeWorkerError`
         when no worker starts.
         """
-        return await self._acquire(memory_limit_bytes, self.options.wait_timeout_ms)
+        wanted = _Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
+        return await self._acquire(wanted, self.options.wait_timeout_ms)
 
-    async def _acquire(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Lease:
-        admission = await self._enter(memory_limit_bytes, wait_timeout_ms)
+    async def _acquire(self, wanted: _Wanted, wait_timeout_ms: int | None) -> Lease:
+        admission = await self._enter(wanted, wait_timeout_ms)
         try:
             worker = await self._ready_worker()
         except BaseException:
@@ -118,12 +129,12 @@ class WorkerPool:
             raise
         return Lease(self, admission, worker)
 
-    async def _enter(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Admission:
+    async def _enter(self, wanted: _Wanted, wait_timeout_ms: int | None) -> Admission:
         admission = self._admission
-        if self.options.on_saturation == "wait":
-            await admission.enter(memory_limit_bytes, wait_timeout_ms)
-        elif not admission.try_enter(memory_limit_bytes):
-            raise admission.refusal(memory_limit_bytes)
+        if wanted.on_saturation == "wait":
+            await admission.enter(wanted.memory_limit_bytes, wait_timeout_ms, wanted.depth)
+        elif not admission.try_enter(wanted.memory_limit_bytes, wanted.depth):
+            raise admission.refusal(wanted.memory_limit_bytes, depth=wanted.depth)
         return admission
 
     def close_worker(self, worker: PooledWorker) -> None:
@@ -303,15 +314,15 @@ class PoolShare(WorkerPool):
         if not self._closed:
             self._whole.start()
 
-    async def _acquire(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Lease:
+    async def _acquire(self, wanted: _Wanted, wait_timeout_ms: int | None) -> Lease:
         started = time.monotonic()
         if self._closed:
             raise CodeModeWorkerError("the worker pool is closed")
-        admission = await self._enter(memory_limit_bytes, wait_timeout_ms)
+        admission = await self._enter(wanted, wait_timeout_ms)
         try:
             if wait_timeout_ms is not None:
                 wait_timeout_ms = max(1, wait_timeout_ms - int((time.monotonic() - started) * 1000))
-            lease = await self._whole._acquire(memory_limit_bytes, wait_timeout_ms)  # noqa: SLF001 - a part of it
+            lease = await self._whole._acquire(wanted, wait_timeout_ms)  # noqa: SLF001 - a part of it
         except BaseException:
             admission.leave()
             raise

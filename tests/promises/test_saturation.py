@@ -1,0 +1,407 @@
+"""Who waits for a worker, and that no invocation waits for one that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import within
+
+from codemode import (
+    CodeModeConcurrencyError,
+    PoolOptions,
+    Tool,
+    WorkerPool,
+    create_code_mode_tool,
+    run_code_mode,
+    run_code_mode_sync,
+)
+from codemode.workers import admission as admission_module
+from codemode.workers import nesting
+from codemode.workers.admission import MAX_BEYOND, Admission
+from codemode.workers.nesting import Place
+
+WAIT = {"execution_policy": {"on_saturation": "wait", "timeout_ms": 60_000}}
+FAIL = {"execution_policy": {"on_saturation": "fail"}}
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    with WorkerPool(PoolOptions(max_workers=4)) as made:
+        yield made
+
+
+async def inner(pool: WorkerPool, options: Any = WAIT) -> int:
+    return await run_code_mode("return await tools.one()", [Tool("one", execute=lambda: 1)], options=options, pool=pool)
+
+
+def inner_sync(pool: WorkerPool) -> int:
+    return run_code_mode_sync("return await tools.one()", [Tool("one", execute=lambda: 1)], options=WAIT, pool=pool)
+
+
+# --- the wish to wait ---
+
+
+def holding(pool: WorkerPool, options: Any = None) -> Any:
+    """Begin as many invocations as the pool has slots; gives what releases them, and their tasks."""
+
+    async def hold() -> Any:
+        release, arrived = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def wait() -> None:
+            arrived.release()
+            await release.wait()
+
+        tools = [Tool("wait", execute=wait)]
+        slots = pool.options.max_workers or 0
+        tasks = [
+            asyncio.create_task(run_code_mode("await tools.wait()", tools, pool=pool, options=options))
+            for _ in range(slots)
+        ]
+        for _ in range(slots):
+            await asyncio.wait_for(arrived.acquire(), 30)
+        return release, tasks
+
+    return hold()
+
+
+@pytest.mark.parametrize("said", [None, "fail", "wait"])
+@pytest.mark.parametrize("pools", ["fail", "wait"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_28_the_wish_to_wait_goes_with_each_invocation(said: str | None, pools: Any, shared: bool):
+    async def scenario() -> None:
+        with WorkerPool(PoolOptions(max_workers=1, on_saturation=pools)) as whole:
+            pool = whole.share("tenant", max_workers=1) if shared else whole
+            release, tasks = await holding(pool)
+            options = {"execution_policy": {"on_saturation": said}}
+            other = asyncio.create_task(run_code_mode("return 1", [], pool=pool, options=options))
+            if (said or pools) == "fail":
+                with pytest.raises(CodeModeConcurrencyError, match="all 1 code mode workers are busy"):
+                    await other
+            else:
+                await asyncio.wait([other], timeout=0.2)
+                assert not other.done()
+            release.set()
+            await asyncio.gather(*tasks)
+            if not other.done():
+                assert await other == 1
+
+    within(scenario())
+
+
+def test_28_the_pools_wait_timeout_holds_for_who_wants_to_wait():
+    async def scenario() -> None:
+        with WorkerPool(PoolOptions(max_workers=1, wait_timeout_ms=50)) as pool:
+            release, tasks = await holding(pool)
+            with pytest.raises(CodeModeConcurrencyError, match="after waiting 50 ms"):
+                await run_code_mode("return 1", [], pool=pool, options=WAIT)
+            release.set()
+            await asyncio.gather(*tasks)
+
+    within(scenario())
+
+
+# --- programs inside nested calls of programs ---
+
+
+async def _in_a_task(pool: WorkerPool) -> int:
+    return await asyncio.create_task(inner(pool))
+
+
+async def _in_a_thread(pool: WorkerPool) -> int:
+    return await asyncio.to_thread(inner_sync, pool)
+
+
+async def _in_a_copied_context(pool: WorkerPool) -> int:
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().create_task(inner(pool), context=context)
+
+
+async def _in_an_executor(pool: WorkerPool) -> int:
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1) as executor:
+        return await asyncio.get_running_loop().run_in_executor(executor, context.run, inner_sync, pool)
+
+
+async def _items(pool: WorkerPool) -> Any:
+    yield await inner(pool)
+
+
+NESTED = {
+    "awaited": inner,
+    "in a task": _in_a_task,
+    "in a thread": _in_a_thread,
+    "in a copied context": _in_a_copied_context,
+    "in an executor": _in_an_executor,
+    "in a sync tool": inner_sync,
+    "in a generator": _items,
+}
+
+
+def sub_agent(pool: WorkerPool, nested: Any) -> Tool:
+    """A tool that runs a program; its kind is that of ``nested``."""
+    if nested is inner_sync:
+        return Tool("ask", execute=lambda: inner_sync(pool))
+    if nested is _items:
+
+        async def items() -> Any:
+            async for item in _items(pool):
+                yield item
+
+        return Tool("ask", execute=items)
+
+    async def ask() -> int:
+        return await nested(pool)
+
+    return Tool("ask", execute=ask)
+
+
+def together(pool: WorkerPool, nested: Any, js: str, count: int) -> list[Any]:
+    async def scenario() -> list[Any]:
+        runs = (run_code_mode(js, [sub_agent(pool, nested)], pool=pool, options=WAIT) for _ in range(count))
+        return await asyncio.gather(*runs)
+
+    return within(scenario())
+
+
+def test_28_a_hundred_programs_whose_tools_run_programs_all_end(pool: WorkerPool):
+    js = "const both = await Promise.all([tools.ask(), tools.ask()]); return both[0] + await tools.ask()"
+    assert together(pool, inner, js, 100) == [2] * 100
+    assert pool.active == 0
+
+
+@pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED.keys())
+def test_28_however_a_tool_runs_a_program_it_waits_for_nobody_around_it(nested: Any, pool: WorkerPool):
+    assert together(pool, nested, "return await tools.ask()", 20) == [1] * 20
+
+
+def test_28_programs_in_shares_end_too():
+    async def scenario() -> list[int]:
+        with WorkerPool(PoolOptions(max_workers=3)) as whole:
+            shares = [whole.share(name, max_workers=2) for name in "ab"]
+            other = {id(shares[0]): shares[1], id(shares[1]): shares[0]}
+            runs = [
+                run_code_mode("return await tools.ask()", [sub_agent(there, inner)], pool=here, options=WAIT)
+                for number in range(60)
+                for here in [shares[number % 2]]
+                for there in [here if number % 3 else other[id(here)]]
+            ]
+            return await asyncio.gather(*runs)
+
+    assert within(scenario()) == [1] * 60
+
+
+def test_28_programs_in_two_pools_that_use_each_other_end():
+    async def scenario() -> list[int]:
+        with WorkerPool(PoolOptions(max_workers=1)) as one, WorkerPool(PoolOptions(max_workers=1)) as other:
+            runs = [
+                run_code_mode("return await tools.ask()", [sub_agent(there, inner)], pool=here, options=WAIT)
+                for here, there in [(one, other), (other, one)] * 10
+            ]
+            return await asyncio.gather(*runs)
+
+    assert within(scenario()) == [1] * 20
+
+
+def test_28_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admission_module, "_read_available_bytes", lambda: 0)
+
+    async def scenario() -> tuple[list[int], int]:
+        most = 0
+        with WorkerPool() as pool:
+
+            async def ask() -> int:
+                nonlocal most
+                value = await inner(pool)
+                most = max(most, pool.active)
+                return value
+
+            tools = [Tool("ask", execute=ask)]
+            runs = (run_code_mode("return await tools.ask()", tools, pool=pool, options=WAIT) for _ in range(20))
+            return await asyncio.gather(*runs), most
+
+    values, most = within(scenario())
+    assert values == [1] * 20
+    assert most <= 1 + MAX_BEYOND
+
+
+def test_28_sync_tools_have_threads_at_every_depth():
+    """More tools than there are threads wait for programs that need one too."""
+
+    async def scenario() -> list[Any]:
+        with WorkerPool(PoolOptions(max_workers=4)) as pool:
+            js = "return (await Promise.all(Array.from({ length: 32 }, () => tools.ask()))).length"
+            tools = [sub_agent(pool, inner_sync)]
+            return await asyncio.gather(*(run_code_mode(js, tools, pool=pool, options=WAIT) for _ in range(3)))
+
+    assert within(scenario()) == [32] * 3
+
+
+def down(pool: WorkerPool, levels: int, options: Any) -> Any:
+    """Run a program whose tool runs a program, and so on; gives how many have run."""
+
+    async def deeper() -> int:
+        return await down(pool, levels - 1, options)
+
+    js = "return 1 + await tools.deeper()" if levels else "return 1"
+    return run_code_mode(js, [Tool("deeper", execute=deeper)], pool=pool, options=options)
+
+
+@pytest.mark.parametrize("options", [WAIT, FAIL], ids=["wait", "fail"])
+def test_28_programs_go_four_deep_beyond_the_maximum_and_no_deeper(options: Any):
+    async def scenario() -> None:
+        with WorkerPool(PoolOptions(max_workers=1)) as pool:
+            assert await down(pool, MAX_BEYOND, options) == 1 + MAX_BEYOND
+            with pytest.raises(Exception, match=r"more than 4 deep in nested calls") as caught:
+                await down(pool, MAX_BEYOND + 1, options)
+            assert type(caught.value) is CodeModeConcurrencyError
+            assert (caught.value.details["max_workers"], caught.value.details["depth"]) == (1, 5)
+            assert pool.active == 0
+
+    within(scenario())
+
+
+def test_28_where_there_is_room_programs_go_as_deep_as_they_like(pool: WorkerPool):
+    assert within(down(pool, 6, FAIL)) == 7
+
+
+def test_28_a_resume_inside_a_tool_waits_for_nobody():
+    async def scenario() -> list[Any]:
+        with WorkerPool(PoolOptions(max_workers=2)) as pool:
+            pay = Tool("pay", execute=lambda: "paid", needs_approval=True)
+            options = {**WAIT, "approval": {"mode": "interrupt"}}
+            code_mode = create_code_mode_tool([pay], options, pool=pool)
+
+            async def approve() -> Any:
+                paused = await code_mode.execute({"js": "return await tools.pay()"})
+                return await code_mode.resume(paused, {"approved": True})
+
+            tools = [Tool("approve", execute=approve)]
+            runs = (run_code_mode("return await tools.approve()", tools, pool=pool, options=WAIT) for _ in range(20))
+            return await asyncio.gather(*runs)
+
+    assert within(scenario()) == ["paid"] * 20
+
+
+def test_28_what_a_call_left_running_is_no_part_of_it():
+    depths: list[int] = []
+
+    async def scenario() -> None:
+        with WorkerPool(PoolOptions(max_workers=1)) as pool:
+            go_on = asyncio.Event()
+            left: list[asyncio.Task[int]] = []
+
+            async def later() -> int:
+                depths.append(nesting.depth())
+                await go_on.wait()
+                depths.append(nesting.depth())
+                return await down(pool, MAX_BEYOND, WAIT)
+
+            async def leave() -> None:
+                left.append(asyncio.create_task(later()))
+                await asyncio.sleep(0)
+
+            await run_code_mode("await tools.leave()", [Tool("leave", execute=leave)], pool=pool)
+            go_on.set()
+            assert await left[0] == 1 + MAX_BEYOND
+
+    within(scenario())
+    assert depths == [1, 0]
+    assert nesting.depth() == 0
+
+
+def test_28_a_thread_of_its_own_counts_as_its_own():
+    """Known limit: nothing tells whose it is."""
+    seen: list[int] = []
+    place = Place()
+    contextvars.copy_context().run(lambda: (place.enter(), _note_depth(seen)))
+    assert seen == [1, 0]
+
+
+def _note_depth(seen: list[int]) -> None:
+    seen.append(nesting.depth())
+    thread = threading.Thread(target=lambda: seen.append(contextvars.Context().run(nesting.depth)))
+    thread.start()
+    thread.join(30)
+
+
+# --- every tree of invocations ends ---
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One invocation: where it runs, and what its calls run, one after another or at once."""
+
+    place: int
+    at_once: bool
+    inside: tuple[Tree, ...]
+
+
+def trees() -> st.SearchStrategy[Tree]:
+    def around(inside: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+        return st.builds(Tree, st.integers(0, 3), st.booleans(), st.lists(inside, max_size=3).map(tuple))
+
+    tree = st.builds(Tree, st.integers(0, 3), st.just(value=False), st.just(()))
+    for _ in range(MAX_BEYOND):
+        tree = st.one_of(tree, around(tree))
+    return tree
+
+
+class Slots:
+    """Two whole pools; places 2 and 3 are shares of the first, whose slots are taken before its own."""
+
+    def __init__(self, maxima: list[int], memory: list[int]) -> None:
+        self._memory = memory
+        self.all = [Admission(lambda active, _memory, most=most: self._most(active, most)) for most in maxima]
+
+    def of(self, place: int) -> list[Admission]:
+        return [self.all[place], self.all[0]] if place >= 2 else [self.all[place]]
+
+    def _most(self, active: int, most: int) -> int:
+        # A limit by memory moves: it never asks for fewer than there are.
+        moved = self._memory[0] if self._memory else 0
+        self._memory[:] = self._memory[1:] + self._memory[:1]
+        return max(1, min(most, active + moved)) if self._memory else most
+
+
+@settings(deadline=None)
+@given(
+    st.lists(trees(), min_size=1, max_size=8),
+    st.lists(st.integers(1, 3), min_size=4, max_size=4),
+    st.lists(st.integers(0, 2), max_size=3),
+)
+def test_28_no_tree_of_invocations_ever_waits_for_itself(forest: list[Tree], maxima: list[int], memory: list[int]):
+    slots = Slots(maxima, memory)
+
+    async def invoke(tree: Tree) -> None:
+        held: list[Admission] = []
+        for admission in slots.of(tree.place):
+            await admission.enter(1, None, nesting.depth())
+            held.append(admission)
+            assert admission.active <= max(maxima) + MAX_BEYOND
+        place = Place()
+        context = contextvars.copy_context()
+        context.run(place.enter)
+        await asyncio.sleep(0)
+        work = [asyncio.get_running_loop().create_task(invoke(one), context=context.copy()) for one in tree.inside]
+        for one in [asyncio.gather(*work)] if tree.at_once else work:
+            await one
+        place.is_taken = False
+        for admission in held:
+            admission.leave()
+
+    async def scenario() -> None:
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(invoke(tree) for tree in forest))
+
+    asyncio.run(scenario())
+    assert [one.active for one in slots.all] == [0] * 4
+    assert [one._beyond for one in slots.all] == [0] * 4
