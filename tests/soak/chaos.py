@@ -132,7 +132,9 @@ class Chaos:
         self.answered: Counter[str] = Counter()
         self.longest_seconds = 0.0
         self.reign = Reign(seed, children(), has_zygote=start_method == "fork")
-        settings = {"max_workers": TASKS, "spare_workers": SPARES, "start_method": start_method}
+        # A slot stays taken while a tool of a run that was cut off is still in its thread: the next run waits for it.
+        waits = {"on_saturation": "wait", "wait_timeout_ms": TIMEOUT_MS}
+        settings = {"max_workers": TASKS, "spare_workers": SPARES, "start_method": start_method, **waits}
         self.pool = WorkerPool(settings)
         options = {"execution_policy": {"timeout_ms": TIMEOUT_MS}}
         self._code_mode = create_code_mode_tool(self.effects.tools(), options, pool=self.pool)
