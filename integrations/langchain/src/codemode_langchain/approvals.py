@@ -57,11 +57,16 @@ class RespondDecision(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What one pending request shows a person, and the type that an answer must have (None: any)."""
+    """What a person is asked while a request is pending, and the type that an answer must have (None: any).
 
+    ``key`` names the question in this call of codeMode, ``inside`` what asked it in a graph inside the nested call.
+    """
+
+    key: str
     request: PendingRequest
     value: Any
-    response_schema: Any
+    response_schema: Any = None
+    inside: str = ""
 
 
 class Approvals:
@@ -126,7 +131,8 @@ class Approvals:
             "action_requests": [action],
             "review_configs": [{"action_name": request.tool_name, "allowed_decisions": list(allowed)}],
         }
-        return Question(request=request, value=value, response_schema=_decision_type(request.tool_name, allowed, tool))
+        schema = _decision_type(request.tool_name, allowed, tool)
+        return Question(key=request.interrupt_id, request=request, value=value, response_schema=schema)
 
 
 def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:

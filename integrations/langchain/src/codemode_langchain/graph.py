@@ -6,13 +6,16 @@ The only module that knows LangGraph's private configuration keys. Knows no prog
 from __future__ import annotations
 
 import hashlib
+import inspect
 import itertools
+import json
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NoReturn, cast
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
@@ -25,7 +28,14 @@ _SEND = "__pregel_send"
 _READ = "__pregel_read"
 _TASKS = "__pregel_tasks"
 _RESUME = "__resume__"
+_RESUME_MAP = "__pregel_resume_map"
+_NAMESPACE = "checkpoint_ns"
+_CHECKPOINTS = "checkpoint_map"
+# Checkpoints are named by UUIDs of version 6, which count ticks of 100 ns from 1582.
+_UUID_WITH_TIME = 6
+_UUID_EPOCH = 0x01B21DD213814000
 _HIDDEN = "langsmith:hidden"
+_TAKEN = "codemode_interrupts"
 _NUMBER_BYTES = 6
 
 
@@ -44,6 +54,28 @@ def name_in_node(config: RunnableConfig, js: str) -> str:
     """Name a call that has no id: the same again when the node runs again, another for each call in it."""
     place = config.get("configurable", {})[_SCRATCHPAD].call_counter()
     return f"code-mode-{place}-{hashlib.sha256(js.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+
+def binding_in_node(config: RunnableConfig) -> str | None:
+    """Name the thread and the node that runs in it, the same when it runs again; None where nothing is kept."""
+    configurable = config.get("configurable", {})
+    thread = configurable.get("thread_id")
+    if thread is None or not is_in_node(config):
+        return None
+    return json.dumps([str(thread), configurable.get(_NAMESPACE, "")])
+
+
+def time_of_step_ms(config: RunnableConfig) -> int | None:
+    """Return when the step of the graph was recorded that the node belongs to, the same when it runs again."""
+    checkpoints: Mapping[str, str] = config.get("configurable", {}).get(_CHECKPOINTS) or {}
+    try:
+        own = UUID(list(checkpoints.values())[-1])
+    except (IndexError, ValueError):
+        return None
+    if own.version != _UUID_WITH_TIME:
+        return None
+    ticks = int(own.hex[:12] + own.hex[13:16], 16) - _UUID_EPOCH
+    return ticks // 10_000
 
 
 def start_task(config: RunnableConfig, number: int, function: Callable[[], Any], name: str) -> Any:
@@ -79,7 +111,13 @@ def raise_interrupts(interrupts: Sequence[Any]) -> NoReturn:
     raise GraphInterrupt(tuple(interrupts))
 
 
-def _renumbered(config: RunnableConfig, counter: Callable[[], int], *, hide: bool) -> dict[str, Any]:
+def _renumbered(
+    config: RunnableConfig,
+    counter: Callable[[], int],
+    *,
+    hide: bool,
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
+) -> dict[str, Any]:
     """Return the configurable part with tasks numbered by ``counter``; unchanged when LangGraph looks different."""
     configurable: dict[str, Any] = config.get("configurable", {})
     call: Any = configurable[_CALL]
@@ -89,7 +127,8 @@ def _renumbered(config: RunnableConfig, counter: Callable[[], int], *, hide: boo
         tags = [*(node.config.get("tags") or ()), *([_HIDDEN] if hide else ())]
         node_configurable = {**node.config["configurable"], _SCRATCHPAD: scratchpad}
         own = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
-        renumbered = partial(call.func, weakref.ref(own), *call.args[1:], **call.keywords)
+        start = call.func if wrap is None else _Wrapping(call.func, wrap)
+        renumbered = partial(start, weakref.ref(own), *call.args[1:], **call.keywords)
     except (AttributeError, IndexError, KeyError, TypeError):
         # Calls are then matched by order alone, and whoever reads a record finds out when it is not the right one.
         return configurable
@@ -97,12 +136,37 @@ def _renumbered(config: RunnableConfig, counter: Callable[[], int], *, hide: boo
     return {**configurable, _CALL: renumbered}
 
 
+@dataclass(frozen=True)
+class _Wrapping:
+    """Starts tasks as LangGraph does, their functions wrapped."""
+
+    start: Callable[..., Any]
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
+
+    def __call__(self, node: Any, function: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+        return self.start(node, self.wrap(function), *args, **settings)
+
+
 def interrupts_in(error: BaseException) -> tuple[Any, ...] | None:
-    """Return what an ``interrupt()`` raised, None for any other error."""
+    """Return what ``interrupt()`` raised, each once, None for any other error."""
     errors = sys.modules.get("langgraph.errors")
     if errors is None or not isinstance(error, errors.GraphInterrupt):
         return None
-    return tuple(error.args[0]) if error.args else ()
+    raised = getattr(error, _TAKEN, error.args[0] if error.args else ())
+    # A graph inside a graph reports an interrupt of a task twice: from the task, and from the node that it raised in.
+    return tuple({one.id: one for one in raised}.values())
+
+
+def take_interrupts(error: BaseException) -> tuple[Any, ...] | None:
+    """Take what ``interrupt()`` raised out of a task's error, for who waits for the task reports it.
+
+    Taken before the task has ended, it is not in the checkpoint either. `interrupts_in` finds it still.
+    """
+    found = interrupts_in(error)
+    if found is not None:
+        setattr(error, _TAKEN, found)
+        error.args = ((),)
+    return found
 
 
 def command_in(error: BaseException) -> Any:
@@ -121,10 +185,15 @@ def is_wrong_answer(error: BaseException) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a person answered to one ``interrupt()`` of a call. ``is_own``: the tool's, not a graph's inside it."""
+    """What a person answered to one ``interrupt()`` of a call. ``is_own``: the tool's, not a graph's inside it.
+
+    ``inside`` is the id of the interrupt in that graph; ``is_alone`` when nothing else was asked at the same time.
+    """
 
     value: Any
     is_own: bool
+    inside: str
+    is_alone: bool
 
 
 @dataclass(frozen=True)
@@ -137,11 +206,14 @@ class Writes:
 
 @dataclass
 class NestedScratchpad:
-    """Makes ``interrupt()`` inside one nested call count from zero and find the answers to this call, no others."""
+    """Makes ``interrupt()`` inside one nested call count from zero and find the answers to this call, no others.
+
+    ``answers`` come in batches, each given at one time.
+    """
 
     key: str
     writes: Writes
-    answers: Sequence[Answer] = ()
+    answers: Sequence[Sequence[Answer]] = ()
     _asked: int = field(default=0, init=False)
 
     @property
@@ -154,27 +226,77 @@ class NestedScratchpad:
         if not is_in_node(config):
             return config
         first = number_of("nested", self.key)
-        configurable = _renumbered(config, itertools.count(first).__next__, hide=False)
-        foreign = [answer.value for answer in self.answers if not answer.is_own]
+        # A graph inside the tool remembers its earlier answers, and finds the newest in a map. One without a memory
+        # asks under another id each time: an answer that is alone goes to whoever asks first.
+        newest = [answer for answer in (self.answers[-1] if self.answers else ()) if not answer.is_own]
+        alone = [answer.value for answer in newest if answer.is_alone]
+        by_id = {answer.inside: answer.value for answer in newest if not answer.is_alone}
+        in_tasks = partial(_answered, answers=self._foreign_answers, alone=alone)
+        configurable = _renumbered(config, itertools.count(first).__next__, hide=False, wrap=in_tasks)
         scratchpad = replace(
             configurable[_SCRATCHPAD],
             call_counter=itertools.count(first).__next__,
             subgraph_counter=itertools.count(first).__next__,
             interrupt_counter=self._next_interrupt,
             resume=self._own_answers,
-            # A graph inside the tool remembers its earlier answers and asks its parent for the newest.
-            get_null_resume=_once(foreign[-1:] if self.answers and not self.answers[-1].is_own else []),
+            get_null_resume=_once(alone),
         )
-        own = {_SCRATCHPAD: scratchpad, **_own_state(configurable, self.writes)}
+        own = {_SCRATCHPAD: scratchpad, **_own_state(configurable, self.writes), _RESUME_MAP: by_id}
         return cast("RunnableConfig", {**config, "configurable": {**configurable, **own}})
 
     @property
     def _own_answers(self) -> list[Any]:
-        return [answer.value for answer in self.answers if answer.is_own]
+        return [answer.value for batch in self.answers for answer in batch if answer.is_own]
+
+    @property
+    def _foreign_answers(self) -> dict[str, Any]:
+        return {answer.inside: answer.value for batch in self.answers for answer in batch if not answer.is_own}
 
     def _next_interrupt(self) -> int:
         self._asked += 1
         return self._asked - 1
+
+
+def _answered(function: Callable[..., Any], answers: Mapping[str, Any], alone: list[Any]) -> Callable[..., Any]:
+    """Let the function of a task that a nested call starts find its answers, and keep its questions to that call.
+
+    The task belongs to the node of codeMode, which would report what it asks beside what the call asks.
+    """
+    from langgraph.config import get_config
+
+    def find() -> None:
+        configurable = cast("Any", get_config())["configurable"]
+        resume: list[Any] = configurable[_SCRATCHPAD].resume
+        while (place := _interrupt_id(configurable[_NAMESPACE], len(resume))) in answers:
+            resume.append(answers[place])
+            alone.clear()
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        find()
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            take_interrupts(error)
+            raise
+
+    @wraps(function)
+    async def arun(*args: Any, **kwargs: Any) -> Any:
+        find()
+        try:
+            return await function(*args, **kwargs)
+        except Exception as error:
+            take_interrupts(error)
+            raise
+
+    return arun if inspect.iscoroutinefunction(function) else run
+
+
+def _interrupt_id(namespace: str, answered: int) -> str:
+    """Return the id of a task's next ``interrupt()``, as LangGraph makes it."""
+    from langgraph.types import Interrupt
+
+    return Interrupt.from_ns(None, ns=f"{namespace}|{answered}" if answered else namespace).id
 
 
 def _once(values: list[Any]) -> Callable[..., Any]:

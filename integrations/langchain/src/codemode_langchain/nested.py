@@ -57,15 +57,16 @@ class WrongAnswer(Exception):  # noqa: N818 - an answer, not a failure of this c
 class NestedRun:
     """Serves the nested calls of one part of a program.
 
-    ``answers`` are what people answered to interrupts inside calls, ``responses`` what they gave in a call's place,
-    both by the id of the nested call. What comes of the calls beside their values is in ``commands``, ``artifacts``
-    and ``asked``: the ``interrupt()`` of a call, as ``value``, ``response_schema``, ``is_own`` (not of a graph inside
-    the tool) and ``answers``, how many earlier answers hold. ``earlier`` are the commands of the parts before.
+    ``answers`` are what people answered to interrupts inside calls, in batches, ``responses`` what they gave in a
+    call's place, both by the id of the nested call. What comes of the calls beside their values is in ``commands``,
+    ``artifacts`` and ``asked``: what a call asks, as ``questions``, each with ``id``, ``value`` and
+    ``response_schema``, ``is_own`` (not of a graph inside the tool) and ``answers``, how many earlier batches hold.
+    ``earlier`` are the commands of the parts before.
     """
 
     caller: Caller
     config: RunnableConfig
-    answers: Mapping[str, Sequence[Answer]] = field(default_factory=dict[str, Sequence[Answer]])
+    answers: Mapping[str, Sequence[Sequence[Answer]]] = field(default_factory=dict[str, Sequence[Sequence[Answer]]])
     responses: Mapping[str, str] = field(default_factory=dict[str, str])
     earlier: Sequence[Any] = ()
     asked: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]], init=False)
@@ -82,7 +83,7 @@ class NestedRun:
         try:
             return attempt.finished(self._call(attempt))
         except WrongAnswer:
-            return attempt.finished(self._call(attempt.without_last_answer()))
+            return attempt.finished(self._call(attempt.without_newest_answers()))
 
     async def arun(self, tool: BaseTool, value: Any, context: ToolCallContext) -> Any:
         """Make one call without blocking."""
@@ -93,7 +94,7 @@ class NestedRun:
         try:
             return attempt.finished(await self._acall(attempt))
         except WrongAnswer:
-            return attempt.finished(await self._acall(attempt.without_last_answer()))
+            return attempt.finished(await self._acall(attempt.without_newest_answers()))
 
     def _call(self, attempt: _Attempt) -> Any:
         with set_config_context(attempt.config) as variables:
@@ -132,7 +133,7 @@ class _Attempt:
         tool: BaseTool,
         value: Any,
         context: ToolCallContext,
-        answers: Sequence[Answer],
+        answers: Sequence[Sequence[Answer]],
     ) -> None:
         self._run = run
         self._tool = tool
@@ -147,8 +148,8 @@ class _Attempt:
         self.capture = Capture(tool, self.config)
         self.call = tool_call(tool.name, plain_args(value), self._id)
 
-    def without_last_answer(self) -> _Attempt:
-        """Return the same call as if the last question had not been answered: it asks again."""
+    def without_newest_answers(self) -> _Attempt:
+        """Return the same call as if the last questions had not been answered: what is still open is asked again."""
         return _Attempt(self._run, self._tool, self._value, self._context, self._answers[:-1])
 
     def finished(self, result: Any) -> Any:
@@ -182,12 +183,12 @@ class _Attempt:
             if isinstance(error, ToolException):
                 raise told(error, self._tool.name) from error
             raise error
-        if len(interrupts) != 1:
-            raise CodeModeToolError("a nested call cannot wait for several answers at once") from error
-        stop = interrupts[0]
+        if not interrupts:
+            raise CodeModeToolError("a nested call paused without asking anything") from error
         self._run.asked[self._id] = {
-            "value": stop.value,
-            "response_schema": stop.response_schema,
+            "questions": [
+                {"id": one.id, "value": one.value, "response_schema": one.response_schema} for one in interrupts
+            ],
             "is_own": self._scratchpad.asked_itself,
             "answers": len(self._answers),
         }

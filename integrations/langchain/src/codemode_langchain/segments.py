@@ -7,9 +7,8 @@ segments and given answers then come from the checkpoint, and inside a segment f
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -23,13 +22,22 @@ from codemode import (
     CodeModeTool,
     CodeModeToolApprovalRequiredError,
     Interrupt,
-    PendingRequest,
 )
 from codemode.failure_text import failure_text
 
-from .approvals import Approvals, Question, resolution_of
-from .graph import Answer, ask_person, interrupts_in, is_in_node, number_of, raise_interrupts, start_task
+from .approvals import Approvals, Question
+from .graph import (
+    ask_person,
+    binding_in_node,
+    is_in_node,
+    number_of,
+    raise_interrupts,
+    start_task,
+    take_interrupts,
+    time_of_step_ms,
+)
 from .nested import Caller, NestedRun
+from .questions import Questions, digest
 
 Record: TypeAlias = dict[str, Any]
 """What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
@@ -43,12 +51,11 @@ _KEY_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class RunSegment:
-    """Run the program up to its next pause. ``resolutions`` answer ``requests`` of ``interrupt``; None is the start."""
+    """Run the program up to its next pause. Answers to ``questions`` resolve ``interrupt``; None is the start."""
 
     step: int
     interrupt: Interrupt | None
-    requests: tuple[PendingRequest, ...]
-    resolutions: Mapping[str, Any]
+    questions: tuple[Question, ...]
     run: NestedRun
 
 
@@ -61,10 +68,10 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """The answers there are, by request id, and LangGraph's interrupts for the others."""
+    """The answers there are, and LangGraph's interrupts for the other questions, by key."""
 
     answers: Mapping[str, Any]
-    waiting: tuple[Any, ...]
+    waiting: Mapping[str, tuple[Any, ...]]
 
 
 Work: TypeAlias = RunSegment | Ask
@@ -92,12 +99,13 @@ class Segments:
     tool_call_id: str
     caller: Caller
     config: RunnableConfig
-    _answers: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
-    _inside: dict[str, tuple[Answer, ...]] = field(default_factory=dict[str, tuple[Answer, ...]], init=False)
-    _responses: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    _asked: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]], init=False)
+    _questions: Questions = field(init=False)
+    _waiting: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]], init=False)
     _left: list[Record] = field(default_factory=list[Record], init=False)
     _error: CodeModeError | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._questions = Questions(self.approvals, self.tool.catalog.get)
 
     def run(self) -> Outcome:
         """Run to the end. Raises LangGraph's interrupt while people have to answer."""
@@ -132,93 +140,58 @@ class Segments:
 
     def _steps(self) -> Generator[Work, Any, Outcome]:
         """What is to be done, one thing after the other; whoever does it sends back how it ended."""
-        todo = RunSegment(step=0, interrupt=None, requests=(), resolutions={}, run=self._nested_run(()))
+        todo = RunSegment(step=0, interrupt=None, questions=(), run=self._nested_run(()))
         while True:
             record: Record = yield todo
             self._take(record, todo)
             if "interrupt" not in record:
                 return self._outcome(record)
             interrupt = Interrupt.from_dict(record["interrupt"])
-            requests = yield from self._answered(interrupt)
+            questions = yield from self._answered(interrupt)
             todo = RunSegment(
-                step=todo.step + 1,
-                interrupt=interrupt,
-                requests=requests,
-                resolutions={one.interrupt_id: self._resolution(one) for one in requests},
-                run=self._nested_run(requests),
+                step=todo.step + 1, interrupt=interrupt, questions=questions, run=self._nested_run(questions)
             )
 
-    def _answered(self, interrupt: Interrupt) -> Generator[Work, Any, tuple[PendingRequest, ...]]:
-        """Return the requests that have an answer. Raises LangGraph's interrupt when there is none."""
+    def _answered(self, interrupt: Interrupt) -> Generator[Work, Any, tuple[Question, ...]]:
+        """Return the questions that have an answer. Raises LangGraph's interrupt when there is none."""
         if not is_in_node(self.config):
             request = interrupt.requests[0]
             raise CodeModeToolApprovalRequiredError(
                 f"a call of tool {request.tool_name!r} needs a person: run it in a LangGraph graph with a checkpointer",
                 details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
             )
-        new = [one for one in interrupt.requests if one.interrupt_id not in self._answers]
-        collected: Collected = yield Ask(questions=tuple(self._question(one) for one in new))
-        self._answers.update(collected.answers)
-        answered = tuple(one for one in interrupt.requests if one.interrupt_id in self._answers)
+        questions = self._questions.of(interrupt)
+        new = [one for one in questions if not self._questions.is_answered(one) and one.key not in self._waiting]
+        collected: Collected = yield Ask(questions=tuple(new))
+        self._questions.answer(collected.answers)
+        self._waiting.update(collected.waiting)
+        answered = tuple(one for one in questions if self._questions.is_answered(one))
         if not answered:
-            raise_interrupts(collected.waiting)
+            raise_interrupts([stop for one in questions for stop in self._waiting[one.key]])
         return answered
 
-    def _question(self, request: PendingRequest) -> Question:
-        if request.is_approval:
-            return self.approvals.question(request, self.tool.catalog.get(request.tool_name))
-        asked = self._asked.get(request.tool_call_id)
-        if asked is None:
-            return Question(request=request, value=dict(request.payload), response_schema=None)
-        return Question(request=request, value=asked["value"], response_schema=asked["response_schema"])
-
-    def _resolution(self, request: PendingRequest) -> Any:
-        answer = self._answers[request.interrupt_id]
-        if request.is_approval:
-            return resolution_of(answer)
-        # The answer itself reaches the tool through LangGraph; the core only tells one answer from another.
-        return {"answer": _digest(answer)}
-
-    # --- what the nested calls of a segment know of earlier answers ---
-
-    def _nested_run(self, requests: Iterable[PendingRequest]) -> NestedRun:
-        inside, responses = dict(self._inside), dict(self._responses)
-        for request in requests:
-            self._hand_over(request, inside, responses)
+    def _nested_run(self, questions: Sequence[Question]) -> NestedRun:
+        inside, responses = self._questions.handed_over(questions)
         earlier = tuple(one for left in self._left for one in left["commands"])
         return NestedRun(caller=self.caller, config=self.config, answers=inside, responses=responses, earlier=earlier)
-
-    def _hand_over(
-        self, request: PendingRequest, inside: dict[str, tuple[Answer, ...]], responses: dict[str, str]
-    ) -> None:
-        call_id, answer = request.tool_call_id, self._answers[request.interrupt_id]
-        if request.is_approval:
-            if answer["type"] == "respond":
-                responses[call_id] = answer["message"]
-        elif (asked := self._asked.get(call_id)) is not None:
-            earlier = inside.get(call_id, ())[: asked["answers"]]
-            inside[call_id] = (*earlier, Answer(value=answer, is_own=asked["is_own"]))
 
     # --- records ---
 
     def _take(self, record: Record, todo: RunSegment) -> None:
         """Check that a record is that of this segment, and go on from it."""
-        given = {key: _digest(value) for key, value in todo.resolutions.items()}
+        given = self._questions.digests(todo.questions)
         if record.get("of") != self._fingerprint(todo) or not record["answered"].items() <= given.items():
             raise CodeModeProtocolError(
                 "the checkpoint holds the result of another program or of other answers for this call of codeMode"
             )
         # With several answers the recorded segment may have been given only the first ones to come.
-        for request in todo.requests:
-            if request.interrupt_id in record["answered"]:
-                self._hand_over(request, self._inside, self._responses)
-        self._asked.update(record["asked"])
+        self._questions.take([one for one in todo.questions if one.key in record["answered"]], record["asked"])
         self._left.append(record)
 
     def _record(self, todo: RunSegment, ending: dict[str, Any]) -> Record:
         return {
             "of": self._fingerprint(todo),
-            "answered": {key: _digest(value) for key, value in todo.resolutions.items()},
+            "answered": self._questions.digests(todo.questions),
             "asked": todo.run.asked,
             "commands": todo.run.commands,
             "artifacts": todo.run.artifacts,
@@ -227,7 +200,7 @@ class Segments:
 
     def _fingerprint(self, todo: RunSegment) -> str:
         before = None if todo.interrupt is None else todo.interrupt.to_dict()
-        return _digest([_NAME, self.tool_call_id, self.js, todo.step, before])
+        return digest([_NAME, self.tool_call_id, self.js, todo.step, before])
 
     def _outcome(self, record: Record) -> Outcome:
         return Outcome(
@@ -249,8 +222,8 @@ class Segments:
         return [
             start_task(
                 self.config,
-                number_of(self.tool_call_id, "question", one.request.interrupt_id),
-                partial(ask_person, one.request.interrupt_id, one.value, one.response_schema),
+                number_of(self.tool_call_id, "question", one.key),
+                partial(ask_person, one.key, one.value, one.response_schema),
                 "question",
             )
             for one in todo.questions
@@ -259,9 +232,9 @@ class Segments:
     def _run_segment(self, todo: RunSegment) -> Record:
         try:
             if todo.interrupt is None:
-                value = self.tool.execute_sync({"js": self.js}, tool_call_id=self.tool_call_id, context=todo.run)
+                value = self.tool.execute_sync({"js": self.js}, **self._named(), context=todo.run)
             else:
-                value = self.tool.resume_sync(todo.interrupt, resolutions=todo.resolutions, context=todo.run)
+                value = self.tool.resume_sync(todo.interrupt, **self._answering(todo), context=todo.run)
         except CodeModeError as error:
             return self._failed(todo, error)
         return self._ended(todo, value)
@@ -269,12 +242,24 @@ class Segments:
     async def _arun_segment(self, todo: RunSegment) -> Record:
         try:
             if todo.interrupt is None:
-                value = await self.tool.execute({"js": self.js}, tool_call_id=self.tool_call_id, context=todo.run)
+                value = await self.tool.execute({"js": self.js}, **self._named(), context=todo.run)
             else:
-                value = await self.tool.resume(todo.interrupt, resolutions=todo.resolutions, context=todo.run)
+                value = await self.tool.resume(todo.interrupt, **self._answering(todo), context=todo.run)
         except CodeModeError as error:
             return self._failed(todo, error)
         return self._ended(todo, value)
+
+    def _named(self) -> dict[str, Any]:
+        """Return what an invocation is known by: the same again when LangGraph runs the node once more."""
+        return {
+            "tool_call_id": self.tool_call_id,
+            "started_at_ms": time_of_step_ms(self.config),
+            "context_binding": binding_in_node(self.config),
+        }
+
+    def _answering(self, todo: RunSegment) -> dict[str, Any]:
+        resolutions = self._questions.resolutions(todo.questions)
+        return {"resolutions": resolutions, "context_binding": binding_in_node(self.config)}
 
     def _ended(self, todo: RunSegment, value: Any) -> Record:
         if isinstance(value, Interrupt):
@@ -299,21 +284,20 @@ def _nothing_ran(error: CodeModeError) -> bool:
 
 def _collected(todo: Ask, results: Sequence[Callable[[], Any]]) -> Collected:
     answers: dict[str, Any] = {}
-    waiting: list[Any] = []
+    waiting: dict[str, tuple[Any, ...]] = {}
     for question, result in zip(todo.questions, results, strict=True):
-        expected = question.request.interrupt_id
         try:
             answer = result()
         except Exception as error:
-            interrupts = interrupts_in(error)
+            interrupts = take_interrupts(error)
             if interrupts is None:
                 raise
-            waiting.extend(interrupts)
+            waiting[question.key] = interrupts
             continue
-        if answer["of"] != expected:
+        if answer["of"] != question.key:
             raise CodeModeProtocolError("the checkpoint holds the answer to another question of this call of codeMode")
-        answers[expected] = answer["answer"]
-    return Collected(answers=answers, waiting=tuple(waiting))
+        answers[question.key] = answer["answer"]
+    return Collected(answers=answers, waiting=waiting)
 
 
 def _result(given: Any) -> Any:
@@ -331,8 +315,3 @@ def _async(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()

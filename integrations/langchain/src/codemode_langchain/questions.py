@@ -1,0 +1,117 @@
+"""What people are asked during one call of codeMode, and what becomes of their answers. Asks nobody itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from codemode import Interrupt, PendingRequest, Tool
+
+from .approvals import Approvals, Question, resolution_of
+from .graph import Answer
+
+Batch = tuple[Answer, ...]
+
+
+class Questions:
+    """The questions of one call of codeMode, each known by its key, which is the same whenever the node runs again.
+
+    A nested call that waits for several answers is one request of the core and several questions here.
+    """
+
+    def __init__(self, approvals: Approvals, tool_named: Callable[[str], Tool | None]) -> None:
+        self._approvals = approvals
+        self._tool_named = tool_named
+        self._answers: dict[str, Any] = {}
+        self._handed_over: set[str] = set()
+        self._inside: dict[str, tuple[Batch, ...]] = {}
+        self._responses: dict[str, str] = {}
+        self._asked: dict[str, Mapping[str, Any]] = {}
+
+    def of(self, interrupt: Interrupt) -> list[Question]:
+        """Return all that people are asked while a program is paused."""
+        return [question for request in interrupt.requests for question in self._of_request(request)]
+
+    def _of_request(self, request: PendingRequest) -> list[Question]:
+        if request.is_approval:
+            return [self._approvals.question(request, self._tool_named(request.tool_name))]
+        asked = self._asked.get(request.tool_call_id)
+        if asked is None:
+            return [Question(key=request.interrupt_id, request=request, value=dict(request.payload))]
+        return [
+            Question(
+                key=request.interrupt_id if asked["is_own"] else self._key_of(request.tool_call_id, one["id"]),
+                request=request,
+                value=one["value"],
+                response_schema=one["response_schema"],
+                inside=one["id"],
+            )
+            for one in asked["questions"]
+        ]
+
+    def _key_of(self, call_id: str, inside: str) -> str:
+        """Name a question that a graph inside a call asks: as before while it waits, anew after a wrong answer."""
+        key = f"{call_id}:{inside}"
+        while key in self._handed_over:
+            key += "+"
+        return key
+
+    # --- answers ---
+
+    def answer(self, answers: Mapping[str, Any]) -> None:
+        """Take answers, by the keys of the questions."""
+        self._answers.update(answers)
+
+    def is_answered(self, question: Question) -> bool:
+        """Tell whether somebody has answered."""
+        return question.key in self._answers
+
+    def digests(self, questions: Iterable[Question]) -> dict[str, str]:
+        """Return what tells one answer from another, by key."""
+        return {one.key: digest(self._answers[one.key]) for one in questions}
+
+    def resolutions(self, questions: Sequence[Question]) -> dict[str, Any]:
+        """Return what the core takes for the answers, by request id."""
+        found: dict[str, Any] = {}
+        for one in questions:
+            if one.request.is_approval:
+                found[one.request.interrupt_id] = resolution_of(self._answers[one.key])
+            else:
+                # The answer itself reaches the tool through LangGraph; the core only tells one answer from another.
+                given = found.setdefault(one.request.interrupt_id, {"answers": {}})
+                given["answers"][one.key] = digest(self._answers[one.key])
+        return found
+
+    # --- what nested calls know of them ---
+
+    def handed_over(self, questions: Sequence[Question]) -> tuple[dict[str, tuple[Batch, ...]], dict[str, str]]:
+        """Return the answers inside calls, in batches, and those given in a call's place, by the call's id."""
+        inside, responses = dict(self._inside), dict(self._responses)
+        batches: dict[str, list[Answer]] = {}
+        for one in questions:
+            call_id, answer = one.request.tool_call_id, self._answers[one.key]
+            asked = self._asked.get(call_id)
+            if one.request.is_approval:
+                if answer["type"] == "respond":
+                    responses[call_id] = answer["message"]
+            elif asked is not None:
+                is_alone = len(asked["questions"]) == 1
+                given = Answer(value=answer, is_own=asked["is_own"], inside=one.inside, is_alone=is_alone)
+                batches.setdefault(call_id, []).append(given)
+        for call_id, batch in batches.items():
+            inside[call_id] = (*inside.get(call_id, ())[: self._asked[call_id]["answers"]], tuple(batch))
+        return inside, responses
+
+    def take(self, questions: Sequence[Question], asked: Mapping[str, Mapping[str, Any]]) -> None:
+        """Note that a segment was given these answers, and what calls asked in it."""
+        self._inside, self._responses = self.handed_over(questions)
+        self._handed_over.update(one.key for one in questions)
+        self._asked.update(asked)
+
+
+def digest(value: Any) -> str:
+    """Return what tells a value from another."""
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
