@@ -22,8 +22,9 @@ from .errors import (
     error_from_view,
 )
 from .execution import Execution, OuterCall, now_ms
-from .host_threads import run_check
+from .host_threads import LARGE_CHARACTERS, run_check
 from .interrupts import APPROVAL_KIND, Interrupt, pending_requests, same_json
+from .json_shape import weigh
 from .options import CodeModeOptions
 from .protocol.continuation import Continuation, body_of
 from .protocol.signing import Auth
@@ -121,13 +122,14 @@ async def _resume(
 ) -> Any:
     continuation, auth = verified(interrupt, settings, outer.context_binding)
     with _refusals():
-        answers = await _checked_answers(continuation, resolutions, catalog)
+        answers = await _checked_answers(continuation, resolutions, catalog, settings)
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     # Made before the claim: options that are wrong must not use the continuation up.
     execution = Execution(catalog, settings, outer_call, pool)
     guard: ResumeGuard = settings.continuation.guard or _process_guard
     with _refusals():
-        recorded = await guard.claim(_claim(auth, resolutions, settings))
+        size = weigh(resolutions, LARGE_CHARACTERS)
+        recorded = await guard.claim(await run_check(size, lambda: _claim(auth, resolutions, settings)))
     if recorded is not None:
         return _replayed_outcome(recorded)
     if now_ms() >= auth.expires_at_ms:
@@ -156,13 +158,17 @@ async def _resume(
 
 
 async def _checked_answers(
-    continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[Tool]
+    continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[Tool], options: CodeModeOptions
 ) -> Mapping[int, Answer]:
     entries = continuation.ledger.entries
     # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
     goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
-    answers = read_answers(entries, resolutions) if resolutions or not goes_on_by_itself else {}
-    size = sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
+    answers: Mapping[int, Answer] = {}
+    size = weigh(resolutions, LARGE_CHARACTERS)
+    if resolutions or not goes_on_by_itself:
+        max_values = options.execution_policy.max_values
+        answers = await run_check(size, lambda: read_answers(entries, resolutions, max_values))
+    size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
     await run_check(size, lambda: check_answers(catalog, entries, answers))
     return answers
 

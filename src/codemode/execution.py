@@ -23,6 +23,7 @@ from .errors import (
     CodeModeWorkerError,
 )
 from .extras import fetches_of, require_cipher, telemetry_listeners
+from .host_threads import run_check
 from .identity import derived_identity
 from .interrupts import Interrupt, pending_requests
 from .lifecycle import Trace
@@ -41,7 +42,7 @@ from .sealing import pack
 from .source.cache import AnalysedProgram, ProgramCache
 from .source.checks import check_program, fence_problems
 from .tools import MISSING, Tool
-from .values import MAX_DEPTH, canonical_json, decode_json, nests_deeper_than, utf8_length, well_formed
+from .values import MAX_DEPTH, canonical_json, check_values, decode_json, nests_deeper_than, utf8_length, well_formed
 from .workers import nesting
 from .workers.image import engine_version
 from .workers.pool import WorkerPool, pool_or_default
@@ -154,7 +155,7 @@ class Execution:
         if isinstance(ending, events.Interrupted):
             return await self._interrupted(machine)
         try:
-            value = _read_result(ending.value_json)
+            value = await self._read_result(ending.value_json)
         except CodeModeError as error:
             await self._failed(error, machine)
             raise
@@ -164,6 +165,12 @@ class Execution:
             if self._outer.on_result is not None:
                 self._outer.on_result(self._outer_tool_call_id, value, trace)
         return value
+
+    async def _read_result(self, text: str | None) -> Any:
+        if text is None:
+            return None
+        max_values = self._options.execution_policy.max_values
+        return await run_check(len(text), lambda: _decoded_result(text, max_values))
 
     async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
         policy = self._options.execution_policy
@@ -333,11 +340,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _read_result(text: str | None) -> Any:
-    if text is not None and nests_deeper_than(text, MAX_DEPTH):
+def _decoded_result(text: str, max_values: int) -> Any:
+    check_values(text, max_values, "the program's result")
+    if nests_deeper_than(text, MAX_DEPTH):
         raise CodeModeSerializationError(f"the program's result nests deeper than {MAX_DEPTH} levels")
     try:
-        return None if text is None else decode_json(text)
+        return decode_json(text, max_depth=len(text))
     except ValueError as error:
         raise CodeModeProtocolError(f"the program's result cannot be read: {error}") from error
 

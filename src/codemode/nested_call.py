@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from . import approval, host_threads
+from . import approval
+from .call_values import CheckedInput, asked_text, check_input, output_text, payload_text, read_text
 from .catalog import Catalog
 from .errors import (
     HOST_TOOL_ERROR,
     CodeModeError,
     CodeModeFetchError,
     CodeModeProtocolError,
-    CodeModeSerializationError,
     CodeModeToolError,
     guest_view,
 )
+from .host_threads import LARGE_CHARACTERS
 from .interrupts import APPROVAL_KIND, InterruptRequested, interrupt_within
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
 from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
-from .resolutions import Answer, Approval, HostAnswer, KnownOutcome, input_to_run
+from .resolutions import Answer, Approval, HostAnswer, KnownOutcome
 from .thread_call import ThreadCall
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
-from .values import canonical_json, check_size, decode_json, encode_json, utf8_length
+from .values import check_size, encode_json, utf8_length
 
 if TYPE_CHECKING:
     from .fetch import Fetches
@@ -125,12 +125,7 @@ class NestedCalls:
         return await self.fetches.perform(entry.input_json)
 
     def _ask_catalog(self, entry: LedgerEntry) -> str:
-        try:
-            argument = json.loads(entry.input_json or "null")
-        except (ValueError, RecursionError):
-            argument = None
-        if not isinstance(argument, str):
-            raise CodeModeToolError(f"tools.{entry.name} takes one string")
+        argument = asked_text(entry)
         ask = self.catalog.search if entry.name == "$search" else self.catalog.describe
         return encode_json(ask(argument), what=f"the answer of tools.{entry.name}")
 
@@ -159,26 +154,23 @@ class _ToolCall:
         """Return how the call ended; raises what the guest is to be told."""
         entry, tool = self._entry, self._tool
         asks = tool.needs_approval is not False
-        validated = await self._validate(is_shown=asks)
-        request = await self._approval_request(validated) if asks or self._answer is not None else None
+        checked = await self._validate(is_shown=asks)
+        request = await self._approval_request(checked.validated) if asks or self._answer is not None else None
         if request is not None:
             if self._calls.options.approval.mode == "interrupt":
-                return self._pause({"kind": APPROVAL_KIND}, validated)
+                return await self._pause({"kind": APPROVAL_KIND}, checked)
             await self._approve(request)
+            self._executed_json = checked.shown_json
         calls = self._calls
-        context = self._context() if tool.takes_context else None
+        context = await self._context() if tool.takes_context else None
         calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
         try:
-            output = await self._guarded(self._execute(validated, context))
+            output = await self._guarded(self._execute(checked.validated, context))
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
-            return self._pause(pause.payload, await self._validate(is_shown=True))
-        text = None
-        if output is not None or tool.output_json_schema is not None:
-            checked = tool.validate_output(output)
-            what = f"the output of tool {tool.name!r}"
-            text = encode_json(checked, max_bytes=self._policy.max_tool_output_bytes, what=what)
+            return await self._pause(pause.payload, await self._validate(is_shown=True))
+        text = await output_text(tool, output, self._policy)
         calls.large_inputs.pop(entry.id, None)
         return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
 
@@ -194,34 +186,23 @@ class _ToolCall:
             )
         return tool
 
-    async def _validate(self, *, is_shown: bool) -> ValidatedInput:
-        entry, tool = self._entry, self._tool
-        what = f"the input of tool {tool.name!r}"
-        if entry.input_bytes is not None:
-            check_size(entry.input_bytes, self._policy.max_tool_input_bytes, what)
-            raise CodeModeProtocolError("the worker withheld an input that is small enough")
-        check_size(utf8_length(entry.input_json or ""), self._policy.max_tool_input_bytes, what)
+    async def _validate(self, *, is_shown: bool) -> CheckedInput:
+        entry = self._entry
         edited_json = self._answer.input_json if isinstance(self._answer, Approval) else None
-        size = len(edited_json or entry.input_json or "")
-        is_large = size >= host_threads.LARGE_CHARACTERS
-        try:
-            validated = await host_threads.run_check(
-                size, lambda: _checked(tool, entry, edited_json, is_shown=is_shown or is_large)
-            )
-        except ValueError as error:
-            raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
-        if is_large:
-            self._calls.large_inputs[entry.id] = canonical_json(validated.json_value)
-        if isinstance(self._answer, Approval) and self._answer.decision.approved:
+        is_approved = isinstance(self._answer, Approval) and self._answer.decision.approved
+        checked = await check_input(self._tool, entry, edited_json, self._policy, is_shown=is_shown or is_approved)
+        if checked.shown_json is not None and len(checked.shown_json) >= LARGE_CHARACTERS:
+            self._calls.large_inputs[entry.id] = checked.shown_json
+        if is_approved:
             self._is_approved = True
-            self._executed_json = canonical_json(validated.json_value)
-        return validated
+            self._executed_json = checked.shown_json
+        return checked
 
-    def _context(self) -> ToolCallContext:
+    async def _context(self) -> ToolCallContext:
         calls, entry = self._calls, self._entry
         answered = None
         if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
-            payload = decode_json(entry.outcome.payload_json)
+            payload = await read_text(entry.outcome.payload_json)
             answered = AnsweredInterrupt(
                 id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
             )
@@ -253,7 +234,7 @@ class _ToolCall:
             return None
         if tool.needs_approval is False or self._is_approved or self._answer is not None:
             return None
-        if not await self._decided(approval.needs_approval(tool, validated.value, self._context())):
+        if not await self._decided(approval.needs_approval(tool, validated.value, await self._context())):
             return None
         return approval.ApprovalRequest(tool.name, validated.json_value, entry.tool_call_id or "")
 
@@ -268,14 +249,11 @@ class _ToolCall:
         if not decision.approved:
             raise approval.denial(request, decision, policy)
         self._is_approved = True
-        self._executed_json = canonical_json(request.input)
 
-    def _pause(self, payload: Mapping[str, Any], validated: ValidatedInput) -> CallSettled:
+    async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls
-        what = f"the interrupt payload of tool {entry.name!r}"
-        payload_json = encode_json(payload, max_bytes=self._policy.max_tool_output_bytes, what=what)
-        shown_json = canonical_json(validated.json_value)
-        outcome = waiting(entry, "interrupt", calls.salt(), payload_json, shown_json)
+        payload_json = await payload_text(entry.name, payload, self._policy)
+        outcome = waiting(entry, "interrupt", calls.salt(), payload_json, shown.shown_json)
         return CallSettled(entry.id, outcome, calls.now_ms())
 
     async def _execute(self, validated: ValidatedInput, context: ToolCallContext | None) -> Any:
@@ -324,14 +302,6 @@ class _ToolCall:
             if pause is None:
                 raise
             raise pause from None
-
-
-def _checked(tool: Tool, entry: LedgerEntry, edited_json: str | None, *, is_shown: bool) -> ValidatedInput:
-    validated = input_to_run(tool, entry, edited_json)
-    if is_shown:
-        # Made here, where the check runs, and kept: it may take longer than the check itself.
-        _ = validated.json_value
-    return validated
 
 
 def _hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:

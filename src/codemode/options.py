@@ -117,6 +117,7 @@ def _nearest(name: str, known: set[str]) -> str:
 class ExecutionPolicy(OptionPart):
     """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
 
+    ``max_values`` bounds the containers and scalars of each value that crosses: input, output, answer, result.
     ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
     "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
     call by itself. ``on_saturation`` None does as the pool does when no worker is free.
@@ -131,6 +132,7 @@ class ExecutionPolicy(OptionPart):
     max_source_bytes: int = limit(256 * 1024, MAX_SOURCE_BYTES)
     max_tool_input_bytes: int = limit(MIB)
     max_tool_output_bytes: int = limit(4 * MIB)
+    max_values: int = limit(250_000)
     max_bridge_requests: int = limit(256)
     max_in_flight_bridge_requests: int = limit(32)
     max_console_bytes: int = limit(64 * 1024)

@@ -12,7 +12,7 @@ from .interrupts import APPROVAL_KIND
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from .records import record
 from .tools import MISSING, Tool, ValidatedInput
-from .values import canonical_json, decode_json, encode_json
+from .values import canonical_json, decode_json, encode_json, refuse_too_many
 
 _NO_EDIT: Any = object()
 
@@ -48,8 +48,13 @@ class RunAgain:
 Answer: TypeAlias = Approval | HostAnswer | KnownOutcome | RunAgain
 
 
-def read_answers(entries: list[LedgerEntry], resolutions: Mapping[str, Any]) -> dict[int, Answer]:
-    """Return the answer for each ledger entry that gets one. Raises `CodeModeProtocolError` for a malformed one."""
+def read_answers(
+    entries: list[LedgerEntry], resolutions: Mapping[str, Any], max_values: int | None = None
+) -> dict[int, Answer]:
+    """Return the answer for each ledger entry that gets one. None may hold more than ``max_values``.
+
+    Raises `CodeModeProtocolError` for a malformed one.
+    """
     if not resolutions:
         raise CodeModeProtocolError("no pending request was answered")
     waiting = {entry.outcome.interrupt_id: entry for entry in entries if isinstance(entry.outcome, Waiting)}
@@ -58,10 +63,20 @@ def read_answers(entries: list[LedgerEntry], resolutions: Mapping[str, Any]) -> 
         raise CodeModeProtocolError(
             f"{unknown[0]!r} is not a pending request; pending are {', '.join(map(repr, waiting)) or 'none'}"
         )
+    if max_values is not None:
+        _require_few(resolutions, max_values)
     return {
         waiting[request_id].id: _read_answer(waiting[request_id], resolution)
         for request_id, resolution in resolutions.items()
     }
+
+
+def _require_few(resolutions: Mapping[str, Any], max_values: int) -> None:
+    for resolution in resolutions.values():
+        try:
+            refuse_too_many(resolution, max_values, "the resolution")
+        except CodeModeSerializationError as error:
+            raise CodeModeProtocolError(error.message) from error
 
 
 def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:

@@ -7,20 +7,21 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
 from typing import Any, NoReturn, cast
 
+from . import steps
 from .errors import CodeModeSerializationError
+from .json_pieces import encode_in_pieces, holds_itself
+from .json_shape import find_excess, holds_more_values_than
 
 MAX_DEPTH = 512
 """How deeply arrays and objects may nest, both ways."""
 
 MAX_INT_DIGITS = 4300
 
-_DIGIT_RUN = re.compile(rf"\d{{{MAX_INT_DIGITS + 1}}}")
+# Begun only where a run of digits begins: else every digit of it would be a new beginning.
+_DIGIT_RUN = re.compile(rf"(?<![0-9])[0-9]{{{MAX_INT_DIGITS + 1}}}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
-_STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
 
 
 NOT_GIVEN: Any = object()
@@ -71,31 +72,24 @@ def _decode(text: str) -> Any:
 
 def nests_deeper_than(text: str, max_depth: int) -> bool:
     """Tell whether JSON text nests deeper than ``max_depth``, in linear time and without recursion."""
-    if len(text) <= max_depth or text.count("[") + text.count("{") <= max_depth:
-        return False
-    brackets = _brackets_outside_strings(text)
-    # Taking out innermost pairs lowers the depth by one at most, and leaves little of wide, flat data.
-    rest = brackets.replace(b"{}", b"").replace(b"[]", b"").replace(b"{}", b"")
-    if rest.count(b"[") + rest.count(b"{") + 3 <= max_depth:
-        return False
-    return max(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")), default=0) > max_depth
+    return len(text) > max_depth and find_excess(text, max_depth=max_depth) is not None
 
 
-def holds_more_containers_than(text: str, maximum: int) -> bool:
-    """Tell whether JSON text holds more than so many arrays and objects: each costs some thirty times its text."""
-    if text.count("[") + text.count("{") <= maximum:
-        return False
-    brackets = _brackets_outside_strings(text)
-    return brackets.count(b"[") + brackets.count(b"{") > maximum
+def check_values(text: str, max_values: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` for a JSON text of more than ``max_values`` containers and scalars.
+
+    Each of them costs some thirty times its text once it is decoded, so this comes first.
+    """
+    if find_excess(text, max_values=max_values) is not None:
+        raise _too_many_values(max_values, what)
 
 
-def _brackets_outside_strings(text: str) -> bytes:
-    # A prefix that is valid JSON is treated exactly; behind the first error the parser never gets.
-    if "\\" in text:
-        text = text.replace("\\\\", "").replace('\\"', "")
-    marks = text.encode("utf-8", "surrogatepass").translate(None, _NO_MARKS)
-    # Two adjacent quotes leave every other mark on the side of a string where it was.
-    return b"".join(marks.replace(b'""', b"").split(b'"')[::2])
+def _too_many_values(max_values: int, what: str) -> CodeModeSerializationError:
+    return CodeModeSerializationError(
+        f"{what} holds more than {max_values} values (objects, arrays and what is in them), the limit that "
+        "execution_policy.max_values sets: pass less at a time, or much of it as one string.",
+        details={"max_values": max_values},
+    )
 
 
 def _refuse_huge_integers(text: str) -> None:
@@ -137,26 +131,37 @@ def canonical_json(value: Any) -> str:
 
     Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
     """
-    return _CANONICAL.encode(value)
+    return encode_in_pieces(_CANONICAL, value)
 
 
-def encode_json(value: Any, *, max_bytes: int | None = None, what: str) -> str:
+def encode_json(value: Any, *, max_bytes: int | None = None, max_values: int | None = None, what: str) -> str:
     """Write a host value as compact ASCII JSON.
 
     Besides plain JSON it takes what pydantic can turn into JSON: models, dataclasses, dates, UUIDs, decimals,
     enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
     ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
+    ``max_values`` caps the containers and scalars, which are counted before anything is written.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
+    if max_values is not None:
+        refuse_too_many(value, max_values, what)
     try:
-        text = _STRICT.encode(value)
+        text = encode_in_pieces(_STRICT, value)
     except (TypeError, ValueError, RecursionError):
-        text = _encode_unusual(value, what)
+        text = _encode_unusual(value, max_values, what)
     if nests_deeper_than(text, MAX_DEPTH):
         raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     if max_bytes is not None and len(text) > max_bytes:
         check_size(json_length(text), max_bytes, what)
     return text
+
+
+def refuse_too_many(value: Any, max_values: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` for a host value of more than ``max_values`` containers and scalars."""
+    if holds_more_values_than(value, max_values):
+        if holds_itself(value):
+            raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, ValueError())}.")
+        raise _too_many_values(max_values, what)
 
 
 def json_length(text: str) -> int:
@@ -173,10 +178,14 @@ def check_size(byte_count: int, max_bytes: int, what: str) -> None:
         )
 
 
-def _encode_unusual(value: Any, what: str) -> str:
+def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
     try:
         text = _encode_loosely(value)
-        return _STRICT.encode(json.loads(text, parse_constant=lambda _: None))
+        if max_values is not None:
+            check_values(text, max_values, what)
+        return encode_in_pieces(_STRICT, json.loads(text, parse_constant=lambda _: None))
+    except CodeModeSerializationError:
+        raise
     except Exception as error:
         # Serialisers are the tool author's code and may raise anything.
         raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, error)}.") from error
@@ -184,11 +193,11 @@ def _encode_unusual(value: Any, what: str) -> str:
 
 def _encode_loosely(value: Any) -> str:
     try:
-        return _LOOSE.encode(value)
+        return encode_in_pieces(_LOOSE, value)
     except TypeError:
         from pydantic_core import to_jsonable_python
 
-        return _LOOSE.encode(to_jsonable_python(value))
+        return encode_in_pieces(_LOOSE, to_jsonable_python(value))
 
 
 def _explain(value: Any, error: Exception) -> str:
@@ -202,6 +211,7 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
     pending: list[tuple[str, Any, tuple[int, ...]]] = [("", value, ())]
     while pending:
         path, item, ancestors = pending.pop()
+        steps.take()
         children = _children(item)
         if children is None:
             if not _is_encodable(item):

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode import CodeModeProtocolError, similar_names
+from codemode.json_shape import find_excess
 from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned, read_message
 from codemode.similar_names import nearest_names
 from codemode.source.checks import MAX_KEYS, check_program
-from codemode.values import holds_more_containers_than
 
 LINE = '{"level":"log","text":""'
 
@@ -56,7 +56,8 @@ def containers(value):
 
 @given(VALUES, st.integers(0, 12))
 def test_containers_are_counted_outside_texts(value, maximum):
-    assert holds_more_containers_than(json.dumps(value), maximum) == (containers(value) > maximum)
+    found = find_excess(json.dumps(value), max_containers=maximum)
+    assert (found == "containers") == (containers(value) > maximum)
 
 
 @pytest.mark.parametrize(("count", "found"), [(MAX_KEYS, 1), (MAX_KEYS + 1, 0)])

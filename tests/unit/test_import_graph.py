@@ -14,7 +14,18 @@ ROOT = Path(__file__).parents[2] / "src" / "codemode"
 
 # A module may import from its own floor and from those below. One that is not named lives with the workers.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "values", "records", "late_imports", "option_checks", "options", "similar_names"),
+    (
+        "errors",
+        "values",
+        "json_shape",
+        "json_pieces",
+        "steps",
+        "records",
+        "late_imports",
+        "option_checks",
+        "options",
+        "similar_names",
+    ),
     (
         "tools",
         "adapters",

@@ -28,6 +28,7 @@ def test_defaults_are_the_documented_ones():
         "max_source_bytes": 262_144,
         "max_tool_input_bytes": 1_048_576,
         "max_tool_output_bytes": 4_194_304,
+        "max_values": 250_000,
         "max_bridge_requests": 256,
         "max_in_flight_bridge_requests": 32,
         "max_console_bytes": 65_536,

@@ -13,8 +13,9 @@ from struct import Struct
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
 from ..errors import CodeModeProtocolError
+from ..json_shape import find_excess
 from ..records import record
-from ..values import decode_json, holds_more_containers_than
+from ..values import decode_json
 from .framing import encode_frame
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
@@ -22,11 +23,13 @@ REQUEST_KINDS = ("tool", "fetch", "catalog")
 CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
 _MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
 _MAX_PROBLEMS = 1000
-_MAX_REQUESTS = 1_000_000
+_MAX_REQUESTS = 200_000
 _MAX_FACTS_DEPTH = 64
 _MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far the most, some ten thousand
 # What the guest says travels as text inside a text, so most messages are one flat object.
 _MAX_DEPTHS = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
+_MAX_VALUES = {b"a": 8 * _MAX_CONTAINERS, b"V": _MAX_REQUESTS}
+_MAX_MEMBERS = 64
 _SHORT_BYTES = 4096
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
 _SMALL_KINDS = (b"L", b"T", b"X", b"F")
@@ -248,9 +251,11 @@ def _require_flat(kind: bytes, body: Any) -> None:
 
 
 def _decode_long(kind: bytes, text: str) -> object:
-    if holds_more_containers_than(text, _MAX_CONTAINERS):
-        _violation(f"a frame {kind!r} with more than {_MAX_CONTAINERS} arrays and objects")
-    return decode_json(text, max_depth=_MAX_DEPTHS.get(kind, 1))
+    depth, values = _MAX_DEPTHS.get(kind, 1), _MAX_VALUES.get(kind, _MAX_MEMBERS)
+    excess = find_excess(text, max_depth=depth, max_containers=_MAX_CONTAINERS, max_values=values)
+    if excess is not None:
+        _violation(f"a frame {kind!r} with more {excess} than it needs")
+    return decode_json(text, max_depth=len(text))
 
 
 def _violation(what: str) -> NoReturn:

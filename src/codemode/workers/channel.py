@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from ..errors import CodeModeProtocolError
+from ..host_threads import run_check
 from ..protocol.framing import FrameDecoder, messages_in
 from ..protocol.messages import WorkerMessage, read_message
 from .process import WorkerProcess
 
 # Below the size for which the allocator maps and unmaps memory at every read.
 _READ_BYTES = 1 << 16
+# Reading so much may take a millisecond.
+_LARGE_FRAME_BYTES = 1 << 16
+_MESSAGES_AT_ONCE = 64
 
 
 class WorkerChannel:
@@ -35,6 +40,10 @@ class WorkerChannel:
         self._on_message = on_message
         self._on_end = on_end
         self._on_violation = on_violation
+        self._frames: deque[bytes] = deque()
+        self._unread: deque[tuple[bytes, bytes] | WorkerMessage] = deque()  # messages of the frame before those
+        self._is_paused = False
+        self._reading: asyncio.Task[None] | None = None
         self._unsent = bytearray()
         self._loop = asyncio.get_running_loop()
         self._open = True
@@ -66,6 +75,11 @@ class WorkerChannel:
             self._open = False
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
+            if self._reading is not None:
+                self._reading.cancel()
+                self._reading = None
+            self._frames.clear()
+            self._unread.clear()
             # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
             self._on_message = self._on_end = self._on_violation = _ignore
 
@@ -81,13 +95,56 @@ class WorkerChannel:
             self._on_end("it closed its channel")
             return
         try:
-            for frame in self._decoder.feed(data):
-                for kind, payload in messages_in(frame):
-                    if not self._open:
-                        return
-                    self._on_message(read_message(kind, payload))
+            self._frames.extend(self._decoder.feed(data))
         except CodeModeProtocolError as error:
             self._on_violation(error)
+        else:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Tell of what has come, in its order, for about a millisecond; nothing more is read before all is told."""
+        left = _MESSAGES_AT_ONCE
+        try:
+            while self._open:
+                if not self._unread:
+                    if not self._frames:
+                        return self._resume()
+                    frame = self._frames.popleft()
+                    if len(frame) >= _LARGE_FRAME_BYTES:
+                        return self._read_elsewhere(frame)
+                    self._unread.extend(messages_in(frame))
+                if not left:
+                    self._pause()
+                    self._loop.call_soon(self._read_on)
+                    return None
+                left -= 1
+                message = self._unread.popleft()
+                self._on_message(read_message(*message) if isinstance(message, tuple) else message)
+        except CodeModeProtocolError as error:
+            self._on_violation(error)
+
+    def _read_elsewhere(self, frame: bytes) -> None:
+        self._pause()
+        self._reading = self._loop.create_task(self._read_large(frame))
+
+    async def _read_large(self, frame: bytes) -> None:
+        try:
+            self._unread += await run_check(len(frame), lambda: [read_message(*one) for one in messages_in(frame)])
+        except CodeModeProtocolError as error:
+            self._on_violation(error)
+        else:
+            self._reading = None
+            self._read_on()
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._loop.remove_reader(self._descriptor)
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._loop.add_reader(self._descriptor, self._readable)
 
     def _release(self) -> None:
         if self._open:

@@ -1,0 +1,101 @@
+"""The values of a call on their way in and out: counted, checked, written. What is large is done off the event loop.
+
+Knows no order of calls and nobody who approves them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from .host_threads import LARGE_CHARACTERS, run_check
+from .json_shape import weigh
+from .options import ExecutionPolicy
+from .protocol.ledger import LedgerEntry
+from .records import record
+from .resolutions import input_to_run
+from .tools import Tool, ValidatedInput
+from .values import canonical_json, check_size, check_values, decode_json, encode_json, refuse_too_many, utf8_length
+
+
+@record
+class CheckedInput:
+    """A validated input, and the JSON text of what a person is shown of it; None where nobody will ask for that."""
+
+    validated: ValidatedInput
+    shown_json: str | None
+
+
+async def check_input(
+    tool: Tool, entry: LedgerEntry, edited_json: str | None, policy: ExecutionPolicy, *, is_shown: bool
+) -> CheckedInput:
+    """Validate the input of a call. A large one has a text too: making it may take longer than the check itself.
+
+    Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
+    """
+    what = f"the input of tool {tool.name!r}"
+    if entry.input_bytes is not None:
+        check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+        raise CodeModeProtocolError("the worker withheld an input that is small enough")
+    text = edited_json or entry.input_json or ""
+    is_large = len(text) >= LARGE_CHARACTERS
+
+    def check() -> CheckedInput:
+        check_size(utf8_length(entry.input_json or ""), policy.max_tool_input_bytes, what)
+        check_values(entry.input_json or "", policy.max_values, what)
+        check_values(text, policy.max_values, what)
+        validated = input_to_run(tool, entry, edited_json)
+        return CheckedInput(validated, canonical_json(validated.json_value) if is_shown or is_large else None)
+
+    try:
+        return await run_check(max(len(text), len(entry.input_json or "")), check)
+    except ValueError as error:
+        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
+
+
+async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str | None:
+    """Check what a tool returned and write it as JSON; None is JavaScript's undefined.
+
+    Raises `CodeModeToolError` for a wrong output, `CodeModeSerializationError` for what is too large or not JSON.
+    """
+    if output is None and tool.output_json_schema is None:
+        return None
+    what = f"the output of tool {tool.name!r}"
+
+    def write() -> str:
+        checked = output
+        if tool.output_json_schema is not None:
+            # Counted first: a validator would build what it is given anew.
+            refuse_too_many(output, policy.max_values, what)
+            checked = tool.validate_output(output)
+        return encode_json(checked, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)
+
+    return await run_check(weigh(output, LARGE_CHARACTERS), write)
+
+
+async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
+    """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
+    what = f"the interrupt payload of tool {tool_name!r}"
+    limits = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
+    return await run_check(weigh(payload, LARGE_CHARACTERS), lambda: encode_json(payload, **limits, what=what))
+
+
+async def read_text(text: str) -> Any:
+    """Decode a text that this host wrote."""
+    return await run_check(len(text), lambda: decode_json(text))
+
+
+def asked_text(entry: LedgerEntry) -> str:
+    """Return the one string that a request to the catalog carries. Raises `CodeModeToolError` for anything else."""
+    text = entry.input_json or ""
+    argument: Any = None
+    if text.startswith('"'):  # nothing else is worth reading
+        try:
+            argument = json.loads(text)
+        except ValueError:
+            argument = None
+    if not isinstance(argument, str):
+        raise CodeModeToolError(f"tools.{entry.name} takes one string")
+    return argument
