@@ -1,6 +1,6 @@
 """What a test needs of the machine. Without it the test is skipped, or fails where ``CODEMODE_REQUIRE`` names it.
 
-``CODEMODE_REQUIRE=node,npm,chromium,postgres`` is what continuous integration sets: there a skip would be a silent gap.
+``CODEMODE_REQUIRE=node,npm,...`` is what continuous integration sets: there a skip would be a silent gap.
 """
 
 import os
@@ -15,6 +15,8 @@ PACKAGES = {
     "npm": "npm and a registry, for `make test` to install typescript with",
     "chromium": "Debian's package chromium",
     "postgres": "Debian's package postgresql",
+    "deepagents": "deepagents of the dev group",
+    "blockbuster": "blockbuster of the dev group",
 }
 
 

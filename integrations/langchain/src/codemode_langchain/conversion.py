@@ -60,7 +60,7 @@ def _adapted(tool: BaseTool) -> Tool:
         try:
             return guest_value(await capture.tool.ainvoke(call), capture)
         except ToolException as error:
-            raise told(error, tool.name) from error
+            raise told(error, tool.name) from error.__cause__
 
     return convert(tool, execute)
 
@@ -135,7 +135,10 @@ def guest_value(result: Any, capture: Capture) -> Any:
 
 
 def told(error: ToolException, tool_name: str) -> CodeModeToolError:
-    """Return the error whose text reaches the program: what a tool says in a `ToolException` is meant for the model."""
+    """Return the error whose text reaches the program: what a tool says in a `ToolException` is meant for the model.
+
+    Raise it from that exception's own cause, which nobody was told.
+    """
     text = str(error.args[0]) if error.args else "Tool execution error"  # as LangChain words it
     return CodeModeToolError(text, details={"tool_name": tool_name})
 

@@ -181,7 +181,7 @@ class _Attempt:
             # What it wrote before stands; a call that pauses runs anew.
             self._run.keep(self._commands)
             if isinstance(error, ToolException):
-                raise told(error, self._tool.name) from error
+                raise told(error, self._tool.name) from error.__cause__
             raise error
         if not interrupts:
             raise CodeModeToolError("a nested call paused without asking anything") from error

@@ -1,0 +1,172 @@
+"""Code mode in a deep agent: sub-agents, files and approvals, from programs as from the model."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from codemode_langchain import CodeModeMiddleware
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from required import missing
+from scripted_agent import ScriptedModel, Session, calls, content, model, results
+
+APPROVE = {"type": "approve"}
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def is_async(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def installed():
+    if find_spec("deepagents") is None:
+        missing("deepagents", "deepagents is not installed")
+
+
+def tool_call(name: str, **args: Any) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"{name}_0", "type": "tool_call"}])
+
+
+def saying(*messages: Any) -> ScriptedModel:
+    return ScriptedModel(messages=iter(messages), shown=[])
+
+
+class Desk:
+    """A deep agent, its tools, and what they did."""
+
+    def __init__(self, js: str, *, sub: ScriptedModel, **settings: Any) -> None:
+        from deepagents import create_deep_agent
+
+        self.deleted: list[str] = []
+        deleted = self.deleted
+
+        @tool
+        def delete(path: str) -> str:
+            """Delete a path."""
+            deleted.append(path)
+            return f"deleted {path}"
+
+        writer: Any = {
+            "name": "writer",
+            "description": "Writes.",
+            "system_prompt": "Write.",
+            "model": sub,
+            "tools": [delete],
+            **settings.pop("writer", {}),
+        }
+        settings.setdefault("middleware", [CodeModeMiddleware(approve={"delete": True})])
+        self.graph = create_deep_agent(
+            model(js), [delete], subagents=[writer], checkpointer=InMemorySaver(), **settings
+        )
+
+
+FILES = """
+await tools.write_file({ file_path: '/a.txt', content: 'alpha' });
+const said = await tools.task({ description: 'Write b.', subagent_type: 'writer' });
+const gone = await tools.delete({ path: '/x' });
+await tools.edit_file({ file_path: '/b.txt', old_string: 'beta', new_string: 'gamma' });
+const read = await Promise.all(['/a.txt', '/b.txt'].map((file_path) => tools.read_file({ file_path })));
+return [said, gone, ...read.map((text) => text.split('\\n').at(-1))];
+"""
+
+
+@pytest.mark.parametrize("writes_by", ["itself", "program"])
+def test_30_sub_agents_files_and_approvals(writes_by: str, is_async: bool):
+    write = tool_call("write_file", file_path="/b.txt", content="beta")
+    program = calls("return await tools.write_file({ file_path: '/b.txt', content: 'beta' })")
+    sub = saying(write if writes_by == "itself" else program, AIMessage("b is written"))
+    writer = {} if writes_by == "itself" else {"middleware": [CodeModeMiddleware()]}
+    desk = Desk(FILES, sub=sub, writer=writer)
+    session = Session(desk.graph, is_async)
+    output = session.start()
+    (waiting,) = output["__interrupt__"]
+    assert (waiting.value["name"], waiting.value["args"], desk.deleted) == ("delete", {"path": "/x"}, [])
+    output = session.answer({waiting.id: APPROVE})
+    assert json.loads(content(output)) == ["b is written", "deleted /x", "alpha", "gamma"]
+    assert desk.deleted == ["/x"]
+    assert {path: file["content"] for path, file in output["files"].items()} == {"/a.txt": "alpha", "/b.txt": "gamma"}
+
+
+def test_30_sub_agents_side_by_side_leave_all_their_files(is_async: bool):
+    js = """
+    const said = [];
+    for (const name of ['a', 'b', 'c'])
+        said.push(tools.task({ description: name, subagent_type: 'writer' }));
+    return (await Promise.allSettled(said)).map((one) => one.status);
+    """
+    desk = Desk(js, sub=_ByPrompt(messages=iter(()), shown=[]), middleware=[CodeModeMiddleware()])
+    output = Session(desk.graph, is_async).start()
+    assert json.loads(content(output)) == ["fulfilled"] * 3
+    assert {path: file["content"] for path, file in output["files"].items()} == {f"/{name}": name for name in "abc"}
+
+
+class _ByPrompt(ScriptedModel):
+    """Writes a file named as it was asked, and then says so."""
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        from langchain_core.outputs import ChatGeneration, ChatResult
+
+        asked = next(one.content for one in messages if one.type == "human")
+        is_done = any(one.type == "tool" for one in messages)
+        said = AIMessage("written") if is_done else tool_call("write_file", file_path=f"/{asked}", content=asked)
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+
+BOTH = """
+const said = await tools.task({ description: 'Delete.', subagent_type: 'writer' });
+return [said, await tools.delete({ path: '/x' })];
+"""
+
+
+def test_30_an_approval_inside_a_sub_agent(is_async: bool):
+    sub = saying(tool_call("delete", path="/inner"), AIMessage("inner is gone"))
+    desk = Desk(BOTH, sub=sub, writer={"interrupt_on": {"delete": True}})
+    session = Session(desk.graph, is_async)
+    output = session.start()
+    (waiting,) = output["__interrupt__"]
+    assert waiting.value["action_requests"][0]["args"] == {"path": "/inner"}
+    output = session.answer({waiting.id: {"decisions": [APPROVE]}})
+    assert desk.deleted == ["/inner"]
+    (waiting,) = output["__interrupt__"]
+    output = session.answer({waiting.id: APPROVE})
+    assert json.loads(content(output)) == ["inner is gone", "deleted /x"]
+    assert desk.deleted == ["/inner", "/x"]
+
+
+def test_30_large_results_go_to_files_with_what_else_the_program_left(is_async: bool):
+    js = "await tools.write_file({ file_path: '/a.txt', content: 'alpha' }); return 'long '.repeat(50000)"
+    output = Session(Desk(js, sub=saying()).graph, is_async).start()
+    assert "/a.txt" in output["files"]
+    (evicted,) = output["files"].keys() - {"/a.txt"}
+    (message,) = results(output)
+    assert evicted in message.content
+    assert len(message.content) < 10_000
+
+
+def test_30_permissions_of_the_deep_agent_hold_for_programs(is_async: bool):
+    from deepagents.middleware.filesystem import FilesystemPermission
+
+    js = """
+    const wrote = await Promise.allSettled(
+        ['/secret/a', '/open/a'].map((file_path) => tools.write_file({ file_path, content: 'x' })));
+    return wrote.map((one) => one.status);
+    """
+    rules = [FilesystemPermission(operations=["write"], paths=["/secret/**"], mode="deny")]
+    output = Session(Desk(js, sub=saying(), permissions=rules).graph, is_async).start()
+    assert json.loads(content(output)) == ["rejected", "fulfilled"]
+    assert list(output["files"]) == ["/open/a"]
+
+
+def test_30_what_the_deep_agent_would_gate_in_vain_is_refused():
+    from deepagents.middleware.filesystem import FilesystemPermission
+
+    with pytest.raises(ValueError, match="delete"):
+        Desk("return 1", sub=saying(), interrupt_on={"delete": True})
+    rules = [FilesystemPermission(operations=["write"], paths=["/**"], mode="interrupt")]
+    with pytest.raises(ValueError, match="write_file"):
+        Desk("return 1", sub=saying(), permissions=rules)
