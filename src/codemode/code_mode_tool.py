@@ -88,6 +88,7 @@ class CodeModeTool:
         context: Any = None,
         started_at_ms: int | None = None,
         context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Run ``input["js"]`` and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
@@ -95,13 +96,15 @@ class CodeModeTool:
         ``context_binding`` names the conversation, thread or workflow, beside the one in the options: a pause goes on
         only under the same one. With a signing key that was set, a ``tool_call_id`` and a binding, request ids and
         random numbers of a program are the same whenever it is run, and its clock starts at ``started_at_ms`` (Unix
-        time) if that is given: an engine that runs a step again finds the pause that it knows.
+        time) if that is given: an engine that runs a step again finds the pause that it knows. With each answer the
+        program's clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has recorded.
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)
         pool = started(self._pool)
         run = load_execution()
-        outer = run.OuterCall(tool_call_id, messages, context, self._outputs.listener, started_at_ms, context_binding)
+        listener = self._outputs.listener
+        outer = run.OuterCall(tool_call_id, messages, context, listener, started_at_ms, context_binding, clock_ms)
         return await run.Execution(self.catalog, self.options, outer, pool).start(js)
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
@@ -119,13 +122,18 @@ class CodeModeTool:
         messages: Sequence[Any] = (),
         context: Any = None,
         context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
-        """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool."""
+        """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool.
+
+        ``clock_ms`` is the one that `execute` takes.
+        """
         run = load_execution()
         with importing:
             from .continuations import answers_of, resume
         answers = answers_of(interrupt, resolution, resolutions)
-        outer = run.OuterCall(None, messages, context, self._outputs.listener, context_binding=context_binding)
+        listener = self._outputs.listener
+        outer = run.OuterCall(None, messages, context, listener, None, context_binding, clock_ms)
         return await resume(interrupt, answers, self.catalog, self.options, outer, self._pool)
 
     def resume_sync(

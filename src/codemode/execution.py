@@ -29,7 +29,7 @@ from .interrupts import Interrupt, pending_requests
 from .lifecycle import Trace
 from .listeners import Events
 from .nested_call import NestedCalls
-from .option_checks import WrongTypeError, positive, sequence, string_or_none, text_or_none
+from .option_checks import WrongTypeError, callable_or_none, positive, sequence, string_or_none, text_or_none
 from .options import CodeModeOptions, ExecutionPolicy
 from .protocol import events
 from .protocol.continuation import Continuation, texts_of
@@ -58,7 +58,8 @@ class OuterCall:
     """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool.
 
     ``on_result`` hears of a run that completed: the outer call's id, its value and its trace. ``started_at_ms`` is when
-    the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to.
+    the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
+    ``clock_ms`` is the clock that the program is told of with each answer, the host's when None.
     Raises `ValueError` when one of them is of a wrong kind.
     """
 
@@ -68,12 +69,14 @@ class OuterCall:
     on_result: Callable[[str, Any, Trace], None] | None = None
     started_at_ms: int | None = None
     context_binding: str | None = None
+    clock_ms: Callable[[], int] | None = None
 
     def __post_init__(self) -> None:
         """Check what reaches tools, a signature and the guest's clock."""
         string_or_none(self.tool_call_id, "tool_call_id")
         sequence(self.messages, "messages")
         text_or_none(self.context_binding, "context_binding")
+        callable_or_none(self.clock_ms, "clock_ms")
         if self.started_at_ms is not None:
             positive(self.started_at_ms, "started_at_ms", MAX_TIME_MS)
 
@@ -223,7 +226,7 @@ class Execution:
             messages=self._outer.messages,
             context=self._outer.context,
             aborted=asyncio.Event(),
-            now_ms=now_ms,
+            now_ms=self._outer.clock_ms or now_ms,
             salt=lambda: machine.settings.salt,
             answers=self._answers,
             threads=self._threads,

@@ -201,6 +201,20 @@ def test_13_a_program_starts_at_the_time_that_was_noted():
     assert run_code_mode_sync(js, [], started_at_ms=5) == [5, 6]
 
 
+def test_13_the_clock_goes_on_to_times_that_were_noted(spy):
+    async def look() -> None:
+        """Give the program an answer."""
+
+    js = "const seen = [Date.now()]; await tools.look(); seen.push(Date.now()); await tools.refund(1);"
+    code_mode = create_code_mode_tool([Tool("look", execute=look), spy.guarded()], {**PAUSING, "continuation": KEYS})
+    noted = itertools.chain([7_000], itertools.repeat(9_000))
+    given = {"context_binding": "t", "clock_ms": lambda: next(noted)}
+    interrupt = code_mode.execute_sync({"js": js + "return [...seen, Date.now()]"}, started_at_ms=5_000, **given)
+    assert code_mode.resume_sync(interrupt, OK, **given) == [5_000, 7_000, 9_000]
+    with pytest.raises(ValueError, match="clock_ms"):
+        code_mode.execute_sync({"js": js}, clock_ms=5)
+
+
 names = st.text(min_size=1, max_size=6)
 
 

@@ -17,17 +17,17 @@ BLOCKS = re.findall(
 NO_KEYS = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
 
 
-def run(*arguments: str, said: str = "") -> str:
+def run(*arguments: str, said: str = "", folder: Path | None = None) -> str:
     command = [sys.executable, "-W", "error", *arguments]
-    done = subprocess.run(command, input=said, text=True, capture_output=True, timeout=60, env=NO_KEYS)
+    done = subprocess.run(command, input=said, text=True, capture_output=True, timeout=60, env=NO_KEYS, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_block_runs(block: str) -> None:
-    run("-", said=block)
+def test_block_runs(block: str, tmp_path: Path) -> None:
+    run("-", said=block, folder=tmp_path)
 
 
 def test_the_example_with_one_refund_edited_and_one_denied() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
 from pydantic_ai import RunContext
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import (
     AgentRunError,
     ApprovalRequired,
@@ -15,7 +16,6 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart, tool_return_ta
-from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
@@ -52,7 +52,8 @@ class NestedCalls:
     """The calls of one program, through a `ToolManager` that knows the hidden tools.
 
     ``fatal`` is what ends the run of the agent, whatever the program does; ``stop`` then cancels the program.
-    ``settled`` are the calls that somebody answered, by the id under which they waited.
+    ``settled`` are the calls that somebody answered, by the id under which they waited. ``is_repeated`` tells that a
+    durable engine runs them, one after the other, and may run them again.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class NestedCalls:
         self._turns = turns
         self._toolset = _CountedToolset(toolset)
         self._manager = _manager(self._toolset, tools, ctx)
-        self._all_alone = takes_turns(self._manager)
+        self.is_repeated = is_repeated(self._manager.root_capability)
+        self._all_alone = self.is_repeated or self._manager.get_parallel_execution_mode() == "sequential"
 
     async def call(
         self,
@@ -177,17 +179,12 @@ class NestedCalls:
             )
 
 
-def takes_turns(manager: ToolManager[Any]) -> bool:
-    """Tell whether calls are made one after the other, in order.
-
-    The agent may say so; and a durable engine that repeats a run knows what it has recorded by the order of beginnings.
-    """
-    if manager.get_parallel_execution_mode() == "sequential":
-        return True
-    repeating: list[bool] = []
-    if manager.root_capability is not None:
-        manager.root_capability.apply(lambda one: repeating.append(getattr(one, "in_durable_context", False) is True))
-    return any(repeating)
+def is_repeated(capability: AbstractCapability[Any] | None) -> bool:
+    """Tell whether a durable engine may repeat this run, and match what it has recorded by the order of beginnings."""
+    found: list[bool] = []
+    if capability is not None:
+        capability.apply(lambda one: found.append(getattr(one, "in_durable_context", False) is True))
+    return any(found)
 
 
 def _manager(
@@ -207,7 +204,7 @@ def _manager(
     )
 
 
-def _context(manager: ToolManager[Any]) -> RunContext[Any]:
+def _context(manager: NestedManager) -> RunContext[Any]:
     assert manager.ctx is not None  # noqa: S101 - set when the manager is made
     return manager.ctx
 

@@ -238,8 +238,11 @@ class _Program:
             "context": self._calls,
             "context_binding": ctx.conversation_id or None,
         }
+        noted_ms = _response_time_ms(ctx.messages)
+        if self._calls.is_repeated and noted_ms is not None:
+            shared["clock_ms"] = lambda: noted_ms
         if resumed is None:
-            begun: dict[str, Any] = {"tool_call_id": self._id or None, "started_at_ms": _response_time_ms(ctx.messages)}
+            begun: dict[str, Any] = {"tool_call_id": self._id or None, "started_at_ms": noted_ms}
             return await self._code_mode.execute({"js": js}, **begun, **shared)
         pause, answers = resumed
         return await self._code_mode.resume(pause.interrupt, resolutions=answers, **shared)

@@ -1,0 +1,209 @@
+"""A durable workflow whose process is killed: it finds the approval it waits for, and nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from codemode_pydantic_ai import CodeMode
+from codemode_pydantic_ai.nested import is_repeated
+from pydantic_ai import Agent, DeferredToolRequests, Tool
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelResponse
+from scripted import Script, program
+
+HERE = Path(__file__).parent
+WAIT_SECONDS = 90
+
+
+class Desk:
+    """The process of `durable_desk.py`, started again and again over one folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    @property
+    def did(self) -> list[str]:
+        return (self.folder / "did").read_text(encoding="utf-8").splitlines()
+
+    @contextlib.contextmanager
+    def started(self, decision: Any = None) -> Generator[subprocess.Popen[str], None, None]:
+        command = [sys.executable, str(HERE / "durable_desk.py"), str(self.folder), self.name]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(command, text=True, **pipes) as process:
+            late = threading.Timer(WAIT_SECONDS, process.kill)
+            late.start()
+            try:
+                assert process.stdin is not None
+                process.stdin.write(json.dumps(decision) + "\n")
+                process.stdin.flush()
+                yield process
+            finally:
+                late.cancel()
+                process.kill()
+
+    def killed_at(self, said: str, decision: Any = None) -> Any:
+        """Start it, kill it as soon as it says this, and return what it said."""
+        with self.started(decision) as process:
+            return told(process, said)
+
+    def ended(self, decision: Any = None) -> Any:
+        with self.started(decision) as process:
+            return told(process, "ended")
+
+
+def told(process: subprocess.Popen[str], said: str) -> Any:
+    assert process.stdout is not None
+    for line in process.stdout:
+        word, _, text = line.partition(" ")
+        if word.strip() == said:
+            return json.loads(text) if text else None
+    raise AssertionError(f"the process ended without saying {said!r}")
+
+
+def approved(waiting: list[Any]) -> dict[str, bool]:
+    return {tool_call_id: True for tool_call_id, _, _ in waiting}
+
+
+def test_13_a_workflow_that_recovers_finds_the_approval_it_waits_for(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "one approval")
+    waiting = desk.killed_at("waiting")
+    assert [(name, shown) for _, name, shown in waiting] == [("refund", {"order": "a", "cents": 500})]
+    assert desk.killed_at("waiting") == waiting
+    assert desk.did == ["stock nut"]
+    ended = desk.ended(approved(waiting))
+    assert ended == {"stock": 3, "refund": "refunded 500 for a", "after": 4}
+    assert desk.did == ["stock nut", "refund a 500", "stock bolt"]
+
+
+def test_13_a_process_killed_after_the_approval_repeats_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "one approval")
+    waiting = desk.killed_at("waiting")
+    (tmp_path / "hang").touch()
+    desk.killed_at("resumed", approved(waiting))
+    (tmp_path / "hang").unlink()
+    did = desk.did
+    assert desk.ended() == {"stock": 3, "refund": "refunded 500 for a", "after": 4}
+    assert desk.did == did == ["stock nut", "refund a 500", "stock bolt"]
+
+
+def test_13_recorded_answers_are_given_to_the_same_arguments_alone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "chains")
+    waiting = desk.killed_at("waiting")
+    assert len(desk.did) == 12
+    (tmp_path / "hang").touch()
+    desk.killed_at("resumed", approved(waiting))
+    (tmp_path / "hang").unlink()
+    did = desk.did
+    assert desk.ended() == {"wrong": [], "refund": "refunded 500 for a"}
+    assert desk.did == did
+    assert len(set(did)) == len(did) == 12 + 1 + 8
+
+
+# --- without an engine: two processes, one conversation ---
+
+IDS = """
+import asyncio, json, sys
+from datetime import datetime, timezone
+from codemode_pydantic_ai import CodeMode
+from pydantic_ai import Agent, DeferredToolRequests, Tool
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+def refund(order: str) -> str:
+    return order
+
+async def waiting(key, js, conversation):
+    def respond(messages, info):
+        call = ToolCallPart("codeMode", {"js": js}, tool_call_id="call_1")
+        return ModelResponse(parts=[call], timestamp=datetime(2030, 1, 2, tzinfo=timezone.utc))
+    agent = Agent(FunctionModel(respond), tools=[Tool(refund, requires_approval=True)],
+                  output_type=[str, DeferredToolRequests], capabilities=[CodeMode({"continuation": {"keys": key}})])
+    result = await agent.run("go", conversation_id=conversation)
+    return [[call.tool_call_id, call.args] for call in result.output.approvals]
+
+async def main():
+    return [await waiting(*given) for given in json.load(sys.stdin)]
+
+print(json.dumps(asyncio.run(main())))
+"""
+RANDOM = "return await tools.refund({ order: [Math.random(), new Date().toISOString()].join() })"
+KEY = "a key of all processes"
+
+
+def waiting_in_a_process(*given: tuple[str | None, str, str]) -> list[Any]:
+    command = [sys.executable, "-W", "error", "-c", IDS]
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_13_two_processes_come_to_one_pause_in_one_conversation() -> None:
+    (first,) = waiting_in_a_process((KEY, RANDOM, "c1"))
+    again, *others = waiting_in_a_process(
+        (KEY, RANDOM, "c1"),
+        (KEY, RANDOM, "c2"),
+        (KEY, RANDOM + ";", "c1"),
+        ("another key", RANDOM, "c1"),
+        (None, RANDOM, "c1"),
+    )
+    assert first == again
+    ((_, shown),) = first
+    assert "2030-01-02T00:00:00.000Z" in shown["order"]
+    ids = [tool_call_id for ((tool_call_id, _),) in (first, *others)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_13_a_run_that_an_engine_repeats_is_recognised() -> None:
+    class Engine(AbstractCapability[Any]):
+        in_durable_context = True
+
+    class Idle(AbstractCapability[Any]):
+        in_durable_context = False
+
+    assert is_repeated(Engine())
+    assert not is_repeated(Idle())
+    assert not is_repeated(None)
+
+
+def test_13_calls_of_a_repeated_run_go_one_by_one_and_time_stands_still() -> None:
+    class Engine(AbstractCapability[Any]):
+        in_durable_context = True
+
+    running: list[int] = []
+    overlaps: list[int] = []
+
+    async def look(n: int) -> int:
+        running.append(n)
+        await asyncio.sleep(0)
+        overlaps.append(len(running))
+        running.remove(n)
+        return n
+
+    js = """
+    const first = Date.now();
+    await Promise.all([1, 2, 3].map((n) => tools.look({ n })));
+    return [first, Date.now()];
+    """
+    made: list[ModelResponse] = []
+
+    def respond(messages: Any, info: Any) -> ModelResponse:
+        made.append(ModelResponse(parts=program(js)))
+        return made[-1]
+
+    script = Script(respond, "done")
+    agent: Agent[Any, Any] = Agent(
+        script.model, tools=[Tool(look)], output_type=[str, DeferredToolRequests], capabilities=[CodeMode(), Engine()]
+    )
+    asyncio.run(asyncio.wait_for(agent.run("go"), 30))
+    first, last = script.returned()
+    assert overlaps == [1, 1, 1]
+    assert first == int(made[0].timestamp.timestamp() * 1000)
+    assert last == first + 1  # each look at a clock that stands still
