@@ -96,8 +96,8 @@ class CodeModeTool:
         ``context_binding`` names the conversation, thread or workflow, beside the one in the options: a pause goes on
         only under the same one. With a signing key that was set, a ``tool_call_id`` and a binding, request ids and
         random numbers of a program are the same whenever it is run, and its clock starts at ``started_at_ms`` (Unix
-        time) if that is given: an engine that runs a step again finds the pause that it knows. With each answer the
-        program's clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has recorded.
+        time) if that is given: an engine that runs a step again finds the pause that it knows. With each answer that
+        clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has recorded.
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import RunCancelled, ToolFailed, UnexpectedModelBehavior
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
+
+import codemode
 
 WAIT_SECONDS = 60.0
 MANY = """
@@ -193,3 +196,56 @@ def test_25_a_tool_may_call_its_neighbours_through_the_manager() -> None:
     script = Script(program("return await tools.dispatch({ n: 2 })"), "done")
     ran(script, [dispatch, inner.handle])
     assert (script.returned(), inner.calls) == ("2 handled", 1)
+
+
+@pytest.mark.parametrize("made", ["capability", "toolset", "tool", "core"])
+def test_22_what_a_tool_broke_on_is_in_the_log_with_its_traceback(made: str, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(n: int) -> int:
+        return {}["a key nobody set"]
+
+    js = "try { await tools.broken({ n: 1 }) } catch (error) { return error.message }"
+    script = Script(program(js), "done")
+    given: dict[str, Any] = {
+        "capability": {"tools": [broken], "capabilities": [CodeMode()]},
+        "toolset": {"toolsets": [CodeModeToolset(FunctionToolset([broken]))]},
+        "tool": {"tools": [create_code_mode_tool([broken])]},
+        "core": {},
+    }[made]
+    with caplog.at_level(logging.DEBUG, logger="codemode"):
+        if made == "core":
+            said = within(codemode.create_code_mode_tool([Tool(broken)]).execute({"js": js}))
+        else:
+            within(Agent(script.model, **given).run("go"))
+            said = script.returned()
+    assert "a key nobody set" not in said
+    (record,) = [one for one in caplog.records if one.name == "codemode.tools"]
+    assert record.exc_info is not None
+    assert "KeyError" in caplog.text
+    assert "a key nobody set" in caplog.text
+    assert "in broken" in caplog.text
+
+
+def test_22_a_validation_inside_a_tool_is_logged_and_what_was_meant_for_the_model_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    js = "for (const name of ['one', 'two', 'three']) { try { await tools[name]({ n: 1 }) } catch {} }"
+    tools = [Tool(retries, name="one"), Tool(gives_up, name="two"), Tool(cannot_parse, name="three")]
+    with caplog.at_level(logging.DEBUG, logger="codemode"):
+        ran(Script(program(js), "done"), tools)
+    (record,) = [one for one in caplog.records if one.name == "codemode.tools"]
+    assert "three" in record.getMessage()
+    assert "secret-of-the-host" in caplog.text
+
+
+def test_22_a_hook_that_hears_of_it_stands_in_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Any] = []
+
+    def broken(n: int) -> int:
+        return {}["a key nobody set"]
+
+    options = {"lifecycle": {"on_nested_tool_result": heard.append}}
+    js = "try { await tools.broken({ n: 1 }) } catch {}"
+    with caplog.at_level(logging.DEBUG, logger="codemode"):
+        ran(Script(program(js), "done"), [broken], capabilities=[CodeMode(options)])
+    assert len(heard) == 1
+    assert [one for one in caplog.records if one.name == "codemode.tools"] == []

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
+from pydantic import ValidationError
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import (
@@ -148,7 +149,9 @@ class NestedCalls:
         except (ApprovalRequired, CallDeferred) as waits:
             _pause(waits, await self._manager.show(call), waiting.edited)
         except TOLD as error:
-            raise _failure(call, told(error)) from error
+            # The text says it all, but for what a tool itself could not validate: the host's log has that.
+            is_hidden = waiting.has_begun and isinstance(error, ValidationError)
+            raise _failure(call, told(error)) from (error if is_hidden else None)
         finally:
             reservation.release()
             del self._toolset.reservations[call.tool_call_id]
