@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from .host_threads import LARGE_CHARACTERS, run_check
@@ -18,6 +18,9 @@ from .records import record
 from .resolutions import input_to_run
 from .tools import Tool, ValidatedInput
 from .values import canonical_json, check_size, check_values, decode_json, encode_json, refuse_too_many, utf8_length
+
+if TYPE_CHECKING:
+    from .fetch_request import FetchRequest
 
 
 @record
@@ -85,6 +88,25 @@ async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: Execu
 async def read_text(text: str) -> Any:
     """Decode a text that this host wrote."""
     return await run_check(len(text), lambda: decode_json(text))
+
+
+async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
+    """Read what a fetch asks for. Raises `CodeModeFetchError`, `CodeModeSerializationError`; else the worker lied."""
+    from .fetch_request import read_request
+
+    what = "the request of fetch"
+    text = entry.input_json
+    if entry.input_bytes is not None:
+        check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+    if text is None:
+        raise CodeModeProtocolError("the worker sent a fetch without a request")
+
+    def read() -> FetchRequest:
+        check_size(utf8_length(text), policy.max_tool_input_bytes, what)
+        check_values(text, policy.max_values, what)
+        return read_request(text)
+
+    return await run_check(len(text), read)
 
 
 def asked_text(entry: LedgerEntry) -> str:

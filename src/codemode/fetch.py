@@ -14,8 +14,9 @@ from typing import Any, cast
 from .errors import HOST_FETCH_ERROR, CodeModeFetchError
 from .fetch_addresses import LOOPBACK_ADDRESSES, Resolver, is_public, resolve
 from .fetch_client import fetch_pinned
-from .fetch_request import REDIRECT_STATUSES, FetchRequest, read_request
+from .fetch_request import REDIRECT_STATUSES, FetchRequest, RepeatedHeaders
 from .fetch_urls import Url, UrlError, UrlRules, parse_url
+from .host_threads import run_check
 from .options import CodeModeOptions, FetchPolicy
 from .values import encode_json
 
@@ -53,13 +54,12 @@ class Fetches:
         rules = UrlRules.of(policy.allowed_origins, policy.allowed_url_prefixes)
         return cls(policy, rules, options.execution_policy.max_result_bytes, resolve)
 
-    async def perform(self, input_json: str) -> str:
+    async def perform(self, request: FetchRequest) -> str:
         """Return the response as JSON for the kernel: status, statusText, url, redirected, headers, text or base64.
 
         Raises `CodeModeFetchError`, with code ``CODE_MODE_HOST_FETCH_ERROR`` when the exchange itself failed;
         `CodeModeSerializationError` when the response is larger than a result may be; `CodeModeProtocolError`.
         """
-        request = read_request(input_json)
         for redirects in range(self.policy.max_redirects + 1):
             async with self._exchange(request) as response:
                 status, headers = _status(response), _headers(response.headers)
@@ -71,7 +71,7 @@ class Fetches:
             if is_final:
                 redirected = redirects > 0 or url != request.url
                 head = {"status": status, "statusText": reason, "url": str(url), "redirected": redirected}
-                return self._serialised({**head, "headers": sorted(headers.items()), **_body_fields(body)})
+                return await self._serialised({**head, "headers": sorted(headers.items())}, body)
             request = request.redirected(status, location or "")
         raise CodeModeFetchError(f"fetch was redirected more than {self.policy.max_redirects} times")
 
@@ -166,8 +166,12 @@ class Fetches:
             f"fetch: the response is larger than max_response_bytes allows ({self.policy.max_response_bytes})"
         )
 
-    def _serialised(self, answer: Mapping[str, Any]) -> str:
-        return encode_json(answer, max_bytes=self.max_result_bytes, what="the response of fetch")
+    async def _serialised(self, head: Mapping[str, Any], body: bytes) -> str:
+        def write() -> str:
+            answer = {**head, **_body_fields(body)}
+            return encode_json(answer, max_bytes=self.max_result_bytes, what="the response of fetch")
+
+        return await run_check(len(body), write)
 
 
 def fetch_line(policy: FetchPolicy | None) -> str | None:
@@ -220,12 +224,10 @@ def _headers(given: Any) -> dict[str, str]:
     items = (
         given.multi_items() if hasattr(given, "multi_items") else given.items() if hasattr(given, "items") else given
     )
-    headers: dict[str, str] = {}
+    headers = RepeatedHeaders("a response")
     for name, value in cast("Iterable[tuple[Any, Any]]", items):
-        key, text = _text(name).lower(), _text(value)
-        if key not in _HIDDEN_HEADERS:
-            headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return headers
+        headers.add(_text(name).lower(), _text(value))
+    return {name: value for name, value in headers.joined().items() if name not in _HIDDEN_HEADERS}
 
 
 def _text(value: Any) -> str:

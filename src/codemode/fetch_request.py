@@ -12,6 +12,8 @@ from .errors import CodeModeFetchError, CodeModeProtocolError
 from .fetch_urls import Url, UrlError, follow_location, parse_url
 from .values import decode_json
 
+MAX_HEADERS = 256
+MAX_HEADER_CHARACTERS = 65_536
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
@@ -41,6 +43,11 @@ class FetchRequest:
     headers: Mapping[str, str]
     body: bytes | None = None
 
+    @property
+    def changes_something(self) -> bool:
+        """True for a request that must not be made twice."""
+        return self.method not in ("GET", "HEAD", "OPTIONS")
+
     def redirected(self, status: int, location: str) -> FetchRequest:
         """Return the request that a redirect asks for. Raises `CodeModeFetchError`."""
         try:
@@ -61,6 +68,7 @@ def read_request(input_json: str) -> FetchRequest:
     Raises `CodeModeFetchError` for what the guest may not ask for, `CodeModeProtocolError` for what no kernel writes.
     """
     fields = _fields(input_json)
+    headers = _headers(fields["headers"])
     method = fields["method"].upper()
     if not _TOKEN.fullmatch(method) or method in _REFUSED_METHODS:
         raise CodeModeFetchError(f"fetch cannot use the method {method[:40]!r}")
@@ -68,18 +76,10 @@ def read_request(input_json: str) -> FetchRequest:
         url = parse_url(fields["url"])
     except UrlError as error:
         raise CodeModeFetchError(f"fetch: the URL {error}") from None
-    headers = _headers(fields["headers"])
     body = None if method in ("GET", "HEAD") else _body(fields)
     if body is not None and fields.get("body") is not None:
         headers.setdefault("content-type", "text/plain;charset=UTF-8")
     return FetchRequest(url, method, headers, body)
-
-
-def changes_something(input_json: str) -> bool:
-    """True for a fetch that must not be made twice. Raises `ValueError` for what is not JSON."""
-    request: Any = decode_json(input_json)
-    method = cast("dict[str, Any]", request).get("method") if isinstance(request, dict) else None
-    return not isinstance(method, str) or method.upper() not in ("GET", "HEAD", "OPTIONS")
 
 
 def _fields(input_json: str) -> dict[str, Any]:
@@ -95,16 +95,42 @@ def _fields(input_json: str) -> dict[str, Any]:
 
 
 def _headers(pairs: list[Any]) -> dict[str, str]:
-    headers: dict[str, str] = {}
+    headers = RepeatedHeaders("a fetch")
     for pair in pairs:
         match pair:
             case [str(name), str(value)]:
                 name, value = name.lower(), value.strip(" \t\r\n")
+                headers.add(name, value)
                 _check_header(name, value)
-                headers[name] = f"{headers[name]}, {value}" if name in headers else value
             case _:
                 raise CodeModeProtocolError("the worker sent a fetch with a header that is not a pair")
-    return headers
+    return headers.joined()
+
+
+class RepeatedHeaders:
+    """Headers in the order in which they came, few enough. Repeated ones are joined once, when all have come.
+
+    ``add`` raises `CodeModeFetchError` for one too many.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._values: dict[str, list[str]] = {}
+        self._count = self._characters = 0
+
+    def add(self, name: str, value: str) -> None:
+        """Take one header; ``name`` is lower-case."""
+        self._count += 1
+        self._characters += len(name) + len(value)
+        if self._count > MAX_HEADERS:
+            raise CodeModeFetchError(f"fetch: {self._what} may have {MAX_HEADERS} headers at the most")
+        if self._characters > MAX_HEADER_CHARACTERS:
+            raise CodeModeFetchError(f"fetch: the headers of {self._what} may have {MAX_HEADER_CHARACTERS} characters")
+        self._values.setdefault(name, []).append(value)
+
+    def joined(self) -> dict[str, str]:
+        """Return one value for each name."""
+        return {name: ", ".join(values) for name, values in self._values.items()}
 
 
 def _check_header(name: str, value: str) -> None:

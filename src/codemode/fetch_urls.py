@@ -22,8 +22,10 @@ _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::([0-9]*))?", re.ASCII)
 _NAMED = re.compile(r"([^:\[\]]+)(?::([0-9]*))?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-_TO_ENCODE_IN_PATH = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~!$&'()*+,;=:@/%]", re.ASCII)
-_TO_ENCODE_IN_QUERY = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~!$&'()*+,;=:@/?%]", re.ASCII)
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
+_KEPT_IN_PATH = "-._~!$&'()*+,;=:@/%"
+_KEPT_IN_QUERY = _KEPT_IN_PATH + "?"
+_MAX_HOST_CHARACTERS = 253
 # Servers that decode "%2F" or "%5C", or cut path parameters, before they look for "..".
 _CLIMBS = re.compile(r"(?:^|[/\\])\.\.(?:[/\\;\x00]|$)")
 _MAX_DECODINGS = 4
@@ -94,8 +96,8 @@ def parse_url(text: str) -> Url:
         scheme,
         host,
         _DEFAULT_PORTS[scheme] if port is None else port,
-        _without_dot_segments(_TO_ENCODE_IN_PATH.sub(_encoded, path)),
-        None if query is None else _TO_ENCODE_IN_QUERY.sub(_encoded, query),
+        _without_dot_segments(_encoded(path, _KEPT_IN_PATH)),
+        None if query is None else _encoded(query, _KEPT_IN_QUERY),
     )
     if len(str(url)) > MAX_URL_CHARACTERS:
         raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
@@ -104,6 +106,8 @@ def parse_url(text: str) -> Url:
 
 def follow_location(url: Url, location: str) -> Url:
     """Return where a redirect from ``url`` leads. Raises `UrlError`."""
+    if len(location) > MAX_URL_CHARACTERS:
+        raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
     if _AMBIGUOUS.search(location):
         raise UrlError("has a backslash or a control character in it")
     try:
@@ -143,7 +147,7 @@ def _ipv6(text: str) -> str:
 def _host(text: str) -> str:
     host = (text if text.isascii() else _international(text)).lower()
     labels = host.split(".")
-    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
+    if len(host) > _MAX_HOST_CHARACTERS or not all(map(_LABEL.fullmatch, labels)):
         raise UrlError("has no valid host")
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(host)
@@ -159,6 +163,8 @@ def _ipv4(host: str) -> str:
 
 
 def _international(host: str) -> str:
+    if len(host) > _MAX_HOST_CHARACTERS:
+        raise UrlError("has no valid host")  # and looking for one would take quadratic time
     try:
         import idna
     except ModuleNotFoundError:
@@ -169,8 +175,8 @@ def _international(host: str) -> str:
         raise UrlError("has no valid host") from None
 
 
-def _encoded(match: re.Match[str]) -> str:
-    return quote(match[0], safe="", errors="replace")
+def _encoded(text: str, kept: str) -> str:
+    return quote(_STRAY_PERCENT.sub("%25", text), safe=kept, errors="replace")
 
 
 def _without_dot_segments(path: str) -> str:

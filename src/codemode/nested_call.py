@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from . import approval
-from .call_values import CheckedInput, asked_text, check_input, output_text, payload_text, read_text
+from .call_values import CheckedInput, asked_text, check_input, output_text, payload_text, read_fetch, read_text
 from .catalog import Catalog
 from .errors import (
     HOST_TOOL_ERROR,
@@ -28,7 +28,7 @@ from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
 from .resolutions import Answer, Approval, HostAnswer, KnownOutcome
 from .thread_call import ThreadCall
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
-from .values import check_size, encode_json, utf8_length
+from .values import encode_json
 
 if TYPE_CHECKING:
     from .fetch import Fetches
@@ -113,16 +113,11 @@ class NestedCalls:
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
-        size = entry.input_bytes if entry.input_bytes is not None else utf8_length(entry.input_json or "")
-        check_size(size, self.options.execution_policy.max_tool_input_bytes, "the request of fetch")
-        if entry.input_json is None:
-            raise CodeModeProtocolError("the worker sent a fetch without a request")
-        from .fetch_request import changes_something
-
+        request = await read_fetch(entry, self.options.execution_policy)
         self.require_running()
-        if changes_something(entry.input_json):
+        if request.changes_something:
             progress.started(None, is_approved=False)
-        return await self.fetches.perform(entry.input_json)
+        return await self.fetches.perform(request)
 
     def _ask_catalog(self, entry: LedgerEntry) -> str:
         argument = asked_text(entry)
