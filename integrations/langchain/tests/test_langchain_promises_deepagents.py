@@ -170,3 +170,16 @@ def test_30_what_the_deep_agent_would_gate_in_vain_is_refused():
     rules = [FilesystemPermission(operations=["write"], paths=["/**"], mode="interrupt")]
     with pytest.raises(ValueError, match="write_file"):
         Desk("return 1", sub=saying(), permissions=rules)
+
+
+def test_30_an_approval_inside_a_program_of_a_sub_agent(is_async: bool):
+    sub = saying(calls("return await tools.delete({ path: '/inner' })"), AIMessage("inner is gone"))
+    desk = Desk(BOTH, sub=sub, writer={"middleware": [CodeModeMiddleware(approve={"delete": True})]})
+    session = Session(desk.graph, is_async)
+    output, asked = session.start(), []
+    while waiting := output.get("__interrupt__"):
+        asked.append([one.value["args"]["path"] for one in waiting])
+        output = session.answer({waiting[0].id: APPROVE})
+    assert asked == [["/inner"], ["/x"]]
+    assert json.loads(content(output)) == ["inner is gone", "deleted /x"]
+    assert desk.deleted == ["/inner", "/x"]
