@@ -1,6 +1,6 @@
 """What a running LangGraph node offers beyond its public functions: numbered tasks, a scratchpad per nested call.
 
-The only module that knows LangGraph's private configuration keys. Knows no program and no tool.
+With `channels` the only module that knows LangGraph's private configuration keys. Knows no program and no tool.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any, NoReturn, cast
@@ -20,14 +20,10 @@ from uuid import UUID
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
-from .state_updates import Pairs
+from .channels import Writes, own_state
 
 _CALL = "__pregel_call"
 _SCRATCHPAD = "__pregel_scratchpad"
-_SEND = "__pregel_send"
-_READ = "__pregel_read"
-_TASKS = "__pregel_tasks"
-_RESUME = "__resume__"
 _RESUME_MAP = "__pregel_resume_map"
 _NAMESPACE = "checkpoint_ns"
 _CHECKPOINTS = "checkpoint_map"
@@ -196,14 +192,6 @@ class Answer:
     is_alone: bool
 
 
-@dataclass(frozen=True)
-class Writes:
-    """Where a nested call's writes go. ``keep`` takes one as a command; ``pairs`` is what calls have written so far."""
-
-    keep: Callable[[Any], None]
-    pairs: Callable[[], Pairs]
-
-
 @dataclass
 class NestedScratchpad:
     """Makes ``interrupt()`` inside one nested call count from zero and find the answers to this call, no others.
@@ -241,7 +229,7 @@ class NestedScratchpad:
             resume=self._own_answers,
             get_null_resume=_once(alone),
         )
-        own = {_SCRATCHPAD: scratchpad, **_own_state(configurable, self.writes), _RESUME_MAP: by_id}
+        own = {_SCRATCHPAD: scratchpad, **own_state(configurable, self.writes), _RESUME_MAP: by_id}
         return cast("RunnableConfig", {**config, "configurable": {**configurable, **own}})
 
     @property
@@ -306,104 +294,3 @@ def _once(values: list[Any]) -> Callable[..., Any]:
         return values.pop() if consume else values[-1]
 
     return take
-
-
-# --- the state, as nested calls read and write it ---
-
-
-def state_now(config: RunnableConfig, state: Any) -> Any:
-    """Return the state that a node was given with what nested calls have written since."""
-    configurable = config.get("configurable", {})
-    task = _task(configurable)
-    if not isinstance(task, _TaskNow) or not isinstance(state, dict):
-        return state
-    written = {channel for channel, _ in task.own} & task.channels.keys()
-    now: dict[str, Any] = configurable[_READ](sorted(written), True) if written else {}
-    return {**cast("dict[str, Any]", state), **now}
-
-
-def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> None:
-    """Write all values but the last to a channel that takes several in one step; of others only the last counts."""
-    configurable = config.get("configurable", {})
-    if _takes_several(_channels(configurable).get(channel), values):
-        configurable[_SEND]([(channel, value) for value in values[:-1]])
-
-
-@dataclass(frozen=True)
-class _TaskNow:
-    """A node's task as it will be: with what nested calls have written, which LangGraph learns when the node ends."""
-
-    task: Any
-    channels: Mapping[str, Any]
-    pairs: Callable[[], Pairs]
-
-    @property
-    def own(self) -> Pairs:
-        values: dict[str, list[Any]] = {}
-        for channel, value in self.pairs():
-            values.setdefault(channel, []).append(value)
-        return [
-            (channel, value)
-            for channel, given in values.items()
-            for value in (given if _takes_several(self.channels.get(channel), given) else given[-1:])
-        ]
-
-    @property
-    def writes(self) -> Pairs:
-        return [*self.task.writes, *self.own]
-
-
-def _own_state(configurable: Mapping[str, Any], writes: Writes) -> dict[str, Any]:
-    """Return how a nested call reads and writes the state: at once for the calls after it, later for the graph.
-
-    A segment that comes from the checkpoint writes nothing again, so what its calls wrote is kept with its record.
-    """
-    channels, task = _channels(configurable), _task(configurable)
-    own: dict[str, Any] = {_SEND: _kept_writes(configurable[_SEND], channels, writes.keep)}
-    if task is not None:
-        read = configurable[_READ]
-        own[_READ] = partial(read.func, *read.args[:3], _TaskNow(task, channels, writes.pairs))
-    return own
-
-
-def _kept_writes(
-    send: Callable[..., Any], channels: Mapping[str, Any], keep: Callable[[Any], None]
-) -> Callable[[Iterable[tuple[str, Any]]], None]:
-    from langgraph.types import Command
-
-    def take(writes: Iterable[tuple[str, Any]]) -> None:
-        others: Pairs = []
-        for channel, value in writes:
-            if channel == _TASKS:
-                keep(Command(goto=[value]))
-            elif channel in channels and not channel.startswith(("__", "branch:")):
-                keep(Command(update={channel: value}))
-            elif channel != _RESUME:  # the node counts its own answers by order too
-                others.append((channel, value))
-        if others:
-            send(others)
-
-    return take
-
-
-def _channels(configurable: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the channels of the graph, none when LangGraph looks different."""
-    read = configurable.get(_READ)
-    args: Any = getattr(read, "args", ())
-    return args[1] if len(args) > 3 and isinstance(args[1], Mapping) else {}
-
-
-def _task(configurable: Mapping[str, Any]) -> Any:
-    return configurable[_READ].args[3] if _channels(configurable) else None
-
-
-def _takes_several(channel: Any, values: Sequence[Any]) -> bool:
-    from langgraph.errors import InvalidUpdateError
-
-    if channel is None or len(values) < 2:
-        return channel is not None
-    try:
-        channel.copy().update(list(values))
-    except InvalidUpdateError:
-        return False
-    return True

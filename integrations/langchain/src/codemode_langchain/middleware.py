@@ -19,7 +19,7 @@ from langgraph.types import Command
 from codemode import CodeModeOptions, CodeModeToolError, WorkerPool
 
 from .approvals import ApprovalRules, Approvals
-from .graph import state_now
+from .channels import state_now
 from .neighbours import refuse_blind_neighbours
 from .nested import Caller
 from .shown_tools import CodeModeState, ShownTools, shown_in

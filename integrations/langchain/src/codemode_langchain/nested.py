@@ -18,8 +18,9 @@ from langchain_core.tools import BaseTool, ToolException
 
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 
+from .channels import Writes
 from .conversion import Capture, guest_value, plain_args, told, tool_call
-from .graph import Answer, NestedScratchpad, Writes, command_in, interrupts_in, is_wrong_answer
+from .graph import Answer, NestedScratchpad, command_in, interrupts_in, is_wrong_answer
 from .state_updates import Pairs, kept, pairs_of
 
 INTERRUPT_KIND = "langgraph-interrupt"

@@ -19,8 +19,9 @@ from codemode import CodeModeOptions, ToolCallContext, WorkerPool
 from codemode import CodeModeTool as Core
 
 from .approvals import ApprovalRules, Approvals
+from .channels import write_earlier
 from .conversion import convert
-from .graph import is_in_node, name_in_node, write_earlier
+from .graph import is_in_node, name_in_node
 from .nested import Caller, DirectCaller
 from .segments import Outcome, Segments
 from .state_updates import one_result
