@@ -14,26 +14,15 @@ from .host_threads import LARGE_CHARACTERS, run_check
 from .json_shape import weigh
 from .options import ExecutionPolicy
 from .protocol.ledger import LedgerEntry
-from .records import record
-from .resolutions import input_to_run
-from .tools import Tool, ValidatedInput
+from .resolutions import CheckedInput, input_to_run
+from .tools import Tool
 from .values import canonical_json, check_size, check_values, decode_json, encode_json, refuse_too_many, utf8_length
 
 if TYPE_CHECKING:
     from .fetch_request import FetchRequest
 
 
-@record
-class CheckedInput:
-    """A validated input, and the JSON text of what a person is shown of it; None where nobody will ask for that."""
-
-    validated: ValidatedInput
-    shown_json: str | None
-
-
-async def check_input(
-    tool: Tool, entry: LedgerEntry, edited_json: str | None, policy: ExecutionPolicy, *, is_shown: bool
-) -> CheckedInput:
+async def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
     """Validate the input of a call. A large one has a text too: making it may take longer than the check itself.
 
     Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
@@ -42,18 +31,17 @@ async def check_input(
     if entry.input_bytes is not None:
         check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
         raise CodeModeProtocolError("the worker withheld an input that is small enough")
-    text = edited_json or entry.input_json or ""
+    text = entry.input_json or ""
     is_large = len(text) >= LARGE_CHARACTERS
 
     def check() -> CheckedInput:
-        check_size(utf8_length(entry.input_json or ""), policy.max_tool_input_bytes, what)
-        check_values(entry.input_json or "", policy.max_values, what)
+        check_size(utf8_length(text), policy.max_tool_input_bytes, what)
         check_values(text, policy.max_values, what)
-        validated = input_to_run(tool, entry, edited_json)
+        validated = input_to_run(tool, entry)
         return CheckedInput(validated, canonical_json(validated.json_value) if is_shown or is_large else None)
 
     try:
-        return await run_check(max(len(text), len(entry.input_json or "")), check)
+        return await run_check(len(text), check)
     except ValueError as error:
         raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
 

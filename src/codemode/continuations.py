@@ -28,7 +28,7 @@ from .json_shape import weigh
 from .options import CodeModeOptions
 from .protocol.continuation import Continuation, body_of
 from .protocol.signing import Auth
-from .resolutions import Answer, check_answers, read_answers
+from .resolutions import Answer, CheckedInput, check_answers, read_answers
 from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
 from .sealing import unpack
 from .tools import Tool, collect_tools
@@ -122,7 +122,7 @@ async def _resume(
 ) -> Any:
     continuation, auth = verified(interrupt, settings, outer.context_binding)
     with _refusals():
-        answers = await _checked_answers(continuation, resolutions, catalog, settings)
+        answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     # Made before the claim: options that are wrong must not use the continuation up.
     execution = Execution(catalog, settings, outer_call, pool)
@@ -137,7 +137,7 @@ async def _resume(
         await guard.release(auth.nonce)
         raise CodeModeProtocolError("the continuation has expired", details={"origin": "continuation"})
     try:
-        value = await execution.resume(continuation, answers, Interrupt.of(interrupt))
+        value = await execution.resume(continuation, answers, inputs, Interrupt.of(interrupt))
     except BaseException as error:
         try:
             # Nothing was run and the program did not get to its end: as if nobody had tried.
@@ -159,7 +159,7 @@ async def _resume(
 
 async def _checked_answers(
     continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[Tool], options: CodeModeOptions
-) -> Mapping[int, Answer]:
+) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
     entries = continuation.ledger.entries
     # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
     goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
@@ -169,8 +169,7 @@ async def _checked_answers(
         max_values = options.execution_policy.max_values
         answers = await run_check(size, lambda: read_answers(entries, resolutions, max_values))
     size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
-    await run_check(size, lambda: check_answers(catalog, entries, answers))
-    return answers
+    return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
 
 
 @_refusals()

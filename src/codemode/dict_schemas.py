@@ -65,6 +65,8 @@ class DictSchema:
         # An explicit registry: the one that jsonschema uses by itself fetches remote references.
         self._validator: Any = bounded(validator_class)(self.json_schema, registry=REGISTRY)
 
+    varies = False
+
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check and fill defaults."""
         try:

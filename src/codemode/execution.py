@@ -6,8 +6,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 from weakref import ref
 
@@ -26,59 +25,31 @@ from .extras import fetches_of, require_cipher, telemetry_listeners
 from .host_threads import run_check
 from .identity import derived_identity
 from .interrupts import Interrupt, pending_requests
-from .lifecycle import Trace
 from .listeners import Events
 from .nested_call import NestedCalls
-from .option_checks import WrongTypeError, callable_or_none, positive, sequence, string_or_none, text_or_none
+from .option_checks import WrongTypeError
 from .options import CodeModeOptions, ExecutionPolicy
+from .outer_call import OuterCall
 from .protocol import events
 from .protocol.continuation import Continuation, texts_of
 from .protocol.endings import syntax_error
 from .protocol.invocation import Invocation
-from .protocol.ledger import Ledger, LedgerEntry, Rejected, recovery_ledger
-from .resolutions import Answer
+from .protocol.ledger import Ledger, LedgerEntry, Rejected
+from .recovery import Recovery
+from .resolutions import Answer, CheckedInput
 from .runner import Runner
 from .sealing import pack
 from .source.cache import AnalysedProgram, ProgramCache
 from .source.checks import check_program, fence_problems
-from .tools import MISSING, Tool
-from .values import MAX_DEPTH, canonical_json, check_values, decode_json, nests_deeper_than, utf8_length, well_formed
+from .tools import Tool
+from .values import MAX_DEPTH, check_values, decode_json, nests_deeper_than, utf8_length, well_formed
 from .workers import nesting
 from .workers.image import engine_version
 from .workers.pool import WorkerPool, pool_or_default
 
 _ANALYSIS_MS = 50
 _PROFILE = "codeMode"
-MAX_TIME_MS = 8_640_000_000_000_000  # the last moment that a JavaScript date knows
 _programs = ProgramCache()
-
-
-@dataclass(frozen=True, slots=True)
-class OuterCall:
-    """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool.
-
-    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace. ``started_at_ms`` is when
-    the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
-    ``clock_ms`` is the clock that the program is told of with each answer, the host's when None.
-    Raises `ValueError` when one of them is of a wrong kind.
-    """
-
-    tool_call_id: str | None = None
-    messages: Sequence[Any] = ()
-    context: Any = None
-    on_result: Callable[[str, Any, Trace], None] | None = None
-    started_at_ms: int | None = None
-    context_binding: str | None = None
-    clock_ms: Callable[[], int] | None = None
-
-    def __post_init__(self) -> None:
-        """Check what reaches tools, a signature and the guest's clock."""
-        string_or_none(self.tool_call_id, "tool_call_id")
-        sequence(self.messages, "messages")
-        text_or_none(self.context_binding, "context_binding")
-        callable_or_none(self.clock_ms, "clock_ms")
-        if self.started_at_ms is not None:
-            positive(self.started_at_ms, "started_at_ms", MAX_TIME_MS)
 
 
 class Execution:
@@ -97,8 +68,9 @@ class Execution:
         self._source = ""
         self._known: AnalysedProgram | None = None
         self._answers: Mapping[int, Answer] = {}
+        self._inputs: Mapping[int, CheckedInput] = {}
         self._machine: Invocation | None = None
-        self._large_inputs: dict[int, str] = {}
+        self._kept_inputs: dict[int, str] = {}
         self._resumed: Interrupt | None = None
         self._way_on: Interrupt | None = None
         self._random = secrets.token_hex(32)
@@ -115,9 +87,18 @@ class Execution:
         identify = derived_identity(continuation, outer.tool_call_id, outer.context_binding)
         return await self._run(Invocation(self._settings(), identify=identify))
 
-    async def resume(self, continuation: Continuation, answers: Mapping[int, Answer], interrupt: Interrupt) -> Any:
-        """Go on with a paused program, whose ``interrupt`` it was. Returns its value, or the next `Interrupt`."""
-        self._answers, self._resumed = answers, interrupt
+    async def resume(
+        self,
+        continuation: Continuation,
+        answers: Mapping[int, Answer],
+        inputs: Mapping[int, CheckedInput],
+        interrupt: Interrupt,
+    ) -> Any:
+        """Go on with a paused program, whose ``interrupt`` it was, with what the answered calls run with.
+
+        Returns its value, or the next `Interrupt`.
+        """
+        self._answers, self._inputs, self._resumed = answers, inputs, interrupt
         machine = Invocation(
             continuation.settings(self._settings()), recorded=continuation.ledger, resolved=answers.keys()
         )
@@ -231,7 +212,8 @@ class Execution:
             answers=self._answers,
             threads=self._threads,
             fetches=self._fetches,
-            large_inputs=self._large_inputs,
+            kept_inputs=self._kept_inputs,
+            checked=self._inputs,
         )
 
     async def _interrupted(self, machine: Invocation) -> Interrupt:
@@ -260,30 +242,8 @@ class Execution:
             return None
         if self._resumed is not None and not self.has_gone_on:
             return self._resumed
-        ledger = recovery_ledger(machine.ledger, machine.settings.salt, self._runs_again, self._ran_with)
-        return self._interrupt(machine, ledger)
-
-    def _runs_again(self, entry: LedgerEntry) -> bool:
-        """Return True for a call that does no harm when it runs twice."""
-        tool = self._catalog.get(entry.name)
-        if entry.kind == "catalog" or not entry.is_started:
-            return True
-        if entry.kind == "fetch" or tool is None:
-            return False
-        return any(tool.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
-
-    def _ran_with(self, entry: LedgerEntry) -> str | None:
-        """Return the validated input of a call that was started."""
-        tool = self._catalog.get(entry.name) if entry.kind == "tool" else None
-        if tool is None or entry.executed_input_json is not None:
-            return entry.executed_input_json if tool is not None else entry.input_json
-        if entry.id in self._large_inputs:
-            return self._large_inputs[entry.id]
-        issued = MISSING if entry.input_json is None else decode_json(entry.input_json)
-        try:
-            return canonical_json(tool.validate_input(issued).json_value)
-        except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
-            return entry.input_json
+        recovery = Recovery(self._catalog, self._kept_inputs)
+        return self._interrupt(machine, recovery.ledger(machine.ledger, machine.settings.salt))
 
     def _interrupt(self, machine: Invocation, ledger: Ledger) -> Interrupt:
         """Return the one way to go on from this run: with two of them the calls that are left could run twice."""

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import approval
-from .call_values import CheckedInput, asked_text, check_input, output_text, payload_text, read_fetch, read_text
+from .call_values import asked_text, check_input, output_text, payload_text, read_fetch, read_text
 from .catalog import Catalog
 from .errors import (
-    HOST_TOOL_ERROR,
     CodeModeError,
     CodeModeFetchError,
     CodeModeProtocolError,
     CodeModeToolError,
     guest_view,
 )
+from .host_code import HostRaised, decided, executed, guarded, hidden
 from .host_threads import LARGE_CHARACTERS
-from .interrupts import APPROVAL_KIND, InterruptRequested, interrupt_within
+from .interrupts import APPROVAL_KIND, InterruptRequested
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
 from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
-from .resolutions import Answer, Approval, HostAnswer, KnownOutcome
-from .thread_call import ThreadCall
+from .resolutions import Answer, Approval, CheckedInput, HostAnswer, KnownOutcome, is_denial
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
 from .values import encode_json
 
@@ -51,21 +49,14 @@ class CallProgress(Protocol):
         ...
 
 
-class _Thrown(Exception):  # noqa: N818 - carries an error, is none itself
-    """What host code raised during a call, already as the error that the caller gets."""
-
-    def __init__(self, error: CodeModeError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
 @dataclass(frozen=True, slots=True)
 class NestedCalls:
     """Performs the calls of one invocation.
 
-    ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id;
-    ``salt`` gives what makes new interrupt ids this invocation's own. ``large_inputs`` are validated inputs of calls
-    under way, as JSON texts by request id: a recovery shows them, and validating them again would keep the loop.
+    ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
+    ``checked`` the inputs of answered calls, which were validated before anything ran. ``salt`` gives what makes new
+    interrupt ids this invocation's own. ``kept_inputs`` are validated inputs of calls under way, as JSON texts by
+    request id, where a recovery cannot validate them again: it would keep the loop, or give another value.
     """
 
     catalog: Catalog[Tool]
@@ -79,7 +70,8 @@ class NestedCalls:
     answers: Mapping[int, Answer]
     threads: InvocationThreads
     fetches: Fetches | None = None
-    large_inputs: dict[int, str] = field(default_factory=dict[int, str])
+    kept_inputs: dict[int, str] = field(default_factory=dict[int, str])
+    checked: Mapping[int, CheckedInput] = field(default_factory=dict[int, CheckedInput])
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
@@ -87,6 +79,9 @@ class NestedCalls:
         try:
             if isinstance(answer, KnownOutcome):
                 return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
+            if is_denial(answer):
+                request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
+                raise approval.denial(request, answer.decision, self.options.approval)
             if entry.kind == "catalog":
                 return self._fulfilled(entry, self._ask_catalog(entry))
             if entry.kind == "fetch":
@@ -96,10 +91,10 @@ class NestedCalls:
             raise
         except CodeModeError as error:
             return self.rejected(entry, error)
-        except _Thrown as thrown:
+        except HostRaised as thrown:
             return self.rejected(entry, thrown.error)
         except Exception as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
-            return self.rejected(entry, _hidden(entry, error))
+            return self.rejected(entry, hidden(entry, error))
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
@@ -150,23 +145,22 @@ class _ToolCall:
         entry, tool = self._entry, self._tool
         asks = tool.needs_approval is not False
         checked = await self._validate(is_shown=asks)
-        request = await self._approval_request(checked.validated) if asks or self._answer is not None else None
-        if request is not None:
+        if asks and await self._needs_approval(checked.validated):
             if self._calls.options.approval.mode == "interrupt":
                 return await self._pause({"kind": APPROVAL_KIND}, checked)
-            await self._approve(request)
-            self._executed_json = checked.shown_json
+            await self._approve(checked)
         calls = self._calls
         context = await self._context() if tool.takes_context else None
         calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
         try:
-            output = await self._guarded(self._execute(checked.validated, context))
+            output = await guarded(entry, executed(tool, checked.validated, context, calls.threads, entry))
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
-            return await self._pause(pause.payload, await self._validate(is_shown=True))
+            given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
+            return await self._pause(pause.payload, given)
         text = await output_text(tool, output, self._policy)
-        calls.large_inputs.pop(entry.id, None)
+        calls.kept_inputs.pop(entry.id, None)
         return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
 
     def _find(self) -> Tool:
@@ -182,15 +176,16 @@ class _ToolCall:
         return tool
 
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
-        entry = self._entry
-        edited_json = self._answer.input_json if isinstance(self._answer, Approval) else None
-        is_approved = isinstance(self._answer, Approval) and self._answer.decision.approved
-        checked = await check_input(self._tool, entry, edited_json, self._policy, is_shown=is_shown or is_approved)
-        if checked.shown_json is not None and len(checked.shown_json) >= LARGE_CHARACTERS:
-            self._calls.large_inputs[entry.id] = checked.shown_json
-        if is_approved:
+        entry, tool, kept_inputs = self._entry, self._tool, self._calls.kept_inputs
+        checked = self._calls.checked.get(entry.id)
+        if checked is None:
+            checked = await check_input(tool, entry, self._policy, is_shown=is_shown or tool.input_varies)
+        text = checked.shown_json
+        if text is not None and (tool.input_varies or len(text) >= LARGE_CHARACTERS):
+            kept_inputs[entry.id] = text
+        if isinstance(self._answer, Approval):
             self._is_approved = True
-            self._executed_json = checked.shown_json
+            self._executed_json = text
         return checked
 
     async def _context(self) -> ToolCallContext:
@@ -219,98 +214,29 @@ class _ToolCall:
         finally:
             self._progress.answered()
 
-    async def _approval_request(self, validated: ValidatedInput) -> approval.ApprovalRequest | None:
-        """Return what a person is to decide, or None when nobody needs to be asked (again)."""
+    async def _needs_approval(self, validated: ValidatedInput) -> bool:
+        """Return True when a person is to decide: no answer but an approval opens the gate."""
         tool, entry = self._tool, self._entry
-        request = approval.ApprovalRequest(tool.name, None, entry.tool_call_id or "")
-        if isinstance(self._answer, Approval):
-            if not self._answer.decision.approved:
-                raise approval.denial(request, self._answer.decision, self._calls.options.approval)
-            return None
-        if tool.needs_approval is False or self._is_approved or self._answer is not None:
-            return None
-        if not await self._decided(approval.needs_approval(tool, validated.value, await self._context())):
-            return None
-        return approval.ApprovalRequest(tool.name, validated.json_value, entry.tool_call_id or "")
+        if tool.needs_approval is False or self._is_approved:
+            return False
+        return await decided(entry, approval.needs_approval(tool, validated.value, await self._context()))
 
-    async def _approve(self, request: approval.ApprovalRequest) -> None:
-        policy = self._calls.options.approval
+    async def _approve(self, checked: CheckedInput) -> None:
+        policy, entry = self._calls.options.approval, self._entry
+        request = approval.ApprovalRequest(entry.name, checked.validated.json_value, entry.tool_call_id or "")
         self._progress.asked()
         try:
-            answer = await self._decided(approval.ask(policy.on_approval_required, request))
+            answer = await decided(entry, approval.ask(policy.on_approval_required, request))
         finally:
             self._progress.answered()
         decision = approval.read_decision(answer, request)
         if not decision.approved:
             raise approval.denial(request, decision, policy)
         self._is_approved = True
+        self._executed_json = checked.shown_json
 
     async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls
         payload_json = await payload_text(entry.name, payload, self._policy)
         outcome = waiting(entry, "interrupt", calls.salt(), payload_json, shown.shown_json)
         return CallSettled(entry.id, outcome, calls.now_ms())
-
-    async def _execute(self, validated: ValidatedInput, context: ToolCallContext | None) -> Any:
-        tool = self._tool
-        if tool.execute_kind == "async":
-            result = await tool.call(validated.value, context)
-        elif tool.execute_kind == "async_iterator":
-            result = tool.call(validated.value, context)
-        else:
-            call = ThreadCall(tool, validated.value, context, self._entry.tool_call_id or "")
-            result = await call.result(self._calls.threads.run_tool)
-            if inspect.isawaitable(result):
-                result = await result
-        return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
-
-    async def _decided(self, work: Awaitable[Any]) -> Any:
-        """Await what decides about a call. Only the tool itself can pause the program."""
-        try:
-            return await self._guarded(work)
-        except _Thrown as thrown:
-            approval.mark_undecided(thrown.error)
-            raise
-        except InterruptRequested as pause:
-            misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
-            raise _Thrown(_hidden(self._entry, misplaced)) from pause
-
-    async def _guarded(self, work: Awaitable[Any]) -> Any:
-        """Await host code. What it raises is hidden from the guest and kept for the host, whatever its class."""
-        try:
-            return await work
-        except CodeModeError as error:
-            raise _Thrown(error) from error
-        except (Exception, SystemExit) as error:
-            pause = interrupt_within(error)
-            if pause is not None:
-                raise pause from None
-            raise _Thrown(_hidden(self._entry, error)) from error
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Nobody cancelled this call: something inside the tool was cancelled.
-            raise _Thrown(_hidden(self._entry, error)) from error
-        except BaseExceptionGroup as group:
-            pause = interrupt_within(group)
-            if pause is None:
-                raise
-            raise pause from None
-
-
-def _hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
-    hidden = CodeModeToolError(
-        f"tool {entry.name!r} failed",
-        code=HOST_TOOL_ERROR,
-        details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id},
-    )
-    hidden.__cause__ = error
-    return hidden
-
-
-async def _last_item(items: AsyncIterable[Any]) -> Any:
-    last: Any = None
-    async for last in items:  # noqa: B007 - the last item is what is wanted
-        pass
-    return last

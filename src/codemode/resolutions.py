@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from .approval import Decision
 from .catalog import Catalog
@@ -15,6 +15,7 @@ from .tools import MISSING, Tool, ValidatedInput
 from .values import canonical_json, decode_json, encode_json, refuse_too_many
 
 _NO_EDIT: Any = object()
+_MAX_EDITED_PARTS = 64
 
 
 @record
@@ -143,53 +144,90 @@ def waiting_kind(entry: LedgerEntry) -> str:
     return str(cast("dict[str, Any]", payload).get("kind")) if isinstance(payload, dict) else ""
 
 
+@record
+class CheckedInput:
+    """A validated input, and the JSON text of what a person is shown of it; None where nobody will ask for that."""
+
+    validated: ValidatedInput
+    shown_json: str | None
+
+
 def input_to_run(tool: Tool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
-    """Return the validated input of a call: the edited one, the allowed one, or what the guest issued.
+    """Return the validated input of a call: the edited one, what was allowed or shown, or what the guest issued.
 
     Raises `CodeModeToolError` for wrong input; `CodeModeProtocolError` when the input of a call that was shown to a
     person would now come out differently, or the edited one is wrong.
     """
     if edited_json is not None:
-        return _revalidated(tool, edited_json, "the edited input")
-    if entry.executed_input_json is not None:
-        return _unchanged(tool, entry, entry.executed_input_json)
-    issued = MISSING if entry.input_json is None else decode_json(entry.input_json)
-    validated = tool.validate_input(issued)
-    if isinstance(entry.outcome, Waiting) and entry.outcome.input_json is not None:
+        return _edited(tool, edited_json)
+    shown_json = entry.executed_input_json
+    if shown_json is None and isinstance(entry.outcome, Waiting):
         shown_json = entry.outcome.input_json
-        if _shown(validated) not in (_canonical(shown_json), _shown(tool.validate_input(issued))):
-            # The schema itself fills in something new each time, an id or a time.
-            validated = _revalidated(tool, shown_json, "the shown input")
-        _require_same(tool, validated, shown_json)
-    return validated
+    if shown_json is None:
+        return tool.validate_input(_issued(entry))
+    return _as_shown(tool, entry, shown_json)
 
 
-def _unchanged(tool: Tool, entry: LedgerEntry, allowed_json: str) -> ValidatedInput:
-    if entry.input_json is not None:
-        # An input that was not edited is made from what the guest issued: its validated form need not validate again.
+def _as_shown(tool: Tool, entry: LedgerEntry, shown_json: str) -> ValidatedInput:
+    """Return the value that was shown, made of what the guest issued or, where that gives another one, of itself.
+
+    A default may be new each time, and a validator may change what it has made: only one of the two comes out the same.
+    """
+    shown = _canonical(shown_json)
+    reason = ""
+    for plain in (_issued(entry), decode_json(shown_json)):
         try:
-            validated = tool.validate_input(decode_json(entry.input_json))
-        except CodeModeToolError:
-            validated = None
-        if validated is not None and _shown(validated) == _canonical(allowed_json):
+            validated = tool.validate_input(plain)
+        except CodeModeToolError as error:
+            reason = f" ({error.message})"
+            continue
+        if _shown(validated) == shown:
             return validated
-    validated = _revalidated(tool, allowed_json, "the allowed input")
-    _require_same(tool, validated, allowed_json)
+    raise CodeModeProtocolError(
+        f"the input of tool {tool.name!r} does not come out as it was shown: its schema has changed, or gives another"
+        f" value each time{reason}"
+    )
+
+
+def _issued(entry: LedgerEntry) -> Any:
+    return MISSING if entry.input_json is None else decode_json(entry.input_json)
+
+
+def _edited(tool: Tool, edited_json: str) -> ValidatedInput:
+    edited = decode_json(edited_json)
+    try:
+        validated = tool.validate_input(edited)
+    except CodeModeToolError as error:
+        raise CodeModeProtocolError(f"the edited input of tool {tool.name!r} is wrong: {error.message}") from error
+    if _is_ambiguous(tool, edited, validated):
+        raise CodeModeProtocolError(
+            f"the edited input of tool {tool.name!r} is refused: its schema changes a value each time it is applied,"
+            " so nobody can tell whether the edit is what the tool is to get; allow the call as shown, or deny it"
+        )
     return validated
 
 
-def _revalidated(tool: Tool, text: str, what: str) -> ValidatedInput:
+def _is_ambiguous(tool: Tool, edited: Any, validated: ValidatedInput) -> bool:
+    """Return True when what the schema makes of an edit could be an edit too, and would come to something else."""
+    made: Any = validated.json_value
+    if not isinstance(made, dict) or not isinstance(edited, dict):
+        return _is_changed(tool, made, lambda again: again, made)
+    shown, given = cast("dict[str, Any]", made), cast("dict[str, Any]", edited)
+    keys = given.keys() & shown.keys()
+    if len(keys) > _MAX_EDITED_PARTS:
+        return _is_changed(tool, shown, lambda again: again, shown)
+    # Part by part: what the schema makes of another part may be no input.
+    return any(
+        _is_changed(tool, {**given, key: shown[key]}, lambda again, key=key: again.get(key), shown[key]) for key in keys
+    )
+
+
+def _is_changed(tool: Tool, plain: Any, part: Callable[[Any], Any], made: Any) -> bool:
     try:
-        return tool.validate_input(decode_json(text))
-    except CodeModeToolError as error:
-        raise CodeModeProtocolError(f"{what} of tool {tool.name!r} is wrong: {error.message}") from error
-
-
-def _require_same(tool: Tool, validated: ValidatedInput, shown_json: str) -> None:
-    if _shown(validated) != _canonical(shown_json):
-        raise CodeModeProtocolError(
-            f"the input of tool {tool.name!r} comes out differently than it was shown: its schema has changed"
-        )
+        again = tool.validate_input(plain).json_value
+    except CodeModeToolError:
+        return False
+    return canonical_json(part(again)) != canonical_json(made)
 
 
 def _shown(validated: ValidatedInput) -> str:
@@ -200,20 +238,36 @@ def _canonical(text: str) -> str:
     return canonical_json(decode_json(text))
 
 
-def check_answers(catalog: Catalog[Tool], entries: list[LedgerEntry], answers: Mapping[int, Answer]) -> None:
-    """Check that every answered call would run with what was shown. Raises `CodeModeProtocolError`.
+def check_answers(
+    catalog: Catalog[Tool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
+) -> dict[int, CheckedInput]:
+    """Return what every answered call will run with, by request id. Raises `CodeModeProtocolError` where it cannot.
 
-    A tool that is gone is left to the run: the guest gets the ordinary error for an unknown tool.
+    A denial or a known outcome runs nothing. A tool that is gone is left to the run: the guest gets the ordinary error
+    for an unknown tool.
     """
+    inputs: dict[int, CheckedInput] = {}
     for entry in entries:
         answer, tool = answers.get(entry.id), catalog.get(entry.name)
-        if entry.kind != "tool" or answer is None or tool is None or isinstance(answer, KnownOutcome):
+        if entry.kind != "tool" or answer is None or tool is None or not runs_tool(answer):
             continue
         try:
-            input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
+            validated = input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
+            inputs[entry.id] = CheckedInput(validated, _shown(validated))
         except ValueError as error:
             raise CodeModeProtocolError(f"the input of tool {entry.name!r} cannot be read: {error}") from error
         except CodeModeToolError as error:
             raise CodeModeProtocolError(
                 f"the input of tool {entry.name!r} is no longer valid: its schema has changed ({error.message})"
             ) from error
+    return inputs
+
+
+def runs_tool(answer: Answer) -> bool:
+    """Return True when an answer lets the tool run."""
+    return not isinstance(answer, KnownOutcome) and not is_denial(answer)
+
+
+def is_denial(answer: Answer | None) -> TypeGuard[Approval]:
+    """Return True when a person has said no."""
+    return isinstance(answer, Approval) and not answer.decision.approved

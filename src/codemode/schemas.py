@@ -32,8 +32,9 @@ class ValidatedInput:
 
     @cached_property
     def json_value(self) -> Any:
-        """A copy of the value as plain JSON: what a person is shown, and what gives ``value`` when validated again.
+        """A copy of the value as plain JSON, which is what a person is shown.
 
+        It gives ``value`` when it is validated again, unless the author's validators change a value each time.
         Made when first asked for: ask before ``execute`` can change the value.
         """
         return self._to_json()
@@ -55,6 +56,11 @@ class CompiledSchema(Protocol):
     @property
     def json_schema(self) -> JsonSchema:
         """The JSON Schema that a model is shown."""
+        ...
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values: a default is made anew each time."""
         ...
 
     def validate_input(self, value: Any) -> ValidatedInput:

@@ -218,6 +218,11 @@ class Tool:
         except Exception as error:
             raise self._failed() from error
 
+    @property
+    def input_varies(self) -> bool:
+        """Whether one input may give two values when it is validated twice."""
+        return self._compiled_input is not None and self._compiled_input.varies
+
     def validate_output(self, value: Any) -> Any:
         """Check what the tool returned, and give what `encode_json` takes.
 

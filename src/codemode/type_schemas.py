@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from .parameters import NOTHING, Parameter, Parameters
@@ -17,6 +17,7 @@ from .schemas import (
     plain_copy,
     unique,
 )
+from .type_traits import hiding_keys, varies
 from .values import encode_json
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class TypeSchema:
             # The adapter's own methods would only hand on, in Python.
             self._validator: Any = adapter.validator
             self._serializer: Any = adapter.serializer
+            self._core_schema: Any = adapter.core_schema
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             raise ValueError(f"not a type that pydantic can describe: {error}") from error
 
@@ -49,6 +51,19 @@ class TypeSchema:
         """Check, coerce, fill defaults; the value is an instance of the type."""
         instance = self.instance_of(value)
         return ValidatedInput(instance, lambda: self.show(instance, value))
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values."""
+        return self._varies
+
+    @cached_property
+    def _varies(self) -> bool:
+        return varies(self._core_schema)
+
+    @cached_property
+    def _hiding_keys(self) -> frozenset[str] | None:
+        return hiding_keys(self._core_schema)
 
     def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
         """Check and serialise, by alias."""
@@ -71,14 +86,46 @@ class TypeSchema:
             raise SchemaMismatch(_type_problems(error)) from None
 
     def show(self, instance: Any, given: Any) -> Any:
-        """Return an instance as plain JSON that stands for it, or else what was given."""
-        # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
+        """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""
         try:
-            shown = self._serializer.to_python(instance, mode="json", by_alias=True, round_trip=True, warnings=False)
-            is_faithful = self.instance_of(shown) == instance
+            own = self._own_form(instance)
+            # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
+            open_form = self._opened(own, given)
+            if self._gives(open_form, instance) or self._is_changed_again(open_form):
+                return open_form
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
             return plain_copy(given)
-        return shown if is_faithful else plain_copy(given)
+        if isinstance(own, dict) and isinstance(given, dict):
+            completed = cast("dict[str, Any]", {**own, **given})
+            if self._gives(completed, instance):
+                return plain_copy(completed)
+        return plain_copy(given)
+
+    def _own_form(self, instance: Any) -> Any:
+        return self._serializer.to_python(instance, mode="json", by_alias=True, round_trip=True, warnings=False)
+
+    def _opened(self, own: Any, given: Any) -> Any:
+        """Return an own form with what was given in place of the fields that hide something."""
+        keys = self._hiding_keys
+        if not keys or not isinstance(given, dict) or not isinstance(own, dict):
+            return own
+        told = {key: item for key, item in cast("dict[str, Any]", own).items() if key not in keys}
+        return {**told, **plain_copy({key: given[key] for key in cast("dict[str, Any]", given) if key in keys})}
+
+    def _is_changed_again(self, shown: Any) -> bool:
+        """Return True when validators make something else of what they have made: cents of cents, or nothing at all."""
+        if self._hiding_keys is None:
+            return False
+        try:
+            return self._opened(self._own_form(self.instance_of(shown)), shown) != shown
+        except Exception:  # noqa: BLE001 - as below
+            return True
+
+    def _gives(self, plain: Any, instance: Any) -> bool:
+        try:
+            return self.instance_of(plain) == instance
+        except Exception:  # noqa: BLE001 - validators are the tool author's code
+            return False
 
 
 class ParametersSchema:
@@ -107,6 +154,11 @@ class ParametersSchema:
         if model.model_extra:
             keywords.update(model.model_extra)
         return ValidatedInput(keywords, lambda: self._type.show(model, value))
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values."""
+        return self._type.varies
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: parameters describe no output."""

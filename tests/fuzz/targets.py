@@ -122,7 +122,11 @@ def _settled(entry: LedgerEntry) -> events.CallSettled:
 
 def _keep(machine: Invocation) -> None:
     ledger = recovery_ledger(
-        machine.ledger, "5a17", lambda entry: entry.kind == "catalog", lambda entry: entry.input_json
+        machine.ledger,
+        "5a17",
+        lambda entry: entry.kind == "catalog",
+        lambda entry: entry.input_json,
+        lambda entry: entry.executed_input_json,
     )
     kept = Continuation.of(machine.js or "", "engine", seeds.SETTINGS, ledger)
     if any(entry.input_bytes == 0 for entry in ledger.entries):

@@ -117,11 +117,17 @@ class Wider(pydantic.BaseModel):
     fast: bool = False
 
 
-@pytest.mark.parametrize("schema", [OtherDefault, Stricter, Wider])
+@pytest.mark.parametrize("schema", [Stricter, Wider])
 def test_a_schema_that_gives_another_input_is_refused(spy, schema):
     interrupt = start("return await tools.refund({order: 'A1'})", [spy.guarded(input_schema=Before)])
     refused(interrupt, [spy.guarded(input_schema=schema)], spy, match="schema has changed")
     assert go_on(interrupt, [spy.guarded(input_schema=Before)], OK) == {"done": "refund"}
+
+
+def test_12_another_default_does_not_change_what_was_shown(spy):
+    interrupt = start("return await tools.refund({order: 'A1'})", [spy.guarded(input_schema=Before)])
+    assert go_on(interrupt, [spy.guarded(input_schema=OtherDefault)], OK) == {"done": "refund"}
+    assert spy.ran == [("refund", OtherDefault(order="A1", amount=5))]
 
 
 def test_another_replay_version_is_refused(interrupt, tools, spy, monkeypatch):

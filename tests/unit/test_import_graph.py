@@ -31,6 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "adapters",
         "schemas",
         "type_schemas",
+        "type_traits",
         "dict_schemas",
         "usual_schemas",
         "bounded_checks",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pydantic
 import pytest
 from pausing import waiting_entry
@@ -137,6 +139,10 @@ class Changed(pydantic.BaseModel):
     currency: str = "USD"
 
 
+class Doubled(Payment):
+    amount: Annotated[float, pydantic.AfterValidator(lambda amount: amount * 2)]
+
+
 class Narrower(pydantic.BaseModel):
     amount: float = pydantic.Field(le=100)
 
@@ -161,6 +167,10 @@ def test_the_validated_input_runs():
     assert validated.value == Payment(amount=900)
 
 
+def test_12_what_was_shown_runs_though_a_default_is_another_now():
+    assert input_to_run(tool_over(Changed), shown(SHOWN_JSON)).value == Changed(amount=900, currency="EUR")
+
+
 def test_an_edited_input_is_validated():
     validated = input_to_run(tool_over(Payment), shown(SHOWN_JSON), '{"amount":5}')
     assert validated.json_value == {"amount": 5, "currency": "EUR"}
@@ -174,7 +184,7 @@ def test_an_allowed_input_runs_again_as_it_was_allowed():
 
 
 @pytest.mark.parametrize(
-    ("schema", "executed_json"), [(Changed, None), (Narrower, None), (Narrower, SHOWN_JSON), (Fewer, SHOWN_JSON)]
+    ("schema", "executed_json"), [(Doubled, None), (Narrower, None), (Narrower, SHOWN_JSON), (Fewer, SHOWN_JSON)]
 )
 def test_a_changed_schema_is_noticed(schema, executed_json):
     catalog = Catalog(collect_tools([tool_over(schema)]))

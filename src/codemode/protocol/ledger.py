@@ -58,8 +58,9 @@ class LedgerEntry(NamedTuple):
 
     ``outcome`` None means that the outcome is not known (yet); ``is_started`` that the tool itself may have begun.
     ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
-    edited input that a person allowed; None: what the guest issued. ``now_ms`` is the host time that was handed in with
-    the outcome. ``waits`` is how often it has waited, for a request whose outcome is not known.
+    edited input that a person allowed, or that a call ran with which is made again; None: what the guest issued.
+    ``now_ms`` is the host time that was handed in with the outcome. ``waits`` is how often it has waited, for a request
+    whose outcome is not known.
     """
 
     id: int
@@ -140,19 +141,23 @@ def recovery_ledger(
     salt: str,
     runs_again: Callable[[LedgerEntry], bool],
     input_json: Callable[[LedgerEntry], str | None],
+    runs_again_with: Callable[[LedgerEntry], str | None],
 ) -> Ledger:
     """Return the ledger from which a run that was cut off can go on.
 
-    Calls whose outcome is unknown wait for somebody to say it, unless ``runs_again``: those are simply made again.
-    ``input_json`` gives the validated input that such a call ran with.
+    Calls whose outcome is unknown wait for somebody to say it, unless ``runs_again``: those are simply made again, with
+    the input that ``runs_again_with`` gives, or as the guest issued them. ``input_json`` gives the validated input that
+    a call of unknown outcome ran with.
     """
-    entries = [
-        entry
-        if entry.outcome is not None or runs_again(entry)
-        else _waiting_for_outcome(entry, salt, input_json(entry))
-        for entry in ledger.entries
-    ]
-    return Ledger(entries, list(ledger.deliveries))
+
+    def recovered(entry: LedgerEntry) -> LedgerEntry:
+        if entry.outcome is not None:
+            return entry
+        if runs_again(entry):
+            return entry._replace(executed_input_json=runs_again_with(entry))
+        return _waiting_for_outcome(entry, salt, input_json(entry))
+
+    return Ledger([recovered(entry) for entry in ledger.entries], list(ledger.deliveries))
 
 
 def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:

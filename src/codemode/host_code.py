@@ -1,0 +1,100 @@
+"""Runs a tool's code, and that which decides about it. What it raises is hidden from the program. Knows no order."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, Awaitable
+from typing import TYPE_CHECKING, Any, cast
+
+from . import approval
+from .errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from .interrupts import InterruptRequested, interrupt_within
+from .protocol.ledger import LedgerEntry
+from .thread_call import ThreadCall
+from .tools import Tool, ToolCallContext, ValidatedInput
+
+if TYPE_CHECKING:
+    from .host_threads import InvocationThreads
+
+
+class HostRaised(Exception):  # noqa: N818 - carries an error, is none itself
+    """What host code raised during a call, already as the error that the caller gets."""
+
+    def __init__(self, error: CodeModeError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+async def executed(
+    tool: Tool,
+    validated: ValidatedInput,
+    context: ToolCallContext | None,
+    threads: InvocationThreads,
+    entry: LedgerEntry,
+) -> Any:
+    """Call the tool and return its output, of an async iterator the last item."""
+    if tool.execute_kind == "async":
+        result = await tool.call(validated.value, context)
+    elif tool.execute_kind == "async_iterator":
+        result = tool.call(validated.value, context)
+    else:
+        call = ThreadCall(tool, validated.value, context, entry.tool_call_id or "")
+        result = await call.result(threads.run_tool)
+        if inspect.isawaitable(result):
+            result = await result
+    return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
+
+
+async def decided(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
+    """Await what decides about a call. Only the tool itself can pause the program."""
+    try:
+        return await guarded(entry, work)
+    except HostRaised as thrown:
+        approval.mark_undecided(thrown.error)
+        raise
+    except InterruptRequested as pause:
+        misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
+        raise HostRaised(hidden(entry, misplaced)) from pause
+
+
+async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
+    """Await host code. What it raises is hidden from the guest and kept for the host, whatever its class."""
+    try:
+        return await work
+    except CodeModeError as error:
+        raise HostRaised(error) from error
+    except (Exception, SystemExit) as error:
+        pause = interrupt_within(error)
+        if pause is not None:
+            raise pause from None
+        raise HostRaised(hidden(entry, error)) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled this call: something inside the tool was cancelled.
+        raise HostRaised(hidden(entry, error)) from error
+    except BaseExceptionGroup as group:
+        pause = interrupt_within(group)
+        if pause is None:
+            raise
+        raise pause from None
+
+
+def hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+    """Return the error that a program may see in place of what host code raised, which stays its cause."""
+    hidden = CodeModeToolError(
+        f"tool {entry.name!r} failed",
+        code=HOST_TOOL_ERROR,
+        details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id},
+    )
+    hidden.__cause__ = error
+    return hidden
+
+
+async def _last_item(items: AsyncIterable[Any]) -> Any:
+    last: Any = None
+    async for last in items:  # noqa: B007 - the last item is what is wanted
+        pass
+    return last
