@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from .errors import CodeModeProtocolError
+from .exact_integers import PLACES_KEY, with_texts
 from .interrupts import Interrupt, PendingRequest, same_json
 
 _RESPONSE_TYPE = "tool-approval-response"
+_ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ def to_approval_messages(interrupt: Interrupt | Mapping[str, Any]) -> list[dict[
     """Return one assistant message that asks for approval of the inner calls; none when nothing asks for approval.
 
     For each approval that is pending it has a ``tool-call`` and a ``tool-approval-request`` part, whose ``approvalId``
-    is the request's interrupt id.
+    is the request's interrupt id. Integers beyond 2^53 are text in an input, as in `PendingRequest.to_dict`.
     """
     parts = [
         part for request in Interrupt.of(interrupt).requests if request.is_approval for part in _request_parts(request)
@@ -35,8 +37,9 @@ def to_approval_messages(interrupt: Interrupt | Mapping[str, Any]) -> list[dict[
 
 def _request_parts(request: PendingRequest) -> list[dict[str, Any]]:
     call_id = request.tool_call_id
+    call = {"type": "tool-call", "toolCallId": call_id, "toolName": request.tool_name, "input": request.input}
     return [
-        {"type": "tool-call", "toolCallId": call_id, "toolName": request.tool_name, "input": request.input},
+        with_texts(call),
         {"type": "tool-approval-request", "approvalId": request.interrupt_id, "toolCallId": call_id},
     ]
 
@@ -56,7 +59,7 @@ def get_approval_response(
         return None
     for part in _parts(reversed(messages), "tool"):
         if _answers(part, request):
-            return {key: part[key] for key in ("approvalId", "approved", "reason", "input") if key in part}
+            return {key: part[key] for key in ("approvalId", *_ANSWER_KEYS) if key in part}
     return None
 
 
@@ -84,7 +87,7 @@ def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict
             raise CodeModeProtocolError("an approval response is malformed")
         if request.interrupt_id in resolutions:
             raise CodeModeProtocolError("an approval is answered twice")
-        known = {key: answer[key] for key in ("approved", "reason", "input") if key in answer}
+        known = {key: answer[key] for key in _ANSWER_KEYS if key in answer}
         resolutions[request.interrupt_id] = known
     return resolutions
 
@@ -148,7 +151,12 @@ def _is_result_of(part: Any, interrupt: Interrupt) -> bool:
     if body.get("type") != "tool-result" or body.get("toolCallId") != interrupt.outer_tool_call_id:
         return False
     held = get_interrupt(body.get("output"))
-    return held is not None and same_json(held.to_dict(), interrupt.to_dict())
+    return held is not None and same_json(_shown(held), _shown(interrupt))
+
+
+def _shown(interrupt: Interrupt) -> list[Any]:
+    requests = [request.shown() for request in interrupt.requests]
+    return [interrupt.outer_tool_call_id, dict(interrupt.continuation), requests]
 
 
 def _candidates(result: Any) -> Iterator[Any]:

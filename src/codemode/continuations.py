@@ -182,8 +182,8 @@ def verified(
     continuation = Continuation.from_dict(body_of(texts))
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
-    recorded = [request.to_dict() for request in pending_requests(continuation.ledger.waiting)]
-    if not same_json([request.to_dict() for request in paused.requests], recorded):
+    recorded = [request.shown() for request in pending_requests(continuation.ledger.waiting)]
+    if not same_json([request.shown() for request in paused.requests], recorded):
         raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
     return continuation, auth
 

@@ -8,10 +8,12 @@ from math import isinf
 from typing import Any, NoReturn, cast
 
 from .errors import CodeModeProtocolError
+from .exact_integers import MAX_EXACT, PLACES_KEY, with_texts, without_texts
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from .values import decode_json
 
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
+_FIRST_EXPONENT = 1e21  # from here on browsers write numbers with one
 _TYPE = "code-mode-interrupt"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
                  "input": "input", "payload": "payload"}  # fmt: skip
@@ -42,15 +44,25 @@ class PendingRequest:
         return self.payload.get("kind") == APPROVAL_KIND
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON in the AI SDK's key names."""
+        """Return plain JSON in the AI SDK's key names, which a browser can hold.
+
+        Integers beyond 2^53 are text in it, and ``bigIntegers`` lists where, as JSON pointers.
+        """
+        return with_texts(self.shown())
+
+    def shown(self) -> dict[str, Any]:
+        """Return the same with its integers as they are: what is compared."""
         return {key: getattr(self, name) for key, name in _REQUEST_KEYS.items()}
 
     @classmethod
     def from_dict(cls, value: object) -> PendingRequest:
-        """Read it back. Raises `CodeModeProtocolError` for another shape."""
-        if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != set(_REQUEST_KEYS):
+        """Read it back, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
+        if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) - {PLACES_KEY} != set(_REQUEST_KEYS):
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
-        body = cast("dict[str, Any]", value)
+        try:
+            body = without_texts(cast("dict[str, Any]", value))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise CodeModeProtocolError(f"a pending request of the interrupt is malformed: {error}") from error
         texts = ("interruptId", "toolName", "toolCallId")
         if not all(isinstance(body[key], str) for key in texts) or not isinstance(body["payload"], dict):
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
@@ -132,7 +144,7 @@ class Interrupt:
     @classmethod
     def from_dict(cls, value: object) -> Interrupt:
         """Read it back; whoever resumes it checks the signature. Raises `CodeModeProtocolError` for another shape."""
-        if not isinstance(value, Mapping) or set(cast("Mapping[str, Any]", value)) != _INTERRUPT_KEYS:
+        if not isinstance(value, Mapping) or set(cast("Mapping[str, Any]", value)) - {PLACES_KEY} != _INTERRUPT_KEYS:
             raise CodeModeProtocolError("this is not an interrupt of code mode")
         body = cast("Mapping[str, Any]", value)
         requests, continuation = body["requests"], body["continuation"]
@@ -146,8 +158,8 @@ class Interrupt:
             outer_tool_call_id=body["outerToolCallId"],
             continuation=cast("dict[str, Any]", continuation),
         )
-        own = {key: body[key] for key in _REQUEST_KEYS}
-        if not same_json(own, (pending[0] if pending else _NO_REQUEST).to_dict()):
+        own = PendingRequest.from_dict({key: body[key] for key in (*_REQUEST_KEYS, PLACES_KEY) if key in body})
+        if not same_json(own.shown(), interrupt._first.shown()):
             raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
         return interrupt
 
@@ -229,4 +241,15 @@ def _same_scalar(one: Any, other: Any) -> bool:
     if isinstance(one, str):
         return isinstance(other, str) and one == other
     are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
-    return are_numbers and not (isinstance(one, float) and isinf(one)) and one == other
+    if not are_numbers or (isinstance(one, float) and isinf(one)):
+        return False
+    return one == other or _as_browsers_write(one) == _as_browsers_write(other)
+
+
+def _as_browsers_write(number: float) -> float:
+    """Return the integer as which a browser writes a large float: the fewest digits, and zeros."""
+    if not isinstance(number, float) or not MAX_EXACT < abs(number) < _FIRST_EXPONENT:
+        return number
+    from decimal import Decimal
+
+    return int(Decimal(repr(number)))

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeGuard, cast
 from .approval import Decision
 from .catalog import Catalog
 from .errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from .exact_integers import PLACES_KEY, integers_as_in, without_texts
 from .interrupts import APPROVAL_KIND
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from .records import record
@@ -83,14 +84,14 @@ def _require_few(resolutions: Mapping[str, Any], max_values: int) -> None:
 def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:
     kind = waiting_kind(entry)
     if kind == APPROVAL_KIND:
-        return _read_approval(resolution)
+        return _read_approval(entry, resolution)
     if kind == UNKNOWN_OUTCOME_KIND:
         return _read_known_outcome(entry, resolution)
     _plain_json(resolution, "the resolution")
     return HostAnswer(resolution)
 
 
-def _read_approval(resolution: Any) -> Approval:
+def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
     answer = _answer_object(resolution, {"approved", "reason", "input"}, "an approval")
     approved, reason, edited = answer.get("approved"), answer.get("reason"), answer.get("input", _NO_EDIT)
     if not isinstance(approved, bool):
@@ -99,7 +100,7 @@ def _read_approval(resolution: Any) -> Approval:
         raise CodeModeProtocolError("an approval's 'reason' must be a string")
     if edited is not _NO_EDIT and not approved:
         raise CodeModeProtocolError("a denial cannot carry an edited 'input'")
-    edited_json = None if edited is _NO_EDIT else _plain_json(edited, "the edited input")
+    edited_json = None if edited is _NO_EDIT else _plain_json(_with_integers(entry, edited), "the edited input")
     return Approval(Decision(approved, reason), edited_json)
 
 
@@ -129,11 +130,22 @@ def _plain_json(value: Any, what: str) -> str:
         raise CodeModeProtocolError(error.message) from error
 
 
+def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
+    """Return an edit with integers where it has what a page was shown of them: their text."""
+    outcome = entry.outcome
+    if not isinstance(outcome, Waiting) or outcome.input_json is None:
+        return edited
+    return integers_as_in(decode_json(outcome.input_json), edited)
+
+
 def _answer_object(resolution: Any, keys: set[str], what: str) -> dict[str, Any]:
     answer = cast("dict[str, Any]", resolution)
-    if not isinstance(resolution, dict) or not set(answer) <= keys:
+    if not isinstance(resolution, dict) or not set(answer) - {PLACES_KEY} <= keys:
         raise CodeModeProtocolError(f"{what} must be an object with keys among {', '.join(sorted(keys))}")
-    return answer
+    try:
+        return without_texts(answer)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CodeModeProtocolError(f"{what} is malformed: {error}") from error
 
 
 def waiting_kind(entry: LedgerEntry) -> str:

@@ -18,9 +18,11 @@ MAX_DEPTH = 512
 """How deeply arrays and objects may nest, both ways."""
 
 MAX_INT_DIGITS = 4300
+_TOO_LONG = 10**MAX_INT_DIGITS
 
 # Begun only where a run of digits begins: else every digit of it would be a new beginning.
 _DIGIT_RUN = re.compile(rf"(?<![0-9])[0-9]{{{MAX_INT_DIGITS + 1}}}")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -96,7 +98,9 @@ def _refuse_huge_integers(text: str) -> None:
     # Python's own guard against quadratic int() may have been lifted for the whole process.
     if len(text) <= MAX_INT_DIGITS:
         return
-    if not 0 < sys.get_int_max_str_digits() <= MAX_INT_DIGITS and _DIGIT_RUN.search(text):
+    if 0 < sys.get_int_max_str_digits() <= MAX_INT_DIGITS or not _DIGIT_RUN.search(text):
+        return
+    if _DIGIT_RUN.search(_STRING.sub('""', text)):
         raise ValueError(f"JSON holds a number of more than {MAX_INT_DIGITS} digits")
 
 
@@ -147,6 +151,7 @@ def encode_json(value: Any, *, max_bytes: int | None = None, max_values: int | N
         refuse_too_many(value, max_values, what)
     try:
         text = encode_in_pieces(_STRICT, value)
+        _refuse_huge_integers(text)
     except (TypeError, ValueError, RecursionError):
         text = _encode_unusual(value, max_values, what)
     if nests_deeper_than(text, MAX_DEPTH):
@@ -183,12 +188,14 @@ def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
         text = _encode_loosely(value)
         if max_values is not None:
             check_values(text, max_values, what)
-        return encode_in_pieces(_STRICT, json.loads(text, parse_constant=lambda _: None))
+        text = encode_in_pieces(_STRICT, json.loads(text, parse_constant=lambda _: None))
+        _refuse_huge_integers(text)
     except CodeModeSerializationError:
         raise
     except Exception as error:
         # Serialisers are the tool author's code and may raise anything.
         raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, error)}.") from error
+    return text
 
 
 def _encode_loosely(value: Any) -> str:
@@ -214,7 +221,9 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
         steps.take()
         children = _children(item)
         if children is None:
-            if not _is_encodable(item):
+            if isinstance(item, int) and not -_TOO_LONG < item < _TOO_LONG:
+                yield path, f"more than {MAX_INT_DIGITS} digits in a value of type builtins.int"
+            elif not _is_encodable(item):
                 yield path, f"a value of type {type(item).__module__}.{type(item).__qualname__}"
         elif id(item) in ancestors:
             yield path, "a circular reference"

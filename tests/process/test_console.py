@@ -40,7 +40,7 @@ def test_levels_and_order_are_kept(run):  # issue 2; A167 superseded
         ("(() => { const a = {}; a.a = a; return a })()", "[object Object]"),
         ("{toJSON() { throw 1 }, toString() { throw 2 }}", "[unprintable]"),
         ("new Proxy({}, {get() { throw 1 }})", "[unprintable]"),
-        ("{a: 1n}", "[object Object]"),
+        ("{a: 1n}", '{"a":1}'),
         ("new Map([[1, 2]])", "{}"),
         ("'%s %d', 'x', 1", "%s %d x 1"),
         ("NaN, -0, Infinity", "NaN 0 Infinity"),

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from .constraints import INEXPRESSIBLE, doc_of
 from .documents import Definition, Document
-from .literals import ELISION, comment_line, number_literal, string_literal
+from .literals import ELISION, MAX_EXACT_INTEGER, comment_line, number_literal, string_literal
 from .narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from .references import LocalReferences
 from .shapes import (
@@ -39,6 +39,7 @@ MAX_COMMENT_CHARACTERS = 120
 
 Schema = Mapping[Any, Any]
 
+_NUMBER = Keyword("number")
 _TOO_LARGE = unknown("schema too large to show")
 _TOO_DEEP = unknown("nested too deeply to show")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -217,7 +218,7 @@ class _Reader:
         if name == "array":
             return self._array(schema, place)
         if name == "integer":
-            return Keyword("number")
+            return union([_NUMBER, Keyword("bigint")]) if _passes_exact_integers(schema) else _NUMBER
         if name in ("string", "number", "boolean", "null"):
             return Keyword(name)
         return unknown(comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
@@ -318,6 +319,12 @@ def _strings(value: Any) -> dict[str, None]:
 
 def _count(value: Any, otherwise: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _passes_exact_integers(schema: Schema) -> bool:
+    """Whether a schema says of its integers that some are BigInt in a program. Without limits most never are."""
+    limits = [schema.get(name) for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")]
+    return any(isinstance(limit, int | float) and abs(limit) > MAX_EXACT_INTEGER for limit in limits)
 
 
 def _says_more_than_type(schema: Schema) -> bool:

@@ -11,6 +11,8 @@ from typing import Any, cast
 MAX_LITERAL_DEPTH = 8
 MAX_LITERAL_ITEMS = 50
 MAX_INTEGER_BITS = 1024
+MAX_EXACT_INTEGER = 2**53
+"""What lies beyond is a BigInt in a program."""
 ELISION = "…"
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
@@ -46,7 +48,8 @@ def string_literal(text: str) -> str:
 def number_literal(value: float) -> str | None:
     """A number, or ``None`` when JavaScript has no literal for it."""
     if isinstance(value, int):
-        return str(int(value)) if value.bit_length() <= MAX_INTEGER_BITS else None
+        exact = "" if -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER else "n"
+        return f"{int(value)}{exact}" if value.bit_length() <= MAX_INTEGER_BITS else None
     return repr(float(value)) if math.isfinite(value) else None
 
 

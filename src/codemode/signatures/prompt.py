@@ -29,7 +29,8 @@ _TOOL_RULES = """\
 - Every call must be awaited, alone or through `Promise.all`, which runs independent calls at the same time.
 - A call that fails throws an Error; catch it to go on without that call."""
 _CLOSING_RULES = """\
-- Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; BigInt and cycles are errors.
+- Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; cycles are errors.
+- Integers beyond 2^53 are BigInt, in results too: write 12345678901234567890n, and do not mix them with numbers.
 - There is no import, require, timer, file system, process or DOM.
 - `console.log` is captured for diagnosis; it is not the result."""
 # An open schema that lists no property still means that there is nothing to pass.

@@ -138,10 +138,33 @@ def _mistakes(known: Any, schema: Any, root: Any, path: str, depth: int) -> Iter
     schema = _resolved(schema, root)
     if schema is None or literal.get("type") not in LITERAL_TYPES:
         return
-    if _is_wrong_type(literal, schema, root, depth):
+    if (written := _rounded(literal)) and _takes_integers(schema, root, depth):
+        yield f"{path} is {written}, which a number does not hold exactly: write {written}n"
+    elif _is_wrong_type(literal, schema, root, depth):
         yield f"{path} is {_described(literal)}, expected {_expected(schema, root)}"
     elif literal["type"] == "object":
         yield from _object_mistakes(literal, schema, root, path, depth)
+
+
+def _rounded(literal: dict[str, Any]) -> str | None:
+    """Return an integer literal that the engine would round."""
+    written = literal.get("written")
+    if not isinstance(written, str) or len(written) > MAX_NAME_LENGTH:
+        return None
+    return written if written.removeprefix("-").isdecimal() and written.isascii() else None
+
+
+def _takes_integers(schema: Mapping[str, Any], root: Any, depth: int) -> bool:
+    allowed = schema.get("type")
+    if allowed == "integer" or (isinstance(allowed, list) and "integer" in cast("list[Any]", allowed)):
+        return True
+    for keyword in ("anyOf", "oneOf"):
+        branches: Any = schema.get(keyword)
+        if isinstance(branches, list) and depth < MAX_DEPTH:
+            resolved = [_resolved(branch, root) for branch in cast("list[Any]", branches)]
+            if any(branch is not None and _takes_integers(branch, root, depth + 1) for branch in resolved):
+                return True
+    return False
 
 
 def _object_mistakes(

@@ -61,7 +61,8 @@ class FactCollector:
         ``shadowed`` tells that the name `tools` may mean something else somewhere; no call is a fact then. ``input`` is
         None without an argument, else what is known of it: ``{"type": "object", "keys": {name: known}, "open": bool}``
         (open: more keys are possible) or ``{"type": "array" | "string" | "number" | "boolean" | "null" | "unknown"}``,
-        a string or a number with its ``"value"`` when that is short and exact.
+        a string or a number with its ``"value"`` when that is short and exact, and an integer that no number holds as
+        it is ``"written"``.
         """
         if self._requires == set(self._required):  # else the program has a `require` of its own
             for at in self._required:
@@ -218,7 +219,7 @@ def _number(node: Node) -> dict[str, Any]:
     if node.type == "unary_expression" and node.children[0].type == "-":
         sign, node = -1, node.children[-1]
     text = node.text if node.type == "number" and node.end_byte - node.start_byte <= MAX_NAME_BYTES else None
-    if text is None or text.endswith(b"n"):  # a BigInt is an error at run time
+    if text is None or text.endswith(b"n"):  # a BigInt is an integer, and some validators take one for other types too
         return {"type": "unknown"}
     try:
         value = sign * float(text)
@@ -228,4 +229,8 @@ def _number(node: Node) -> dict[str, Any]:
         return {"type": "unknown"}
     if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
         return {"type": "number", "value": int(value)}
-    return {"type": "number", "value": value}
+    known = {"type": "number", "value": value}
+    digits = text.replace(b"_", b"")
+    if digits.isdigit() and int(digits) != abs(value):  # the engine rounds it
+        known["written"] = ("-" if sign < 0 else "") + digits.decode()
+    return known

@@ -7,7 +7,7 @@ from pathlib import Path
 from .image import Kernel
 
 _FOLDER = Path(__file__).parent.parent / "guest" / "kernel"
-_PARTS = ("intrinsics", "powers", "determinism", "text", "bridge", "surface", "fetch", "harden", "entry")
+_PARTS = ("intrinsics", "json", "powers", "determinism", "text", "bridge", "surface", "fetch", "harden", "entry")
 
 KERNEL = Kernel(
     paths=tuple(str(_FOLDER / f"{part}.js") for part in _PARTS),

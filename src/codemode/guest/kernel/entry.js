@@ -43,7 +43,7 @@ const resultJson = (text) => {
 const programReturned = (value) => {
   let text;
   try {
-    text = stringify(value);
+    text = toJson(value);
     if (text === undefined && value !== undefined) throw new TypeErr("a " + typeof value + " is not a JSON value");
   } catch (error) {
     return endFenced(error, error === null ? "" : ',"origin":"result"');
@@ -144,6 +144,7 @@ const kernel = (operation, text) => {
     if (operation === "finished") return finished ? "1" : "0";
     if (operation === "drain") return drainFenced();
     if (operation === "deliver") return settle(parse(text));
+    if (operation === "deliver exactly") return settle(parse(text, readExactly));
     if (operation === "run") return run(text);
     if (operation === "reset") return reset();
     return "kernel-error: unknown operation";

@@ -60,7 +60,7 @@ const consoleText = (value) => {
   if (typeof value !== "object" || value === null) return safeText(value, MAX_CONSOLE_LINE);
   try {
     if (value instanceof Err) return safeText(value, MAX_CONSOLE_LINE);
-    return clip(stringify(value), MAX_CONSOLE_LINE);
+    return clip(toJson(value), MAX_CONSOLE_LINE);
   } catch {
     return safeText(value, MAX_CONSOLE_LINE);
   }

@@ -80,7 +80,7 @@ const guestStack = (stack) => {
 const detailsOf = (error) => {
   try {
     const details = error.details;
-    const text = details === undefined ? undefined : stringify(details);
+    const text = details === undefined ? undefined : toJson(details);
     return text === undefined ? "" : ',"details":' + stringify(clip(text, MAX_DETAILS));
   } catch {
     return "";

@@ -1,0 +1,126 @@
+"""Integers beyond 2^53 in JSON that goes through a browser, which would change them: text, with a list of their places.
+
+A place is a JSON pointer. Knows nothing of what the JSON says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+from .values import MAX_INT_DIGITS
+
+PLACES_KEY = "bigIntegers"
+"""The key beside such values under which their places are listed."""
+
+MAX_EXACT = 2**53
+"""The last integer up to which a JavaScript number is exact."""
+
+_INTEGER = re.compile(rf"-?[0-9]{{1,{MAX_INT_DIGITS}}}")
+# Behind what may stand before a number, in JSON without spaces.
+_LONG_INTEGER = b":" + b"0" * 16
+_SHAPES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for byte in range(256))
+_Path = tuple[str | int, ...]
+
+
+def with_texts(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with such integers as text, and their places under `PLACES_KEY` if there are any."""
+    try:
+        text = json.dumps(value, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        return value  # no JSON: of no host's making
+    if _LONG_INTEGER not in text.encode().translate(_SHAPES):
+        return value
+    paths = list(_long_integers(value))
+    if not paths:
+        return value
+    plain = json.loads(text)
+    for path in paths:
+        holder: Any = _at(plain, path[:-1])
+        holder[path[-1]] = str(holder[path[-1]])
+    return {**plain, PLACES_KEY: ["".join(map(_step_text, path)) for path in paths]}
+
+
+def without_texts(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what `with_texts` was given; the same without places. Raises `ValueError` for places that are none."""
+    if PLACES_KEY not in value:
+        return value
+    places = value[PLACES_KEY]
+    if not isinstance(places, list) or not all(isinstance(place, str) for place in cast("list[Any]", places)):
+        raise ValueError(f"{PLACES_KEY} must be a list of JSON pointers")
+    plain = json.loads(json.dumps({key: item for key, item in value.items() if key != PLACES_KEY}))
+    for place in dict.fromkeys(cast("list[str]", places)):
+        path = _path_of(place)
+        if not _make_integer(plain, path):
+            raise ValueError(f"{PLACES_KEY} names {place[:100]!r}, where no integer is written as text")
+    return plain
+
+
+def integers_as_in(shown: Any, edited: Any) -> Any:
+    """Return an edited value with integers where it has their text, and ``shown`` an integer beyond 2^53."""
+    paths = list(_long_integers(shown))
+    if not paths:
+        return edited
+    holder = json.loads(json.dumps([edited]))
+    for path in paths:
+        _make_integer(holder, (0, *path))
+    return holder[0]
+
+
+def is_long(value: object) -> bool:
+    """Return True for an integer that a JavaScript number need not hold exactly."""
+    return isinstance(value, int) and not -MAX_EXACT <= value <= MAX_EXACT
+
+
+def _long_integers(value: Any) -> Iterable[_Path]:
+    pending: list[tuple[_Path, Any]] = [((), value)]
+    while pending:
+        path, item = pending.pop()
+        if isinstance(item, dict):
+            pending.extend(((*path, key), child) for key, child in cast("dict[str, Any]", item).items())
+        elif isinstance(item, list | tuple):
+            pending.extend(((*path, index), child) for index, child in enumerate(cast("list[Any]", item)))
+        elif is_long(item):
+            yield path
+
+
+def _make_integer(value: Any, path: _Path) -> bool:
+    """Make the text at a place the integer that it says; False where there is none."""
+    holder: Any = _at(value, path[:-1]) if path else None
+    key = _key_in(holder, path[-1]) if path else None
+    if key is None:
+        return False
+    text = holder[key]
+    if not isinstance(text, str) or not _INTEGER.fullmatch(text):
+        return False
+    holder[key] = int(text)
+    return True
+
+
+def _at(value: Any, path: _Path) -> Any:
+    for step in path:
+        key = _key_in(value, step)
+        if key is None:
+            return None
+        value = value[key]
+    return value
+
+
+def _key_in(holder: Any, step: str | int) -> Any:
+    if isinstance(holder, dict):
+        return step if step in holder else None
+    if not isinstance(holder, list):
+        return None
+    if isinstance(step, str):
+        step = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else -1
+    return step if 0 <= step < len(cast("list[Any]", holder)) else None
+
+
+def _step_text(step: str | int) -> str:
+    return "/" + str(step).replace("~", "~0").replace("/", "~1")
+
+
+def _path_of(pointer: str) -> _Path:
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])

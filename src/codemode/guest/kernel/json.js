@@ -1,0 +1,24 @@
+// JSON that keeps integers exact. Beyond 2^53 a number cannot tell one integer from the next: there they are BigInts.
+
+const { rawJSON } = G.JSON; // taken away from the guest later: it puts any text into JSON
+const Big = G.BigInt;
+const INTEGER = /^-?[0-9]+$/;
+const LAST_EXACT = 9007199254740992; // 2^53
+const TOO_LONG = 10n ** 4300n; // the host takes no more digits
+
+const writeExactly = (_key, value) => {
+  if (typeof value !== "bigint") return value;
+  if (value >= TOO_LONG || value <= -TOO_LONG) throw new RangeErr("an integer of more than 4300 digits");
+  return rawJSON(Str(value));
+};
+
+// For everything that leaves; undefined for what is no JSON value.
+const toJson = (value) => stringify(value, writeExactly);
+
+const readExactly = (_key, value, context) => {
+  if (typeof value !== "number" || (value < LAST_EXACT && value > -LAST_EXACT)) return value;
+  const source = context.source;
+  if (matchIn(INTEGER, source) === null) return value;
+  const exact = Big(source);
+  return exact === 9007199254740992n || exact === -9007199254740992n ? value : exact;
+};
