@@ -43,7 +43,7 @@ async def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *
     try:
         return await run_check(len(text), check)
     except ValueError as error:
-        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from error
+        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
 
 
 async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str | None:

@@ -101,6 +101,8 @@ class DictSchema:
             return [{"path": "", "message": message}]
         except RecursionError:
             return [TOO_DEEP]
+        except OverflowError:  # an integer of hundreds of digits against a rule in floats
+            return [{"path": "", "message": "holds a number too large to be checked"}]
         except TooMuchWork:
             return [{"path": "", "message": "is too large or too intricate to be checked"}]
 
