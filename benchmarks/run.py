@@ -10,6 +10,7 @@ import asyncio
 import json
 from dataclasses import dataclass, replace
 
+from .heartbeat import heartbeat_rows
 from .latency import Latencies
 from .plugins import plugins
 from .programs import PROGRAMS
@@ -17,7 +18,7 @@ from .scaling import description_rows, resume_rows, throughput_rows
 from .table import Row, machine, table
 from .whole_process import cold_rows, memory_rows
 
-_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11")
+_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12")
 _LEGEND = """\
 ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
 asyncio: ours / the bare engine plus the same round trips through an event loop
@@ -50,6 +51,8 @@ async def measure(scale: Scale) -> list[Row]:
         rows += description_rows(min(scale.rounds, 5))
     if "W10" in scale.only:
         rows += await resume_rows(scale.rounds)
+    if "W12" in scale.only:
+        rows += await heartbeat_rows(3 * scale.seconds)
     return sorted(rows, key=lambda row: _ORDER.index(row.name))
 
 

@@ -6,7 +6,7 @@ What runs programs is imported by the first of them, while its worker boots on a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from .blocking import run_sync
@@ -131,10 +131,10 @@ class CodeModeTool:
         run = load_execution()
         with importing:
             from .continuations import answers_of, resume
-        answers = answers_of(interrupt, resolution, resolutions)
+        answers_to = partial(answers_of, resolution=resolution, resolutions=resolutions)
         listener = self._outputs.listener
         outer = run.OuterCall(None, messages, context, listener, None, context_binding, clock_ms)
-        return await resume(interrupt, answers, self.catalog, self.options, outer, self._pool)
+        return await resume(interrupt, answers_to, self.catalog, self.options, outer, self._pool)
 
     def resume_sync(
         self, interrupt: Interrupt | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any

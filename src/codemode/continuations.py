@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 from .approval_messages import approval_resolutions
@@ -69,7 +70,9 @@ async def continue_interrupt(
     """
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(None, messages, context, context_binding=context_binding)
-    return await resume(interrupt, answers_of(interrupt, resolution, resolutions), catalog, options, outer, pool)
+    return await resume(
+        interrupt, partial(answers_of, resolution=resolution, resolutions=resolutions), catalog, options, outer, pool
+    )
 
 
 @contextmanager
@@ -83,15 +86,13 @@ def _refusals() -> Generator[None, None, None]:
 
 
 @_refusals()
-def answers_of(
-    interrupt: Interrupt | Mapping[str, Any], resolution: Any, resolutions: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def answers_of(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the answers by request id. Raises `CodeModeProtocolError` when there are none."""
     if resolutions is not None and not isinstance(resolutions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise CodeModeProtocolError("the resolutions must be an object of answers by request id")
     answers = dict(resolutions or {})
     if resolution is not NOT_GIVEN:
-        first = Interrupt.of(interrupt).interrupt_id
+        first = interrupt.interrupt_id
         if first in answers:
             raise CodeModeProtocolError(f"the request {first!r} is answered twice")
         answers[first] = resolution
@@ -100,27 +101,30 @@ def answers_of(
 
 async def resume(
     interrupt: Interrupt | Mapping[str, Any],
-    resolutions: Mapping[str, Any],
+    answers_to: Callable[[Interrupt], Mapping[str, Any]],
     catalog: Catalog[Tool],
     options: CodeModeOptions | Mapping[str, Any] | None,
     outer: OuterCall,
     pool: WorkerPool | None,
 ) -> Any:
-    """Go on with a paused program over these tools."""
+    """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id."""
     workers = pool_or_default(pool)
     with workers.threads.of_invocation().serving():
-        return await _resume(interrupt, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
+        with _refusals():
+            paused = await run_check(0, lambda: Interrupt.of(interrupt))
+            resolutions = answers_to(paused)
+        return await _resume(paused, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
 
 
 async def _resume(
-    interrupt: Interrupt | Mapping[str, Any],
+    interrupt: Interrupt,
     resolutions: Mapping[str, Any],
     catalog: Catalog[Tool],
     settings: CodeModeOptions,
     outer: OuterCall,
     pool: WorkerPool,
 ) -> Any:
-    continuation, auth = verified(interrupt, settings, outer.context_binding)
+    continuation, auth = await run_check(0, lambda: verified(interrupt, settings, outer.context_binding))
     with _refusals():
         answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
@@ -131,13 +135,13 @@ async def _resume(
         size = weigh(resolutions, LARGE_CHARACTERS)
         recorded = await guard.claim(await run_check(size, lambda: _claim(auth, resolutions, settings)))
     if recorded is not None:
-        return _replayed_outcome(recorded)
+        return await run_check(len(recorded), lambda: _replayed_outcome(recorded))
     if now_ms() >= auth.expires_at_ms:
         # It held when it was verified. By now the guard may have forgotten somebody else's claim.
         await guard.release(auth.nonce)
         raise CodeModeProtocolError("the continuation has expired", details={"origin": "continuation"})
     try:
-        value = await execution.resume(continuation, answers, inputs, Interrupt.of(interrupt))
+        value = await execution.resume(continuation, answers, inputs, interrupt)
     except BaseException as error:
         try:
             # Nothing was run and the program did not get to its end: as if nobody had tried.
@@ -152,7 +156,7 @@ async def _resume(
         await guard.record(auth.nonce, _outcome(value))
     except Exception as failure:
         error = CodeModeError("the program went on, but the resume guard did not take its outcome")
-        error.recovery = execution.way_on()
+        error.recovery = await execution.way_on()
         raise error from failure
     return value
 
@@ -276,13 +280,12 @@ async def continue_approval(
     malformed response or one for another request.
     """
     given = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)
-    with _refusals():
-        resolutions = approval_resolutions(Interrupt.of(interrupt), given)
     settings = CodeModeOptions.of(options)
     paused = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(None, messages, context, context_binding=context_binding)
-    return await resume(interrupt, resolutions, catalog, settings.having(approval=paused), outer, pool)
+    options = settings.having(approval=paused)
+    return await resume(interrupt, lambda one: approval_resolutions(one, given), catalog, options, outer, pool)
 
 
 def continue_approval_sync(

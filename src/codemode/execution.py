@@ -7,9 +7,10 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
+from .cancellation import to_its_end
 from .catalog import Catalog
 from .errors import (
     CALL_TIMEOUT,
@@ -110,9 +111,9 @@ class Execution:
         entries = self._machine.ledger.entries if self._machine is not None else ()
         return self._way_on is not None or any(entry.is_started for entry in entries)
 
-    def way_on(self) -> Interrupt | None:
+    async def way_on(self) -> Interrupt | None:
         """Return from where to go on, or to come to the same result again: what has run does not run again."""
-        return None if self._machine is None else self._recovery(self._machine)
+        return None if self._machine is None else await self._recovery(self._machine)
 
     async def _run(self, machine: Invocation, js: str | None = None) -> Any:
         self._machine = machine
@@ -124,7 +125,7 @@ class Execution:
             if cancelled.__cause__ is not None:
                 raise
             # It came while async hooks were awaited. What has happened must not be lost with the caller.
-            raise cancelled from self._told(CodeModeAbortedError("the invocation was cancelled"), machine)
+            raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"), machine)
 
     async def _run_to_its_end(self, machine: Invocation, js: str | None) -> Any:
         try:
@@ -217,7 +218,7 @@ class Execution:
         )
 
     async def _interrupted(self, machine: Invocation) -> Interrupt:
-        interrupt = self._interrupt(machine, machine.ledger)
+        interrupt = await self._interrupt(machine, machine.ledger)
         for entry in machine.ledger.waiting:
             self._events.still_waiting(entry)
         self._events.interrupted(interrupt)
@@ -225,38 +226,45 @@ class Execution:
         return interrupt
 
     async def _failed(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
-        error.trace = await self._events.ended(error=self._told(error, machine))
+        error.trace = await self._events.ended(error=await self._told(error, machine))
         return error
 
-    def _told(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
+    async def _told(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
         """Return the error with what had happened by then, and the way to go on where there is one."""
         error.calls = tuple(_call_status(entry) for entry in machine.ledger.entries)
         if self._resumed is not None:
             error.details["is_resumed"] = True
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
-            error.recovery = self._recovery(machine)
+            error.recovery = await self._recovery(machine)
         return error
 
-    def _recovery(self, machine: Invocation) -> Interrupt | None:
+    async def _recovery(self, machine: Invocation) -> Interrupt | None:
         if machine.js is None:
             return None
         if self._resumed is not None and not self.has_gone_on:
             return self._resumed
         recovery = Recovery(self._catalog, self._kept_inputs)
-        return self._interrupt(machine, recovery.ledger(machine.ledger, machine.settings.salt))
+        return await self._interrupt(machine, recovery.ledger(machine.ledger, machine.settings.salt))
 
-    def _interrupt(self, machine: Invocation, ledger: Ledger) -> Interrupt:
+    async def _interrupt(self, machine: Invocation, ledger: Ledger) -> Interrupt:
         """Return the one way to go on from this run: with two of them the calls that are left could run twice."""
         if self._way_on is None:
-            continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
-            self._way_on = Interrupt(
-                requests=pending_requests(ledger.waiting),
-                outer_tool_call_id=machine.settings.outer_tool_call_id,
-                continuation=pack(
-                    texts_of(continuation.to_dict()), self._options.continuation, now_ms(), self._outer.context_binding
-                ),
-            )
-        return self._way_on
+            with self._threads.serving():
+                await to_its_end(self._keep_way_on(machine, ledger))
+        return cast("Interrupt", self._way_on)
+
+    async def _keep_way_on(self, machine: Invocation, ledger: Ledger) -> None:
+        # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
+        self._way_on = await run_check(0, lambda: self._paused(machine, ledger))
+
+    def _paused(self, machine: Invocation, ledger: Ledger) -> Interrupt:
+        continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
+        texts, binding = texts_of(continuation.to_dict()), self._outer.context_binding
+        return Interrupt(
+            requests=pending_requests(ledger.waiting),
+            outer_tool_call_id=machine.settings.outer_tool_call_id,
+            continuation=pack(texts, self._options.continuation, now_ms(), binding),
+        )
 
     def _settings(self) -> events.Settings:
         policy = self._options.execution_policy

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Any, NoReturn, cast
 
+from . import steps
 from .errors import CodeModeProtocolError
 from .exact_integers import MAX_EXACT, PLACES_KEY, with_texts, without_texts
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
@@ -74,6 +75,7 @@ class PendingRequest:
         waiting = entry.outcome
         if not isinstance(waiting, Waiting):
             raise TypeError("the entry does not wait")
+        steps.take((len(waiting.input_json or "") + len(waiting.payload_json)) >> 9)
         try:
             shown = None if waiting.input_json is None else decode_json(waiting.input_json)
             payload = decode_json(waiting.payload_json)
@@ -211,6 +213,7 @@ def same_json(left: Any, right: Any) -> bool:
                 return False
             continue
         both = id(cast("Any", one)), id(other)
+        steps.take(1 + (len(cast("Any", one)) >> 3))
         pairs = () if both in seen else _pairs(cast("Any", one), other)  # a host's own value may hold itself
         if pairs is None:
             return False

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from .cancellation import to_its_end
 from .errors import CodeModeProtocolError
 from .option_checks import path_text
 
@@ -156,7 +157,7 @@ class SqliteResumeGuard:
     async def _try_claim(self, claim: Claim) -> tuple[str, str | None]:
         attempt = asyncio.ensure_future(asyncio.to_thread(self._try_claim_now, claim))
         try:
-            return await _to_its_end(attempt)
+            return await to_its_end(attempt)
         except asyncio.CancelledError:
             # The thread went on, and what it claimed would be nobody's.
             if not attempt.cancelled() and attempt.exception() is None and attempt.result()[0] == "owned":
@@ -179,7 +180,7 @@ class SqliteResumeGuard:
         return "owned", None
 
     async def _execute(self, statement: str, values: tuple[str, ...]) -> None:
-        await _to_its_end(asyncio.ensure_future(asyncio.to_thread(self._execute_now, statement, values)))
+        await to_its_end(asyncio.ensure_future(asyncio.to_thread(self._execute_now, statement, values)))
 
     def _execute_now(self, statement: str, values: tuple[str, ...]) -> None:
         with self._connection() as connection:
@@ -227,21 +228,6 @@ async def _claim_when_settled(
         if state != "running":
             return outcome
         await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _to_its_end(work: asyncio.Future[ResultT]) -> ResultT:
-    """Await what must not be left half done, however often the caller is cancelled; the cancellation comes after it."""
-    cancelled: asyncio.CancelledError | None = None
-    while not work.done():
-        try:
-            await asyncio.wait([work])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
-        return work.result()
-    if not work.cancelled():
-        work.exception()  # looked at, so that nothing warns about it
-    raise cancelled
 
 
 def _now_ms() -> int:

@@ -15,6 +15,7 @@ from .errors import CodeModeProtocolError
 from .options import MAX_LEDGER_BYTES, ContinuationOptions
 from .protocol.signing import Auth, KeyRing
 from .signing_keys import process_keys, process_max_age_ms
+from .steps import metered, take
 
 _VERSION = 2
 _MAX_BODY_BYTES = 2 * MAX_LEDGER_BYTES
@@ -33,12 +34,12 @@ def pack(
     ``context_binding`` is this invocation's own, beside that of the options.
     """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
-    body = list(texts if encoding == "json" else _packed(texts, encoding, options))
+    body = [*(metered(texts) if encoding == "json" else _packed(metered(texts), encoding, options))]
     max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
     head = {"version": _VERSION, "encoding": encoding}
     signed = _ring(options, "continuation", context_binding).sign(
         head,
-        body,
+        metered(body),
         nonce=secrets.token_hex(16),
         now_ms=now_ms,
         max_age_ms=max_age_ms,
@@ -55,7 +56,7 @@ def unpack(
     body = _texts(signed["body"])
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
     rest = {key: value for key, value in signed.items() if key != "body"}
-    auth = _ring(options, "continuation", context_binding).verify(rest, body, now_ms=now_ms)
+    auth = _ring(options, "continuation", context_binding).verify(rest, metered(body), now_ms=now_ms)
     encoding = signed["encoding"]
     if options.seal and not str(encoding).startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
@@ -63,7 +64,7 @@ def unpack(
         return body, auth
     if encoding not in _ENCODINGS:
         raise CodeModeProtocolError("the continuation is malformed")
-    return [*_unpacked(body, encoding, options, auth.key_id)], auth
+    return [*_unpacked(metered(body), encoding, options, auth.key_id)], auth
 
 
 def _texts(body: object) -> list[str]:
@@ -81,7 +82,7 @@ def _packed(texts: Iterable[str], encoding: str, options: ContinuationOptions) -
     return (urlsafe_b64encode(piece).decode() for piece in _regrouped(data))
 
 
-def _unpacked(body: list[str], encoding: str, options: ContinuationOptions, key_id: str) -> Iterator[str]:
+def _unpacked(body: Iterable[str], encoding: str, options: ContinuationOptions, key_id: str) -> Iterator[str]:
     try:
         data = (urlsafe_b64decode(text) for text in body)
         if encoding.startswith("sealed"):
@@ -141,6 +142,7 @@ def _inflated(data: Iterable[bytes]) -> Iterator[bytes]:
         compressed = piece
         while compressed:
             inflated = stream.decompress(compressed, _PIECE_BYTES)
+            take(1 + (len(inflated) >> 12))
             compressed = stream.unconsumed_tail
             size += len(inflated)
             if size > _MAX_BODY_BYTES:

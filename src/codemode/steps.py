@@ -6,7 +6,7 @@ Knows nothing of threads' owners or of what the work is.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 ResultT = TypeVar("ResultT")
@@ -41,6 +41,13 @@ def take(steps: int = 1) -> None:
     _meter.left -= steps
     if _meter.left < 0:
         _meter.left = _meter.on_spent()
+
+
+def metered(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts, and account for what encoding, hashing or copying each of them takes."""
+    for text in texts:
+        take(1 + (len(text) >> 12))
+        yield text
 
 
 def run_metered(work: Callable[[], ResultT], steps: int, on_spent: Callable[[], int]) -> ResultT:
