@@ -15,6 +15,7 @@ PACKAGES = {
     "npm": "npm and a registry, for `make test` to install typescript with",
     "chromium": "Debian's package chromium",
     "postgres": "Debian's package postgresql",
+    "index": "nothing: pip needs a network or an index of its own",
     "deepagents": "deepagents of the dev group",
     "blockbuster": "blockbuster of the dev group",
 }

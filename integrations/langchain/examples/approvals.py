@@ -1,13 +1,15 @@
 """A support agent in the terminal: the model's program refunds three orders, and you decide about each.
 
 Runs without a network or a key: the model is scripted. The checkpoint is a file, so you may stop with Ctrl-C at a
-question and start again later: the same question is asked, and what was done is not done again.
+question and start again later: the same question is asked, and what was done is not done again. From a clone:
 
-    python approvals.py [checkpoint file]
+    pip install . './integrations/langchain[agents]' langgraph-checkpoint-sqlite
+    python integrations/langchain/examples/approvals.py [checkpoint file]
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, cast
 
@@ -26,6 +28,32 @@ return results.map((one, i) => `${orders[i].id}: ${one.status === "fulfilled" ? 
 """
 
 
+class Terminal:
+    """Where people read and answer. Silent once nobody reads, for a tool does not fail for that."""
+
+    def __init__(self) -> None:
+        self.is_read = True
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """Print a text."""
+        try:
+            print(text, end=end, flush=True)
+        except BrokenPipeError:
+            self.is_read = False
+            # Python would write the rest when it ends, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def ask(self, question: str) -> str:
+        """Return what a person answers. Raises `EOFError` when there is none."""
+        self.say(question, end=" ")
+        if not self.is_read:
+            raise EOFError
+        return input().strip()
+
+
+TERMINAL = Terminal()
+
+
 class ScriptedModel(GenericFakeChatModel):
     """Stands for a real chat model."""
 
@@ -37,14 +65,14 @@ class ScriptedModel(GenericFakeChatModel):
 @tool
 def late_orders() -> list[dict[str, Any]]:
     """Find the orders that came late."""
-    print("  (looking for late orders)")
+    TERMINAL.say("  (looking for late orders)")
     return [{"id": "A-1", "cents": 1250}, {"id": "A-2", "cents": 90_000}, {"id": "A-3", "cents": 400}]
 
 
 @tool
 def refund(order: str, cents: int) -> str:
     """Give the money for an order back."""
-    print(f"  (refunding {order}: {cents / 100:.2f})")
+    TERMINAL.say(f"  (refunding {order}: {cents / 100:.2f})")
     return f"refunded {cents / 100:.2f}"
 
 
@@ -56,7 +84,7 @@ def describe(_name: str, args: dict[str, Any]) -> str:
 def decide(value: dict[str, Any]) -> dict[str, Any]:
     """Ask the person at the terminal about one call."""
     args = value["args"]
-    answer = input(f"{value['description']} [y]es, [n]o, or another amount in cents: ").strip()
+    answer = TERMINAL.ask(f"{value['description']} [y]es, [n]o, or another amount in cents:")
     if answer.isdigit():
         return {"type": "edit", "edited_action": {"name": value["name"], "args": {**args, "cents": int(answer)}}}
     if answer.lower().startswith("y"):
@@ -85,8 +113,11 @@ def main() -> None:
         while waiting := output.get("__interrupt__"):
             output = agent.invoke(Command(resume={waiting[0].id: decide(waiting[0].value)}), config)
     for message in output["messages"][-2:]:
-        print(message.content)
+        TERMINAL.say(message.content)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (EOFError, KeyboardInterrupt):
+        sys.exit("\nStopped at a question. Start again: it is asked again, and what was done is not done again.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from required import missing
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- continues -->\n)?```python\n(.*?)```", re.DOTALL)
@@ -47,3 +50,56 @@ def test_the_example_in_two_sittings(tmp_path: Path):
     assert "(refunding A-1" not in second.stdout
     assert '"A-3: refunded 1.00"' in second.stdout
     assert "A-2: approval of tool 'refund' was denied" in second.stdout
+
+
+def install_lines() -> list[str]:
+    """What the README and the example say to install, as they say it."""
+    texts = [(ROOT / "README.md").read_text(), (ROOT / "examples" / "approvals.py").read_text()]
+    return [line for text in texts for line in re.findall(r"^(?:\$| {4}) ?(pip install .*)$", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_33_what_is_to_be_installed_can_be_installed_from_a_clone(number: int):
+    words = shlex.split(install_lines()[number])
+    assert words[:2] == ["pip", "install"]
+    # Nothing that is installed here may help; and nothing is installed.
+    command = [sys.executable, "-m", *words, "--dry-run", "--ignore-installed", "--quiet"]
+    done = subprocess.run(command, cwd=ROOT.parent.parent, capture_output=True, text=True, timeout=240, check=False)
+    if done.returncode and "hatchling" in done.stderr:
+        missing("index", "pip reaches no package index")
+    assert done.returncode == 0, done.stderr
+
+
+def test_33_every_install_line_is_tried():
+    assert len(install_lines()) == 2
+
+
+def test_33_the_example_without_a_terminal(tmp_path: Path):
+    done = terminal(tmp_path, "")
+    assert done.returncode == 1
+    assert "A-1? [y]es" in done.stdout
+    assert "Stopped at a question" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_33_the_example_when_nobody_reads_any_more(tmp_path: Path, unbuffered: str):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, str(ROOT / "examples" / "approvals.py"), str(tmp_path / "approvals.db")]
+    done = subprocess.run(
+        command,
+        input="y\ny\ny\n",
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr.strip().startswith("Stopped at a question")
+    again = terminal(tmp_path, "no\nno\nno\n")
+    assert "(refunding" not in again.stdout
+    assert again.stdout.count("was denied") == 3
