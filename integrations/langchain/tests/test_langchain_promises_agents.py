@@ -7,7 +7,7 @@ import functools
 import importlib
 import json
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from codemode_langchain import CodeModeMiddleware, create_code_mode_tool
@@ -26,6 +26,7 @@ from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.types import interrupt
 from scripted_agent import CONFIG, START, ScriptedModel, Session, agent, content, model, results
 
+from codemode import PoolOptions
 from codemode import create_code_mode_tool as create_core_tool
 
 HIDDEN = "langsmith:hidden"
@@ -326,3 +327,19 @@ def test_31_other_errors_of_a_tool_stay_hidden():
 
     js = "try { await tools.leaky({}) } catch (error) { return error.message }"
     assert content(Session(agent([js], [leaky], CodeModeMiddleware())).start()) == "the tool failed"
+
+
+# --- what is given wrongly ---
+
+
+@pytest.mark.parametrize("wrong", [{"approve": ["add"]}, {"approve": 3}, {"keep": [add]}, {"keep": 3}, {"keep": add}])
+def test_23_wrong_types_are_refused_where_they_are_given(wrong: dict[str, Any]):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        CodeModeMiddleware(**wrong)
+
+
+def test_23_so_are_the_options_of_a_pool_in_its_place():
+    with pytest.raises(ValueError, match="pool"):
+        CodeModeMiddleware(pool=cast("Any", PoolOptions()))
+    with pytest.raises(ValueError, match="pool"):
+        create_code_mode_tool([add], pool=cast("Any", PoolOptions()))

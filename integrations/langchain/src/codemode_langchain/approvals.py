@@ -73,6 +73,8 @@ class Approvals:
     """The rules of one set of tools. Raises `ValueError` for a malformed rule."""
 
     def __init__(self, rules: ApprovalRules | None) -> None:
+        if not (rules is None or callable(rules) or isinstance(cast("Any", rules), Mapping)):
+            raise ValueError(f"approve must map names of tools to rules, or be a function or None, got {rules!r}")
         self._ask_all = rules if callable(rules) else None
         self._rules: dict[str, ApprovalRule] = {} if rules is None or callable(rules) else dict(rules)
         for name, rule in self._rules.items():

@@ -77,7 +77,7 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self._options = for_agents(options, has_pool=pool is not None)
-        self._keep = frozenset([keep] if isinstance(keep, str) else keep)
+        self._keep = _names(keep)
         self._approvals = Approvals(approve)
         self._approvals.refuse_kept(self._keep)
         self._shown_tools = ShownTools()
@@ -182,6 +182,13 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
                     self._faces.popitem(last=False)
             self._faces.move_to_end(key)
             return face
+
+
+def _names(keep: Any) -> frozenset[str]:
+    names = [keep] if isinstance(keep, str) else keep
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in cast("Collection[Any]", names)):
+        raise ValueError(f"keep must be names of tools, got {keep!r}")
+    return frozenset(cast("Collection[str]", names))
 
 
 def _with_update(given: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
