@@ -6,6 +6,7 @@ import re
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .errors import CodeModeToolError
@@ -19,6 +20,8 @@ MAX_QUERY_CHARACTERS = 500
 MAX_QUERY_WORDS = 32
 MAX_RESULTS = 50
 MAX_NAME_CHARACTERS = 100
+LANGUAGE_NAMES = frozenset({"constructor", "prototype", "toJSON", "toLocaleString", "toString", "valueOf"})
+"""What the language reads of an object. A name is passed on only when there is such a tool (and ``then`` never)."""
 
 ToolT = TypeVar("ToolT", bound=DescribedTool)
 
@@ -51,6 +54,11 @@ class Catalog(Generic[ToolT]):
     def tools(self) -> tuple[ToolT, ...]:
         """All tools, in the order of registration."""
         return tuple(self._tools.values())
+
+    @cached_property
+    def language_names(self) -> tuple[str, ...]:
+        """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
+        return tuple(dict.fromkeys(path for name in self._tools for path in _language_paths(name)))
 
     def get(self, name: str) -> ToolT | None:
         """The tool registered under exactly ``name``."""
@@ -98,6 +106,11 @@ class Catalog(Generic[ToolT]):
         if found is None:
             raise self.unknown_tool(name)
         return declare_tools([found])
+
+
+def _language_paths(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[: at + 1]) for at, part in enumerate(parts) if part in LANGUAGE_NAMES)
 
 
 def _plain(name: str) -> str:

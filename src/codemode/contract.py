@@ -137,6 +137,38 @@ async def gives_the_value(plugin: PluginUnderTest) -> None:
     assert outcome == Finished(value={"stock": 7, "none": None, "list": [1.5, "ü", True]}), outcome
 
 
+async def calls_any_name(plugin: PluginUnderTest) -> None:
+    """A tool can be called whose name the language itself reads of every object."""
+    names = ("constructor", "prototype", "toJSON", "toString", "valueOf", "toLocaleString")
+
+    def named(name: str) -> Callable[[int], str]:
+        def tool(n: int) -> str:
+            """Say which tool this is."""
+            return f"{name} {n}"
+
+        return tool
+
+    tools = [ContractTool(name=name, function=named(name)) for name in names]
+    listed = ", ".join(f"await tools.{name}({{ n: {at} }})" for at, name in enumerate(names))
+    outcome = await plugin.run(tools, f"return [{listed}, String(tools)];")
+    assert outcome == Finished(value=[*(f"{name} {at}" for at, name in enumerate(names)), "[tool]"]), outcome
+
+
+async def keeps_integers(plugin: PluginUnderTest) -> None:
+    """An integer beyond 2^53 reaches tool and model as it is."""
+    order = 1180591620717411303
+
+    def find(id: int) -> dict[str, int]:  # noqa: A002 - as such tools have it
+        """Find an order."""
+        return {"id": id, "next": id + 1}
+
+    tools = [ContractTool(name="find", function=find)]
+    outcome = await plugin.run(
+        tools, f"const found = await tools.find({{ id: {order}n }}); return [found, typeof found.id];"
+    )
+    assert outcome == Finished(value=[{"id": order, "next": order + 1}, "bigint"]), outcome
+
+
 async def overlaps_calls(plugin: PluginUnderTest) -> None:
     """Calls under Promise.all are in flight together."""
     meeting = asyncio.Barrier(2)
@@ -263,6 +295,8 @@ def _edit_and_deny(paused: Paused) -> dict[str, ContractAnswer]:
 CONTRACT: tuple[Check, ...] = (
     shows_one_tool,
     gives_the_value,
+    calls_any_name,
+    keeps_integers,
     overlaps_calls,
     validates_inputs,
     tells_what_was_done,

@@ -284,6 +284,7 @@ class Execution:
             memory_limit_bytes=policy.memory_limit_bytes,
             max_stack_size_bytes=policy.max_stack_size_bytes,
             profile=_PROFILE,
+            language_names=self._catalog.language_names,
             clock=policy.clock,
             fetch=self._fetches is not None,
         )

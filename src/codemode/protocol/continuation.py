@@ -33,6 +33,7 @@ _KEPT_SETTINGS = (
     "max_ledger_bytes",
     "profile",
     "fetch",
+    "language_names",
     "clock",
 )
 
@@ -86,7 +87,8 @@ class Continuation:
 
 def replayed_settings(settings: Settings) -> dict[str, Any]:
     """Return what a replay depends on, by name."""
-    return {name: getattr(settings, name) for name in _KEPT_SETTINGS}
+    kept: dict[str, Any] = {name: getattr(settings, name) for name in _KEPT_SETTINGS}
+    return {**kept, "language_names": list(settings.language_names)}
 
 
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
@@ -250,6 +252,10 @@ def _text(value: object) -> str:
     return value
 
 
+def _texts(value: object) -> list[str]:
+    return [_text(item) for item in _list(value)]
+
+
 def _positive(value: object) -> int:
     if type(value) is not int or value < 1:
         raise CodeModeProtocolError("the continuation holds a value that is not a positive number")
@@ -282,6 +288,7 @@ _SETTING_READERS: dict[str, Callable[[object], Any]] = {
     "seed": _text,
     "profile": _text,
     "fetch": _flag,
+    "language_names": _texts,
     "clock": _clock,
 }
 assert set(_KEPT_SETTINGS) <= {item.name for item in fields(Settings)}  # noqa: S101 - a misspelt name fails on import

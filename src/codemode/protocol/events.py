@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ class Settings:
     max_stack_size_bytes: int
     profile: str
     fetch: bool = False  # whether the guest has it
+    language_names: Sequence[str] = ()  # tools that are called by a name that the language itself reads
     clock: str = "wall"  # what `timeout_ms` measures: "program" leaves out what the guest waits for the host
 
     def for_worker(self) -> dict[str, Any]:
@@ -41,7 +42,8 @@ class Settings:
             "max_in_flight_bridge_requests", "max_catalog_requests", "max_console_bytes", "memory_limit_bytes",
             "max_stack_size_bytes", "fetch",
         )  # fmt: skip
-        return {"now_ms": self.started_ms, **{name: getattr(self, name) for name in names}}
+        told = {"now_ms": self.started_ms, **{name: getattr(self, name) for name in names}}
+        return {**told, "language_names": list(self.language_names)} if self.language_names else told
 
 
 # --- events ---

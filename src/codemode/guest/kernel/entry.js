@@ -86,6 +86,7 @@ const run = (text) => {
   seed = config.seed;
   clock = config.now_ms;
   if (config.fetch === true) constant(G, "fetch", guestFetch);
+  takeLanguageNames(config.language_names);
   programText = config.js;
   let program;
   try {
@@ -126,7 +127,7 @@ const reset = () => {
   programText = "";
   programIsAscii = undefined;
   mapClear(slots);
-  root.members = undefined;
+  root.members = languageNames = undefined;
   seed = "";
   return "ok";
 };

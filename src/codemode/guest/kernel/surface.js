@@ -6,6 +6,28 @@ const readOnly = () => {
   throw new TypeErr("tools is read-only");
 };
 
+// What the language itself reads must never become a call, unless there are tools of these names: then each is known by
+// its path, and `languageNames` is a map. Text is made of a proxy by Symbol.toPrimitive then.
+let languageNames; // path -> true
+const isLanguageName = (key) => key === "toJSON" || key === "prototype" || key === "constructor" || isTextName(key);
+const isTextName = (key) => key === "toString" || key === "toLocaleString" || key === "valueOf";
+const takeLanguageNames = (names) => {
+  languageNames = undefined;
+  if (names === undefined) return;
+  languageNames = new NativeMap();
+  for (let i = 0; i < names.length; i++) mapSet(languageNames, names[i], true);
+};
+const isLanguageTool = (path) => languageNames !== undefined && mapGet(languageNames, path) === true;
+
+// JSON.stringify calls toJSON, and a few others toString and valueOf. What a program calls has another frame above it.
+const isReadByLanguage = () => {
+  const stack = new Err().stack; // this function, the trap, its caller
+  const caller = indexOf(stack, "\n", indexOf(stack, "\n") + 1) + 1;
+  const line = slice(stack, caller, indexOf(stack, "\n", caller));
+  return line === "    at stringify (native)" || line === "    at toLocaleString (native)" ||
+    line === "    at [Symbol.toPrimitive] (native)";
+};
+
 const nodes = new NativeWeakMap(); // a proxy's target -> {path, members: name -> proxy}
 const toolProxy = (node) => {
   const target = () => {};
@@ -16,11 +38,12 @@ const toolProxy = (node) => {
   return new NativeProxy(target, toolTraps);
 };
 
+const pathTo = (node, key) => (node.path === "" ? key : node.path + "." + key);
 const member = (node, key) => {
   if (node.members === undefined) node.members = new NativeMap();
   const known = mapGet(node.members, key);
   if (known !== undefined) return known;
-  const path = node.path === "" ? key : node.path + "." + key;
+  const path = pathTo(node, key);
   if (path.length > MAX_PATH) throw new RangeErr("tool name too long");
   if (mapSize(node.members) >= MAX_NAMES) throw new RangeErr("too many different tool names");
   const proxy = toolProxy({ __proto__: null, path, members: undefined });
@@ -31,15 +54,16 @@ const member = (node, key) => {
 const toolTraps = freeze({
   __proto__: null,
   get(target, key) {
-    // What the language itself reads must never become a call.
-    if (typeof key !== "string" || key === "then" || key === "toJSON" || key === "prototype" || key === "constructor")
-      return undefined;
-    if (key === "toString" || key === "toLocaleString" || key === "valueOf") return toolText;
-    return member(weakGet(nodes, target), key);
+    if (typeof key !== "string") return languageNames !== undefined && key === Sym.toPrimitive ? toolText : undefined;
+    if (key === "then") return undefined;
+    const node = weakGet(nodes, target);
+    if (isLanguageName(key) && !isLanguageTool(pathTo(node, key))) return isTextName(key) ? toolText : undefined;
+    return member(node, key);
   },
   apply(target, _this, args) {
     const path = weakGet(nodes, target).path;
     if (path === "") throw new Err("missing tool name: call tools.<name>(input)");
+    if (isLanguageTool(path) && isReadByLanguage()) return lastIndexOf(path, "toJSON") < 0 ? "[tool]" : undefined;
     return request(path === "$search" || path === "$describe" ? "catalog" : "tool", path, args);
   },
   construct: readOnly,

@@ -1,0 +1,30 @@
+"""Declarations of tools with unusual names against the TypeScript compiler, and calls of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_declarations_tsc import FakeTool, _run_tsc
+
+from codemode.signatures.examples import call_example
+from codemode.signatures.prompt import declare_tools
+
+NAMES = [
+    "constructor", "prototype", "toJSON", "toString", "valueOf", "toLocaleString", "__proto__", "hasOwnProperty",
+    "name", "call", "length", "arguments", "class", "return",
+    "abstract", "a-b", "a.b", '"', "日本", "0", "then.x", "new",
+]  # fmt: skip
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+
+pytestmark = pytest.mark.node
+
+
+def test_21_declarations_of_unusual_names_compile_and_can_be_called(tmp_path):
+    tools = [FakeTool(name, input_json_schema=SCHEMA, output_json_schema={"type": "string"}) for name in NAMES]
+    lines = [declare_tools(tools), "async function program(): Promise<string[]> {"]
+    calls = [f"await tools[{json.dumps(name)}]({{ a: 1 }})" for name in NAMES]
+    calls += [f"await tools.{name}({{ a: 1 }})" for name in NAMES if name.isidentifier()]
+    lines += [f"  return [{', '.join(calls)}];", "}", "async function example() {", call_example(tools[:3]), "}"]
+    (tmp_path / "checks.ts").write_text("\n".join([*lines, "export {};"]), encoding="utf-8")
+    assert _run_tsc(tmp_path) == ""
