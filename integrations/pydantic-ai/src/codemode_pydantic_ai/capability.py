@@ -28,7 +28,7 @@ from codemode import CodeModeOptions, WorkerPool
 from .hidden_tools import CompiledTools
 from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
 from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
-from .toolset import MAX_RETRIES, CodeModeToolset, Options, RunState, kept_names, options_of
+from .toolset import MAX_RETRIES, CodeModeToolset, Options, RunState, check_settings, options_of
 
 
 @dataclass
@@ -51,8 +51,8 @@ class CodeMode(AbstractCapability[AgentDepsT]):
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
+        check_settings(self.keep, self.max_retries, self.pool)
         self.options = options_of(self.options, self.pool)
-        self.keep = kept_names(self.keep)
         if self._compiled is None:
             self._compiled = CompiledTools(self.options, self.pool)
 

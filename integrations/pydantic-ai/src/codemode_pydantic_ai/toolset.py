@@ -28,6 +28,8 @@ from codemode import (
 )
 from codemode import create_code_mode_tool as create_core_tool
 from codemode.failure_text import failure_text
+from codemode.option_checks import not_negative
+from codemode.workers.pool import pool_or_default
 
 from .hidden_tools import CompiledTools, stays_native
 from .nested import NestedCalls
@@ -61,11 +63,13 @@ def options_of(options: Options, pool: WorkerPool | None) -> CodeModeOptions:
     return given.having(continuation=sealed, execution_policy=policy)
 
 
-def kept_names(keep: Collection[str]) -> Collection[str]:
-    """Return the names that ``keep`` holds. Raises `ValueError` for one text, of which every part would be kept."""
+def check_settings(keep: Collection[str], max_retries: int, pool: WorkerPool | None) -> None:
+    """Raise `ValueError` for what a toolset cannot be made with: one text as ``keep`` would keep each part of it."""
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of tool names, got {keep!r}")  # noqa: TRY004 - as every wrong option
-    return keep
+    not_negative(max_retries, "max_retries")
+    if pool is not None:
+        pool_or_default(pool)
 
 
 @dataclass
@@ -112,8 +116,8 @@ class CodeModeToolset(WrapperToolset[AgentDepsT]):
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
+        check_settings(self.keep, self.max_retries, self.pool)
         self.options = options_of(self.options, self.pool)
-        self.keep = kept_names(self.keep)
         if self.compiled is None:
             self.compiled = CompiledTools(self.options, self.pool)
 

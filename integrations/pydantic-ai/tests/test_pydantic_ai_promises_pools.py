@@ -1,0 +1,219 @@
+"""Time and workers: what agents' tools take is not the program's, and crowds of agents queue instead of failing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from codemode_pydantic_ai import CodeMode, CodeModeToolset, create_code_mode_tool
+from pydantic_ai import Agent, RunContext, Tool
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import FunctionToolset
+from scripted import Script, program
+
+from codemode import PoolOptions, WorkerPool, set_max_workers
+
+WAIT_SECONDS = 120.0
+SHORT = {"execution_policy": {"timeout_ms": 400}}
+SLOW_SECONDS = 1.0  # longer than the program itself may take
+
+
+def within(work: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(work, WAIT_SECONDS))
+
+
+def made(how: str, tools: Any, options: Any = None, pool: WorkerPool | None = None) -> dict[str, Any]:
+    """What gives an agent these tools in one of the three ways."""
+    ways: dict[str, Any] = {
+        "capability": lambda: {"tools": tools, "capabilities": [CodeMode(options, pool=pool)]},
+        "toolset": lambda: {"toolsets": [CodeModeToolset(FunctionToolset(tools), options, pool=pool)]},
+        "tool": lambda: {"tools": [create_code_mode_tool(tools, options, pool=pool)]},
+    }
+    return ways[how]()
+
+
+WAYS = pytest.mark.parametrize("how", ["capability", "toolset", "tool"])
+
+
+async def slow(n: int) -> int:
+    await asyncio.sleep(SLOW_SECONDS)
+    return n
+
+
+# --- 27: the program's clock ---
+
+
+@WAYS
+def test_27_time_that_tools_take_is_not_the_programs(how: str) -> None:
+    script = Script(program("return await Promise.all([1, 2].map((n) => tools.slow({ n })))"), "done")
+    within(Agent(script.model, **made(how, [slow], SHORT)).run("go"))
+    assert script.returned() == [1, 2]
+
+
+def test_27_a_sub_agent_with_programs_of_its_own_may_take_its_time() -> None:
+    inner = Script(program("return await tools.slow({ n: 5 })"), "told")
+    sub_agent = Agent(inner.model, tools=[slow], capabilities=[CodeMode(SHORT)])
+
+    async def delegate(question: str) -> str:
+        return (await sub_agent.run(question)).output
+
+    script = Script(program("return await tools.delegate({ question: 'how many' })"), "done")
+    within(Agent(script.model, tools=[delegate], capabilities=[CodeMode(SHORT)]).run("go"))
+    assert (script.returned(), inner.returned()) == ("told", 5)
+
+
+@WAYS
+def test_27_a_program_that_does_not_end_is_ended(how: str) -> None:
+    script = Script(program("while (true) {}"), "done")
+    within(Agent(script.model, **made(how, [slow], SHORT)).run("go"))
+    assert "400 ms" in str(script.returned())
+
+
+def test_27_who_wants_the_wall_clock_gets_it() -> None:
+    options = {"execution_policy": {"timeout_ms": 400, "clock": "wall"}}
+    assert CodeMode(options).options.execution_policy.clock == "wall"
+    script = Script(program("return await tools.slow({ n: 1 })"), "done")
+    within(Agent(script.model, **made("capability", [slow], options)).run("go"))
+    assert "400 ms" in str(script.returned())
+
+
+NEVER = "try { return await tools.never() } catch (error) { return error.message }"
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+def test_27_the_frameworks_own_timeouts_hold() -> None:
+    bounded: dict[str, dict[str, Any]] = {
+        "tool": {"tools": [Tool(never, timeout=0.05)]},
+        "toolset": {"toolsets": [FunctionToolset([never], timeout=0.05)]},
+        "agent": {"tools": [never], "tool_timeout": 0.05},
+    }
+    for given in bounded.values():
+        script = Script(program(NEVER), "done")
+        within(Agent(script.model, capabilities=[CodeMode()], **given).run("go"))
+        assert script.returned() == "Timed out after 0.05 seconds."
+
+
+@WAYS
+def test_27_a_timeout_for_each_call_can_be_set(how: str) -> None:
+    script = Script(program(NEVER), "done")
+    within(Agent(script.model, **made(how, [never], {"execution_policy": {"tool_timeout_ms": 50}})).run("go"))
+    assert "50 ms" in script.returned()
+
+
+# --- 28: pools ---
+
+
+@pytest.fixture
+def few_workers() -> Iterator[None]:
+    set_max_workers(2)
+    yield
+    set_max_workers(None)
+
+
+def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Play any number of agents: a program for each prompt, then its result."""
+    last = messages[-1].parts[-1]
+    if last.part_kind == "user-prompt":
+        return ModelResponse(parts=program(str(last.content), "call_1"))
+    assert last.part_kind == "tool-return", last
+    return ModelResponse(parts=[TextPart(str(last.content))])
+
+
+MODEL = FunctionModel(scripted)
+
+
+def family(how: str, pool: WorkerPool | None) -> Agent[Any, str]:
+    """An agent whose tool runs a sub-agent, which writes a program too."""
+
+    def double(n: int) -> int:
+        return n * 2
+
+    sub_agent = Agent(MODEL, **made(how, [double], pool=pool))
+
+    async def delegate(ctx: RunContext[Any], n: int) -> str:
+        js = f"return await tools.double({{ n: {n} }})"
+        return (await sub_agent.run(js, usage=ctx.usage)).output
+
+    return Agent(MODEL, **made(how, [delegate], pool=pool))
+
+
+async def crowd(agent: Agent[Any, str], count: int) -> list[str]:
+    runs = [agent.run(f"return await tools.delegate({{ n: {n} }})") for n in range(count)]
+    return [result.output for result in await asyncio.gather(*runs)]
+
+
+@WAYS
+@pytest.mark.usefixtures("few_workers")
+def test_28_a_hundred_agents_each_with_a_sub_agent_all_end(how: str) -> None:
+    assert within(crowd(family(how, None), 100)) == [str(n * 2) for n in range(100)]
+
+
+@WAYS
+def test_28_so_they_do_in_a_pool_of_their_own(how: str) -> None:
+    with WorkerPool(PoolOptions(max_workers=3, on_saturation="wait")) as pool:
+        assert within(crowd(family(how, pool), 100)) == [str(n * 2) for n in range(100)]
+
+
+def test_28_so_they_do_in_a_tenants_share() -> None:
+    with WorkerPool(PoolOptions(max_workers=4, on_saturation="wait")) as pool:
+        share = pool.share("tenant", max_workers=1)
+        assert within(crowd(family("capability", share), 40)) == [str(n * 2) for n in range(40)]
+
+
+@WAYS
+def test_28_a_pool_that_is_given_keeps_its_own_way(how: str) -> None:
+    async def main(pool: WorkerPool) -> str:
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            entered.set()
+            await leave.wait()
+
+        holding = asyncio.create_task(Agent(MODEL, **made(how, [hold], pool=pool)).run("return await tools.hold()"))
+        await entered.wait()
+        script = Script(program("return 1"), "done")
+        await Agent(script.model, **made(how, [slow], pool=pool)).run("go")
+        leave.set()
+        await holding
+        return str(script.returned())
+
+    with WorkerPool(PoolOptions(max_workers=1)) as pool:
+        assert "busy" in within(main(pool))
+
+
+def test_28_what_is_said_about_waiting_holds() -> None:
+    assert CodeMode().options.execution_policy.on_saturation == "wait"
+    said = CodeMode({"execution_policy": {"on_saturation": "fail"}})
+    assert said.options.execution_policy.on_saturation == "fail"
+    with WorkerPool(PoolOptions(max_workers=1)) as pool:
+        assert CodeMode(pool=pool).options.execution_policy.on_saturation is None
+        waiting = CodeMode({"execution_policy": {"on_saturation": "wait"}}, pool=pool)
+        assert waiting.options.execution_policy.on_saturation == "wait"
+
+
+@pytest.mark.parametrize("wrong", [PoolOptions(max_workers=1), "pool", 3])
+def test_23_a_pool_of_the_wrong_kind_is_told_at_once(wrong: Any) -> None:
+    for make in (
+        lambda: CodeMode(pool=wrong),
+        lambda: CodeModeToolset(FunctionToolset(), pool=wrong),
+        lambda: create_code_mode_tool([], pool=wrong),
+    ):
+        with pytest.raises(ValueError, match="pool"):
+            make()
+
+
+@pytest.mark.parametrize("wrong", [0.5, "three", None, True, -1])
+def test_23_retries_of_the_wrong_kind_are_told_at_once(wrong: Any) -> None:
+    for make in (
+        lambda: CodeMode(max_retries=wrong),
+        lambda: CodeModeToolset(FunctionToolset(), max_retries=wrong),
+        lambda: create_code_mode_tool([], max_retries=wrong),
+    ):
+        with pytest.raises(ValueError, match="max_retries"):
+            make()
