@@ -2,20 +2,27 @@
 
 Four tools answer questions about the packages, two of them from a SQLite file that this script builds first. A program
 as a model would write it joins what they return.
+
+Needs this package alone: ``pip install .`` in the root of the repository, or ``make demo``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import sys
 import tempfile
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
-from pydantic import BaseModel, Field
+try:
+    from pydantic import BaseModel, Field
 
-from codemode import ConsoleEvent, Trace, create_code_mode_tool, tool
+    from codemode import ConsoleEvent, Trace, create_code_mode_tool, tool
+except ImportError as error:
+    sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 
 PROGRAM = """\
 // Which packages are needed by most others, how large are they, and are they typed?
@@ -41,6 +48,14 @@ return {
   licences,
 };
 """
+
+
+def say(text: str) -> None:
+    """Print, until nobody reads any more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Metadata(BaseModel):
@@ -136,17 +151,17 @@ async def main() -> None:
         build_database(database_path)
         lifecycle = {"on_trace": traces.append, "on_console": console.append}
         code_mode = create_code_mode_tool(make_tools(database_path), {"lifecycle": lifecycle})
-        print("=== What the model sees ===\n")
-        print(code_mode.description)
-        print("\n=== The program that it writes ===\n")
-        print(PROGRAM)
+        say("=== What the model sees ===\n")
+        say(code_mode.description)
+        say("\n=== The program that it writes ===\n")
+        say(PROGRAM)
         result = await code_mode.execute({"js": PROGRAM})
-    print("=== What the program did ===\n")
-    print(traces[0].to_text())
-    print("\n=== What it wrote to its console ===\n")
-    print("\n".join(line.text for line in console))
-    print("\n=== The one value that goes back to the model ===\n")
-    print(json.dumps(result, indent=2))
+    say("=== What the program did ===\n")
+    say(traces[0].to_text())
+    say("\n=== What it wrote to its console ===\n")
+    say("\n".join(line.text for line in console))
+    say("\n=== The one value that goes back to the model ===\n")
+    say(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

@@ -3,17 +3,24 @@
 The program that a model would write looks up what went wrong with a customer's orders and wants two refunds. It pauses
 once, with both. The interrupt goes through JSON, as it would through a queue or a browser. The person lowers one
 refund and denies the other; the program goes on from where it was and finishes. Nothing that was done is done again.
+
+Needs this package alone: ``pip install .`` in the root of the repository.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import sys
 
-from pydantic import BaseModel, Field
+try:
+    from pydantic import BaseModel, Field
 
-from codemode import Interrupt, Tool, Trace, create_code_mode_tool, tool
+    from codemode import Interrupt, Tool, Trace, create_code_mode_tool, tool
+except ImportError as error:
+    sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 
 ORDERS = [
     ("A-1001", "ada@example.com", "headphones", 129.00, "delivered"),
@@ -35,6 +42,14 @@ const lines = refunds.map((one, i) => one.status === "fulfilled"
 await tools.reply({ customer: "ada@example.com", text: lines.join("; ") });
 return { refunded: refunds.filter((one) => one.status === "fulfilled").length, lines };
 """
+
+
+def say(text: str) -> None:
+    """Print, until nobody reads any more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Refund(BaseModel):
@@ -68,11 +83,11 @@ class Shop:
         @tool(name="findOrders", annotations={"readOnlyHint": True})
         def find_orders(customer: str) -> list[dict[str, object]]:
             """The orders of a customer, as `{ id, customer, item, price, state }`."""
-            print(f"  findOrders({customer})")
+            say(f"  findOrders({customer})")
             return self.rows("SELECT * FROM orders WHERE customer = ? ORDER BY id", customer)
 
         def refund(value: Refund) -> dict[str, object]:
-            print(f"  refund({value.order_id}, {value.amount:.2f} {value.currency})")
+            say(f"  refund({value.order_id}, {value.amount:.2f} {value.currency})")
             self.database.execute(
                 "INSERT INTO refunds VALUES (?, ?, ?)", (value.order_id, value.amount, value.currency)
             )
@@ -81,7 +96,7 @@ class Shop:
         @tool
         def reply(customer: str, text: str) -> None:
             """Send the customer an answer."""
-            print(f"  reply({customer})")
+            say(f"  reply({customer})")
             self.database.execute("INSERT INTO replies VALUES (?, ?)", (customer, text))
 
         description = "Pay money back. A person approves every refund."
@@ -93,14 +108,14 @@ def decide(interrupt: Interrupt) -> dict[str, object]:
     """Stand in for the person: pay half for what was damaged, nothing for what may still turn up."""
     answers: dict[str, object] = {}
     for request in interrupt.requests:
-        print(f"  {request.tool_name}: {json.dumps(request.input)}")
+        say(f"  {request.tool_name}: {json.dumps(request.input)}")
         if "damaged" in request.input["reason"]:
             half = {**request.input, "amount": request.input["amount"] / 2}
             answers[request.interrupt_id] = {"approved": True, "input": half}
-            print(f"    -> approved, but {half['amount']:.2f}")
+            say(f"    -> approved, but {half['amount']:.2f}")
         else:
             answers[request.interrupt_id] = {"approved": False, "reason": "the parcel may still arrive"}
-            print("    -> denied")
+            say("    -> denied")
     return answers
 
 
@@ -109,24 +124,24 @@ async def main() -> None:
     shop, traces = Shop(), list[Trace]()
     options = {"approval": {"mode": "interrupt"}, "lifecycle": {"on_trace": traces.append}}
     code_mode = create_code_mode_tool(shop.tools(), options)
-    print("=== The program that the model writes ===\n")
-    print(PROGRAM)
-    print("=== It runs ===\n")
+    say("=== The program that the model writes ===\n")
+    say(PROGRAM)
+    say("=== It runs ===\n")
     result = await code_mode.execute({"js": PROGRAM}, tool_call_id="call-1")
     assert isinstance(result, Interrupt)
     stored = json.dumps(result.to_dict())
-    print(f"\n=== It pauses once, with {len(result.requests)} requests: {len(stored)} bytes of JSON ===\n")
+    say(f"\n=== It pauses once, with {len(result.requests)} requests: {len(stored)} bytes of JSON ===\n")
     interrupt = Interrupt.from_dict(json.loads(stored))
     answers = decide(interrupt)
-    print("\n=== It goes on ===\n")
+    say("\n=== It goes on ===\n")
     result = await code_mode.resume(interrupt, resolutions=answers)
-    print(json.dumps(result, indent=2))
-    print("\n=== What happened, the replayed part included ===\n")
-    print(traces[-1].to_text())
-    print("\n=== The same answers again run nothing ===\n")
+    say(json.dumps(result, indent=2))
+    say("\n=== What happened, the replayed part included ===\n")
+    say(traces[-1].to_text())
+    say("\n=== The same answers again run nothing ===\n")
     assert await code_mode.resume(interrupt, resolutions=answers) == result
-    print("refunds:", json.dumps(shop.rows("SELECT * FROM refunds")))
-    print("replies:", json.dumps(shop.rows("SELECT * FROM replies")))
+    say(f"refunds: {json.dumps(shop.rows('SELECT * FROM refunds'))}")
+    say(f"replies: {json.dumps(shop.rows('SELECT * FROM replies'))}")
     shop.database.close()
 
 

@@ -1,9 +1,10 @@
 """A support agent over a small shop: the model writes one program, and you decide about each refund in it.
 
-    python examples/support_desk.py
+    pip install . ./integrations/pydantic-ai                  # in the root of the repository
+    python integrations/pydantic-ai/examples/support_desk.py  # in a terminal: it asks you
 
-Without a key a scripted model plays its part; with OPENAI_API_KEY or ANTHROPIC_API_KEY a real one does (and needs
-pydantic-ai's extra of that name).
+Without a key a scripted model plays its part; with OPENAI_API_KEY or ANTHROPIC_API_KEY a real one does, and needs
+``pip install 'pydantic-ai-slim[openai]'`` or ``'pydantic-ai-slim[anthropic]'`` too.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from typing import Any
 
-from codemode_pydantic_ai import CodeMode
-from pydantic_ai import Agent, DeferredToolRequests, RunContext, Tool, ToolApproved, ToolDenied
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+NEEDS = "This example needs what `pip install . ./integrations/pydantic-ai` in the root of the repository brings"
+try:
+    from codemode_pydantic_ai import CodeMode
+    from pydantic_ai import Agent, DeferredToolRequests, RunContext, Tool, ToolApproved, ToolDenied
+    from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+except ImportError as error:
+    sys.exit(f"{error}. {NEEDS}.")
 
 Row = dict[str, Any]
 SHOP = """
@@ -91,13 +97,31 @@ def model() -> Any:
 def decide(call: ToolCallPart) -> ToolApproved | ToolDenied:
     """Ask the person at the terminal about one inner call."""
     shown = call.args_as_dict()
-    print(f"\nThe program wants: {call.tool_name}({json.dumps(shown)})")
-    answer = input("[a]pprove, [e]dit the amount, anything else denies: ").strip().lower()
+    say(f"\nThe program wants: {call.tool_name}({json.dumps(shown)})")
+    answer = ask("[a]pprove, [e]dit the amount, anything else denies: ").lower()
     if answer == "a":
         return ToolApproved()
     if answer == "e":
-        return ToolApproved(override_args={**shown, "cents": int(input("cents: "))})
+        while not (cents := ask("cents: ")).isdecimal():
+            say("A number, please.")
+        return ToolApproved(override_args={**shown, "cents": int(cents)})
     return ToolDenied(f"the desk refused to refund order {shown.get('order')}")
+
+
+def ask(question: str) -> str:
+    """Return what the person says. Ends the example where there is nobody to ask."""
+    try:
+        return input(question).strip()
+    except (EOFError, KeyboardInterrupt, OSError, RuntimeError):
+        sys.exit("\nNobody answers, so nothing is refunded. Run this in a terminal.")
+
+
+def say(text: str) -> None:
+    """Print, until nobody reads any more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
@@ -113,7 +137,7 @@ def main() -> None:
     with closing(sqlite3.connect(":memory:")) as shop:
         shop.row_factory = sqlite3.Row
         shop.executescript(SHOP)
-        print(TASK)
+        say(TASK)
         result = agent.run_sync(TASK, deps=shop)
         while isinstance(result.output, DeferredToolRequests):
             stored = result.all_messages_json()  # a database, until somebody has decided
@@ -123,10 +147,13 @@ def main() -> None:
                 deferred_tool_results=result.output.build_results(approvals=decisions),
                 deps=shop,
             )
-        print(f"\n{result.output}")
+        say(f"\n{result.output}")
         for note in rows(shop, "SELECT text FROM notes"):
-            print("Note:", note["text"])
+            say(f"Note: {note['text']}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ImportError as error:  # the extra of a real model
+        sys.exit(f"{error}")

@@ -1,0 +1,46 @@
+"""The examples say what they need, and end quietly when nobody reads, or when what they need is not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NO_KEYS = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+everyone = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+
+
+def run(*command: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    given = {"stdin": subprocess.DEVNULL, "capture_output": True, "env": NO_KEYS, **settings}
+    return subprocess.run([sys.executable, *command], text=True, timeout=120, check=False, **given)  # type: ignore[call-overload]
+
+
+@everyone
+def test_33_an_example_runs_without_a_terminal(example: Path) -> None:
+    done = run("-W", "error", str(example))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@everyone
+def test_33_an_example_ends_quietly_when_nobody_reads_on(example: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run(str(example), capture_output=False, stdout=writer, stderr=subprocess.PIPE)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@everyone
+def test_33_an_example_without_the_package_says_what_it_needs(example: Path) -> None:
+    done = run("-I", "-S", str(example))
+    assert done.returncode == 1
+    assert "pip install ." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "pip install ." in example.read_text(encoding="utf-8").split('"""')[1]
