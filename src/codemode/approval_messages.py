@@ -8,7 +8,9 @@ from typing import Any, Literal, cast
 
 from .errors import CodeModeProtocolError
 from .exact_integers import PLACES_KEY, with_texts
+from .genuine import genuine_interrupt
 from .interrupts import Interrupt, PendingRequest, same_json
+from .options import CodeModeOptions
 
 _RESPONSE_TYPE = "tool-approval-response"
 _ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
@@ -23,15 +25,21 @@ class UnwrappedResult:
     interrupt: Interrupt | None = None
 
 
-def to_approval_messages(interrupt: Interrupt | Mapping[str, Any]) -> list[dict[str, Any]]:
+def to_approval_messages(
+    interrupt: Interrupt | Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> list[dict[str, Any]]:
     """Return one assistant message that asks for approval of the inner calls; none when nothing asks for approval.
 
     For each approval that is pending it has a ``tool-call`` and a ``tool-approval-request`` part, whose ``approvalId``
     is the request's interrupt id. Integers beyond 2^53 are text in an input, as in `PendingRequest.to_dict`.
+    Raises `CodeModeProtocolError` for plain JSON that was not signed with the keys of ``options``: a program can return
+    any.
     """
-    parts = [
-        part for request in Interrupt.of(interrupt).requests if request.is_approval for part in _request_parts(request)
-    ]
+    paused = genuine_interrupt(interrupt, options, context_binding)
+    parts = [part for request in paused.requests if request.is_approval for part in _request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
 
@@ -92,26 +100,39 @@ def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict
     return resolutions
 
 
-def unwrap_result(result: Any) -> UnwrappedResult:
+def unwrap_result(
+    result: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> UnwrappedResult:
     """Return whether a result of codeMode is a value or an interrupt, however a framework has wrapped it.
 
     Looks at the result itself, in ``{"type": "json" | "text", "value"}``, in ``toolResults[].output`` and in the
-    ``tool-result`` parts of ``content``. Whether an interrupt is genuine is for `is_interrupt` to say.
+    ``tool-result`` parts of ``content``, and takes for an interrupt what `get_interrupt` does.
     """
-    interrupt = get_interrupt(result)
+    interrupt = get_interrupt(result, options=options, context_binding=context_binding)
     if interrupt is not None:
         return UnwrappedResult("interrupted", interrupt=interrupt)
     return UnwrappedResult("completed", _unwrapped(result))
 
 
-def get_interrupt(result: Any) -> Interrupt | None:
-    """Return the interrupt in a result, wrapped or not, or None. Whether it is genuine is for `is_interrupt` to say."""
+def get_interrupt(
+    result: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> Interrupt | None:
+    """Return the interrupt in a result, wrapped or not, or None.
+
+    An `Interrupt` counts as it is. Plain JSON of one, as it comes from a message log, counts when it was signed with
+    the keys of ``options`` (and, if any, under that ``context_binding``), expired or not: what a program itself returns
+    in that shape is only its value. Whether it can be resumed now is for `is_interrupt` to say.
+    """
     for candidate in _candidates(result):
-        if isinstance(candidate, Interrupt):
-            return candidate
-        if isinstance(candidate, Mapping):
+        if isinstance(candidate, Interrupt | Mapping):
             try:
-                return Interrupt.from_dict(cast("Mapping[str, Any]", candidate))
+                return genuine_interrupt(candidate, options, context_binding)
             except CodeModeProtocolError:
                 continue
     return None
@@ -150,8 +171,14 @@ def _is_result_of(part: Any, interrupt: Interrupt) -> bool:
     body = cast("Mapping[str, Any]", part)
     if body.get("type") != "tool-result" or body.get("toolCallId") != interrupt.outer_tool_call_id:
         return False
-    held = get_interrupt(body.get("output"))
-    return held is not None and same_json(_shown(held), _shown(interrupt))
+    return any(_is_same(held, interrupt) for held in _candidates(body.get("output")))
+
+
+def _is_same(held: Any, interrupt: Interrupt) -> bool:
+    try:
+        return same_json(_shown(Interrupt.of(held)), _shown(interrupt))
+    except CodeModeProtocolError:
+        return False
 
 
 def _shown(interrupt: Interrupt) -> list[Any]:

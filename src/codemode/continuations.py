@@ -23,8 +23,9 @@ from .errors import (
     error_from_view,
 )
 from .execution import Execution, OuterCall, now_ms
+from .genuine import verify
 from .host_threads import LARGE_CHARACTERS, run_check
-from .interrupts import APPROVAL_KIND, Interrupt, pending_requests, same_json
+from .interrupts import APPROVAL_KIND, Interrupt, pending_requests
 from .json_shape import weigh
 from .options import CodeModeOptions
 from .protocol.continuation import Continuation, body_of
@@ -181,15 +182,7 @@ def verified(
     interrupt: Interrupt | Mapping[str, Any], options: CodeModeOptions, context_binding: str | None = None
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
-    paused = Interrupt.of(interrupt)
-    texts, auth = unpack(paused.continuation, options.continuation, now_ms(), context_binding)
-    continuation = Continuation.from_dict(body_of(texts))
-    if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
-        raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
-    recorded = [request.shown() for request in pending_requests(continuation.ledger.waiting)]
-    if not same_json([request.shown() for request in paused.requests], recorded):
-        raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
-    return continuation, auth
+    return verify(interrupt, options, now_ms(), context_binding)
 
 
 @_refusals()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
@@ -36,19 +37,20 @@ class InterruptStore:
         self,
         interrupt_id: str,
         resolution: Any,
-        resume: Callable[[Interrupt, Mapping[str, Any]], Awaitable[Any]],
+        resume: Callable[..., Awaitable[Any]],
     ) -> Any:
         """Resume the newest interrupt with this one answer; an interrupt or a recovery that comes back is kept.
 
-        ``resume(interrupt, resolutions)`` does the work, for instance `CodeModeTool.resume`. Raises
-        `CodeModeProtocolError` for a request that is not pending (any more).
+        ``resume(interrupt, resolutions=...)`` does the work, for instance `CodeModeTool.resume`; a function without a
+        parameter ``resolutions`` is given them as its second argument. Raises `CodeModeProtocolError` for a request
+        that is not pending (any more).
         """
         known = self._pending(interrupt_id)
         lock = self._locks.setdefault(known.outer_tool_call_id, asyncio.Lock())
         async with lock:
             interrupt = self._pending(interrupt_id)
             try:
-                result = await resume(interrupt, {interrupt_id: resolution})
+                result = await _resumed(resume, interrupt, {interrupt_id: resolution})
             except (CodeModeError, asyncio.CancelledError) as error:
                 # The other requests are pending still, and what was begun waits in the recovery.
                 failure = error if isinstance(error, CodeModeError) else error.__cause__
@@ -69,3 +71,19 @@ class InterruptStore:
         if interrupt is None:
             raise CodeModeProtocolError(f"{interrupt_id!r} is not pending")
         return interrupt
+
+
+def _resumed(resume: Callable[..., Awaitable[Any]], interrupt: Interrupt, answers: Mapping[str, Any]) -> Awaitable[Any]:
+    # By name wherever it can be: the second argument of `CodeModeTool.resume` is one resolution.
+    return resume(interrupt, resolutions=answers) if _takes_resolutions(resume) else resume(interrupt, answers)
+
+
+def _takes_resolutions(resume: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(resume).parameters
+    except (TypeError, ValueError):
+        return True
+    by_name = parameters.get("resolutions")
+    if by_name is not None and by_name.kind is not by_name.POSITIONAL_ONLY:
+        return True
+    return any(one.kind is one.VAR_KEYWORD for one in parameters.values())

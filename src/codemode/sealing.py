@@ -48,9 +48,12 @@ def pack(
 
 
 def unpack(
-    signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
+    signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, context_binding: str | None = None
 ) -> tuple[list[str], Auth]:
-    """Return the texts in a continuation and who signed it. Raises `CodeModeProtocolError` for anything else."""
+    """Return the texts in a continuation and who signed it, when it holds now; ``now_ms`` None: or held at any time.
+
+    Raises `CodeModeProtocolError` for anything else.
+    """
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
     body = _texts(signed["body"])

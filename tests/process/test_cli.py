@@ -320,3 +320,27 @@ def test_ctrl_c_at_the_question_ends_it_at_once(terminal):
     code, out = person.end()
     assert (code, out) == (130, "")
     assert "Traceback" not in person.err
+
+
+@pytest.mark.parametrize("ahead", ["y\n", "y\ny\ny\n", "y", "yes\n\n\n"])
+def test_05_what_was_typed_before_a_question_does_not_answer_it(terminal, ahead):
+    js = "console.log('begun'); await tools.later({}); return await tools.refund({order: 'a'})"
+    person = terminal(js)
+    person.type(ahead)
+    person.read_until("begun")
+    person.type(ahead)
+    person.read_until("Allow this call? [y/N] ")
+    person.type("n\n")
+    assert person.end() == (1, "")
+
+
+def test_05_an_answer_to_one_question_does_not_answer_the_next(terminal):
+    js = "return (await Promise.allSettled(['a', 'b'].map((order) => tools.refund({order})))).map((one) => one.status)"
+    person = terminal(js)
+    person.read_until("Allow this call? [y/N] ")
+    person.type("y\ny\n")
+    person.err = ""
+    person.read_until("Allow this call? [y/N] ")
+    person.type("n\n")
+    code, out = person.end()
+    assert (code, json.loads(out)) == (0, ["fulfilled", "rejected"])

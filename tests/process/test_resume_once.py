@@ -83,7 +83,7 @@ def test_a_repeat_of_a_partial_answer_gets_the_same_next_interrupt(spy, options)
     [
         ("await tools.refund(1); throw new TypeError('guest')", CodeModeError),
         ("await tools.refund(1); await tools.broken(1)", CodeModeToolError),
-        ("await tools.refund(1); return 1n", CodeModeError),
+        ("await tools.refund(1); return Symbol()", CodeModeError),
     ],
 )
 def test_a_repeat_gets_the_recorded_error(spy, options, js, error_class):

@@ -21,7 +21,9 @@ from codemode import (
 )
 from codemode.approval_messages import approval_resolutions
 
-BUNDLE = made_interrupt(waiting_entry(1), waiting_entry(2, '{"kind":"oauth"}'), waiting_entry(3))
+KEYS = {"keys": "those of these tests"}
+OPTIONS = {"continuation": KEYS}
+BUNDLE = made_interrupt(waiting_entry(1), waiting_entry(2, '{"kind":"oauth"}'), waiting_entry(3), options=KEYS)
 FIRST, _, THIRD = BUNDLE.requests
 
 
@@ -45,7 +47,7 @@ def test_one_assistant_message_asks_for_all_approvals():
             {"type": "tool-approval-request", "approvalId": THIRD.interrupt_id, "toolCallId": "outer:tool-3"},
         ],
     }
-    assert to_approval_messages(BUNDLE.to_dict()) == [message]
+    assert to_approval_messages(BUNDLE.to_dict(), options=OPTIONS) == [message]
 
 
 def test_other_interrupts_create_no_messages():
@@ -170,9 +172,9 @@ WRAPPED = [
 
 @pytest.mark.parametrize("result", WRAPPED, ids=range(len(WRAPPED)))
 def test_an_interrupt_is_found_in_every_wrapping(result):
-    unwrapped = unwrap_result(result)
+    unwrapped = unwrap_result(result, options=OPTIONS)
     assert (unwrapped.status, unwrapped.value) == ("interrupted", None)
-    assert unwrapped.interrupt == get_interrupt(result) == BUNDLE
+    assert unwrapped.interrupt == get_interrupt(result, options=OPTIONS) == BUNDLE
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_an_interrupt_is_found_in_every_wrapping(result):
     ],
 )  # fmt: skip
 def test_a_value_is_a_value(result, value):
-    unwrapped = unwrap_result(result)
+    unwrapped = unwrap_result(result, options=OPTIONS)
     assert (unwrapped.status, unwrapped.value, unwrapped.interrupt) == ("completed", value, None)
 
 

@@ -35,6 +35,8 @@ class TerminalApprovals:
         if not sys.stdin.isatty():
             print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
             return {"approved": False, "reason": "nobody could be asked"}
+        # What was typed before the call was shown cannot be meant for it.
+        _drop_typed_ahead()
         print("Allow this call? [y/N] ", end="", file=sys.stderr, flush=True)
         answer = await _next_line()
         return "approved" if answer.strip().lower() in _YES else {"approved": False, "reason": "denied by the user"}
@@ -43,6 +45,23 @@ class TerminalApprovals:
 def _shown(request: ApprovalRequest) -> str:
     shown = visible(json.dumps(request.input, indent=2, ensure_ascii=False), keep="\n")
     return f"\nThe program wants to call {visible(request.tool_name)} with\n{shown}"
+
+
+def _drop_typed_ahead() -> None:
+    try:
+        import termios
+    except ImportError:  # Windows
+        _drop_typed_ahead_on_windows()
+        return
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _drop_typed_ahead_on_windows() -> None:
+    import msvcrt
+
+    console: Any = msvcrt
+    while console.kbhit():
+        console.getwch()
 
 
 async def _next_line() -> str:

@@ -68,8 +68,8 @@ class KeyRing:
         }
         return {**value, "auth": {**auth, "signature": self._signature(value, texts, auth)}}
 
-    def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int) -> Auth:
-        """Check signature and times. Raises `CodeModeProtocolError` saying what is wrong."""
+    def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int | None) -> Auth:
+        """Check signature and times, the signature alone without ``now_ms``. Raises `CodeModeProtocolError`."""
         auth = signed.get("auth")
         if not isinstance(auth, dict) or set(cast("dict[str, Any]", auth)) != _AUTH_FIELDS:
             raise CodeModeProtocolError("the continuation is not signed")
@@ -103,11 +103,11 @@ class KeyRing:
         return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
 
 
-def _checked_times(fields: Mapping[str, Any], now_ms: int) -> Auth:
+def _checked_times(fields: Mapping[str, Any], now_ms: int | None) -> Auth:
     issued, expires = fields["issuedAtMs"], fields["expiresAtMs"]
-    if now_ms >= expires:
+    if now_ms is not None and now_ms >= expires:
         raise CodeModeProtocolError("the continuation has expired")
-    if issued > now_ms + _MAX_CLOCK_SKEW_MS:
+    if now_ms is not None and issued > now_ms + _MAX_CLOCK_SKEW_MS:
         raise CodeModeProtocolError("the continuation was issued in the future")
     return Auth(fields["keyId"], fields["nonce"], issued, expires)
 
