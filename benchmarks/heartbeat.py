@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from codemode import CodeModeError, Tool, WorkerPool, continue_interrupt, create_code_mode_tool
+from codemode import CodeModeError, CodeModeTool, Tool, WorkerPool, continue_interrupt, create_code_mode_tool
 
 from .table import Row
 
@@ -105,9 +105,22 @@ async def _large_shown_input(pool: WorkerPool) -> object:
     return await continue_interrupt(interrupt, {"approved": True}, tools=tools, options=_PAUSING, pool=pool)
 
 
-def _search(pool: WorkerPool) -> Awaitable[object]:
-    tools = (_tool(f"readOrder{number}", lambda _: 1, description=f"Read orders {number}.") for number in range(10_000))
-    return _program("return (await tools.$search('orders')).length", *tools)(pool)
+class _Search:
+    """First searches among 10,000 tools. The tools are made before anything is measured, as hosts make theirs."""
+
+    def __init__(self) -> None:
+        self._waiting: list[CodeModeTool] = []
+
+    def make(self, pool: WorkerPool, count: int) -> None:
+        tools = [_tool(f"readOrder{n}", lambda _: 1, description=f"Read orders {n}.") for n in range(10_000)]
+        self._waiting = [create_code_mode_tool(tools, pool=pool) for _ in range(count)]
+
+    async def __call__(self, _pool: WorkerPool) -> object:
+        tool = self._waiting.pop() if len(self._waiting) > 1 else self._waiting[0]
+        return await tool.execute({"js": "return (await tools.$search('orders')).length"})
+
+
+_search = _Search()
 
 
 class _Response:
@@ -162,6 +175,7 @@ HOSTILE = (
 async def late(hostile: tuple[Hostile, ...], seconds: float) -> Heartbeat:
     """Return the heartbeat while each of them runs, over and over for so long, and as they are cancelled."""
     beat, pool = Heartbeat(), WorkerPool()
+    _search.make(pool, 3)
 
     async def keep_going(one: Hostile) -> None:
         while True:

@@ -191,7 +191,7 @@ class Execution:
             return ()
         if self._known is not None and self._known.fits(self._catalog):
             return ()
-        problems = tuple(check_program(facts, self._catalog.names(), self._input_schema))
+        problems = tuple(check_program(facts, self._catalog, self._input_schema))
         if self._known is not None and not problems:
             self._known.fitted = ref(self._catalog)
         return problems

@@ -19,7 +19,7 @@ from .errors import (
     guest_view,
 )
 from .host_code import HostRaised, decided, executed, guarded, hidden
-from .host_threads import LARGE_CHARACTERS
+from .host_threads import LARGE_CHARACTERS, run_check
 from .interrupts import APPROVAL_KIND, InterruptRequested
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
@@ -83,10 +83,13 @@ class NestedCalls:
                 request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
                 raise approval.denial(request, answer.decision, self.options.approval)
             if entry.kind == "catalog":
-                return self._fulfilled(entry, self._ask_catalog(entry))
+                return self._fulfilled(entry, await run_check(0, lambda: self._ask_catalog(entry)))
             if entry.kind == "fetch":
                 return self._fulfilled(entry, await self._fetch(entry, progress))
-            return await _ToolCall(self, entry, answer, progress).perform()
+            tool = self.catalog.get(entry.name)
+            if tool is None:
+                raise await run_check(0, lambda: self.catalog.unknown_tool(entry.name))
+            return await _ToolCall(self, entry, tool, answer, progress).perform()
         except CodeModeProtocolError:
             raise
         except CodeModeError as error:
@@ -130,19 +133,22 @@ class NestedCalls:
 class _ToolCall:
     """One call of one tool on its way from lookup to outcome."""
 
-    def __init__(self, calls: NestedCalls, entry: LedgerEntry, answer: Answer | None, progress: CallProgress) -> None:
+    def __init__(
+        self, calls: NestedCalls, entry: LedgerEntry, tool: Tool, answer: Answer | None, progress: CallProgress
+    ) -> None:
         self._calls = calls
         self._entry = entry
         self._answer = answer
         self._progress = progress
         self._policy = calls.options.execution_policy
-        self._tool = self._find()
+        self._tool = tool
         self._is_approved = entry.is_approved
         self._executed_json = entry.executed_input_json
 
     async def perform(self) -> CallSettled:
         """Return how the call ended; raises what the guest is to be told."""
         entry, tool = self._entry, self._tool
+        self._require_executable()
         asks = tool.needs_approval is not False
         checked = await self._validate(is_shown=asks)
         if asks and await self._needs_approval(checked.validated):
@@ -163,17 +169,12 @@ class _ToolCall:
         calls.kept_inputs.pop(entry.id, None)
         return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
 
-    def _find(self) -> Tool:
-        entry = self._entry
-        tool = self._calls.catalog.get(entry.name)
-        if tool is None:
-            raise self._calls.catalog.unknown_tool(entry.name)
-        if tool.execute is None:
+    def _require_executable(self) -> None:
+        if self._tool.execute is None:
             raise CodeModeToolError(
-                f"tool {entry.name!r} is declared but cannot be executed",
-                details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id},
+                f"tool {self._tool.name!r} is declared but cannot be executed",
+                details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
             )
-        return tool
 
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
         entry, tool, kept_inputs = self._entry, self._tool, self._calls.kept_inputs

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from . import steps
 from .call_time import call_timeout_ms, unanswered
 from .clock import Clock
 from .errors import CodeModeProtocolError
+from .host_threads import LARGE_CHARACTERS, run_check
 from .listeners import CallRecord, Events
 from .nested_call import NestedCalls
 from .options import MAX_SOURCE_BYTES
@@ -26,6 +28,7 @@ _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 # How long the caller waits for cancelled calls to see the cancellation.
 _CANCEL_GRACE_SECONDS = 1.0
+_PROGRAM = 0  # the task that checks the program, beside those of requests
 
 
 class ProgramCheck(Protocol):
@@ -110,8 +113,7 @@ class Runner:
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
             case events.CheckProgram(js, facts):
-                problems = self._check(js, facts)
-                self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
+                self._check_program(js, facts)
             case events.WriteConsole(level, text):
                 self._listeners.console_written(level, text)
             case events.PauseClock():
@@ -122,6 +124,24 @@ class Runner:
                 self._replayed(entry)
             case events.Finish(ending):
                 self._finish(ending)
+
+    def _check_program(self, js: str, facts: Mapping[str, Any] | None) -> None:
+        try:
+            self._checked(js, steps.run_on_the_loop(lambda: self._check(js, facts)))
+        except steps.TooLongForTheLoop:
+            self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(js, facts))
+
+    async def _check_elsewhere(self, js: str, facts: Mapping[str, Any] | None) -> None:
+        try:
+            self._checked(js, await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
+        except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
+            if not self.ended.done():
+                self.ended.set_exception(error)
+        finally:
+            self._call_done(_PROGRAM)
+
+    def _checked(self, js: str, problems: tuple[Mapping[str, Any], ...]) -> None:
+        self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
 
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()

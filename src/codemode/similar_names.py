@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 from heapq import nlargest
 
+from . import steps
+
 MAX_NEAREST = 3
 _MAX_COMPARED = 16
 _CUTOFF = 0.6
@@ -17,6 +19,7 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     pairs = _pairs(name)
 
     def shared(other: str) -> float:
+        steps.take()
         others = _pairs_of_known(other)
         return len(pairs & others) / (len(pairs) + len(others) or 1)
 

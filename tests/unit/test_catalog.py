@@ -192,7 +192,7 @@ def test_describe_gives_the_declaration() -> None:
 def test_a_catalog_closes_its_index_when_it_goes() -> None:
     catalog = Catalog({"a": PlainTool("a", description="first")})
     assert catalog.search("first")
-    index = catalog._index
+    index = catalog._index._index
     assert index is not None
     del catalog
     gc.collect()

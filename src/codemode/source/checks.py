@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from .. import steps
 from ..similar_names import nearest_names
 
 Problem = dict[str, Any]
@@ -19,6 +20,8 @@ MAX_NAME_LENGTH = 256
 MAX_DEPTH = 8
 MAX_KEYS = 256
 MAX_POSITION = 2**31
+# A schema that refers to itself from several places has more ways through it than anybody can go.
+MAX_VISITS = 20_000
 MAX_SHOWN_NAMES = 10
 # Comparing a name with a thousand others takes milliseconds of the host's event loop.
 MAX_SUGGESTIONS = 8
@@ -76,8 +79,10 @@ def _module_problems(facts: Any) -> Iterator[Problem]:
 
 def _call_problems(facts: Any, names: Collection[str], get_input_schema: Callable[[str], Any]) -> Iterator[Problem]:
     unknown: dict[str, str] = {}
+    visits = iter(range(MAX_VISITS))
     for call in _items(facts, "calls"):
         name = call.get("name")
+        steps.take()
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not _is_placed(call):
             continue
         if name not in names:
@@ -88,8 +93,19 @@ def _call_problems(facts: Any, names: Collection[str], get_input_schema: Callabl
                 yield _problem(call, unknown[name])
             continue
         schema = get_input_schema(name)
-        for message in _mistakes(call.get("input"), schema, schema, "input", 0):
+        for message in _mistakes(call.get("input"), schema, _Root(schema, visits), "input", 0):
             yield _problem(call, f"{_shown(name)}: {message}")
+
+
+class _Root(NamedTuple):
+    """A tool's whole schema, and how often schemas may still be looked at before nothing more is certain."""
+
+    schema: Any
+    visits: Iterator[int]
+
+    def take_visit(self) -> bool:
+        steps.take()
+        return next(self.visits, None) is not None
 
 
 def _items(facts: Any, key: str) -> list[dict[str, Any]]:
@@ -130,7 +146,7 @@ def _shown(name: str) -> str:
     return f"tools.{name}" if name.isidentifier() and name.isascii() else f'tools["{name}"]'
 
 
-def _mistakes(known: Any, schema: Any, root: Any, path: str, depth: int) -> Iterator[str]:
+def _mistakes(known: Any, schema: Any, root: _Root, path: str, depth: int) -> Iterator[str]:
     """What is certainly wrong with a literal of which ``known`` is known, against ``schema``."""
     if not isinstance(known, dict) or depth > MAX_DEPTH:
         return
@@ -154,7 +170,7 @@ def _rounded(literal: dict[str, Any]) -> str | None:
     return written if written.removeprefix("-").isdecimal() and written.isascii() else None
 
 
-def _takes_integers(schema: Mapping[str, Any], root: Any, depth: int) -> bool:
+def _takes_integers(schema: Mapping[str, Any], root: _Root, depth: int) -> bool:
     allowed = schema.get("type")
     if allowed == "integer" or (isinstance(allowed, list) and "integer" in cast("list[Any]", allowed)):
         return True
@@ -168,7 +184,7 @@ def _takes_integers(schema: Mapping[str, Any], root: Any, depth: int) -> bool:
 
 
 def _object_mistakes(
-    literal: dict[str, Any], schema: Mapping[str, Any], root: Any, path: str, depth: int
+    literal: dict[str, Any], schema: Mapping[str, Any], root: _Root, path: str, depth: int
 ) -> Iterator[str]:
     keys = literal.get("keys")
     # The collector lists far fewer: each key beyond them would cost the host a comparison with every property.
@@ -209,16 +225,16 @@ def _known_keys(properties: Mapping[str, Any]) -> str:
     return f" (there is {', '.join(list(properties)[:MAX_SHOWN_NAMES])})" if properties else ""
 
 
-def _resolved(schema: Any, root: Any) -> Mapping[str, Any] | None:
+def _resolved(schema: Any, root: _Root) -> Mapping[str, Any] | None:
     """The schema behind local references; None when nothing certain is known of it."""
     for _ in range(MAX_DEPTH):
-        if not isinstance(schema, Mapping):
+        if not isinstance(schema, Mapping) or not root.take_visit():
             return None
         mapping = cast("Mapping[str, Any]", schema)
         reference = mapping.get("$ref")
         if reference is None:
             return mapping
-        schema = _target(reference, root)
+        schema = _target(reference, root.schema)
     return None
 
 
@@ -236,7 +252,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Any, depth: int) -> bool:
+def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: _Root, depth: int) -> bool:
     """Whether neither ``schema`` nor a validator that converts for it could accept the literal."""
     allowed = schema.get("type")
     types: list[Any] = cast("list[Any]", allowed) if isinstance(allowed, list) else [allowed]
@@ -291,7 +307,7 @@ def _described(literal: dict[str, Any]) -> str:
     return "null" if given == "null" else f"{article} {given}"
 
 
-def _expected(schema: Mapping[str, Any], root: Any) -> str:
+def _expected(schema: Mapping[str, Any], root: _Root) -> str:
     allowed = schema.get("type")
     if isinstance(allowed, str):
         return allowed

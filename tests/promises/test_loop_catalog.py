@@ -1,0 +1,184 @@
+"""Looking among thousands of tools, and in schemas of any shape, leaves the loop, is bounded and can be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from pausing import within
+
+from codemode import (
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    Tool,
+    create_code_mode_tool,
+    execution,
+    steps,
+    tool_index,
+)
+from codemode.catalog import Catalog
+from codemode.host_threads import HostThreads
+from codemode.source import checks
+from codemode.source.checks import check_program
+
+COUNT = 1500
+
+
+async def _one(_value: Any) -> int:
+    return 1
+
+
+def many(count: int = COUNT, **settings: Any) -> list[Tool]:
+    return [Tool(f"readOrder{n}", execute=_one, description=f"Read orders {n}.", **settings) for n in range(count)]
+
+
+def threads_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> set[bool]:
+    """Where something runs to its end: True for the thread of the loop."""
+    seen: set[bool] = set()
+    real = getattr(owner, name)
+
+    def watched(*given: Any, **named: Any) -> Any:
+        result = real(*given, **named)
+        seen.add(threading.current_thread() is threading.main_thread())
+        return result
+
+    monkeypatch.setattr(owner, name, watched)
+    return seen
+
+
+def test_loop_the_first_search_makes_the_index_elsewhere_and_once(monkeypatch):
+    seen = threads_of(monkeypatch, tool_index, "_built")
+    made: list[int] = []
+    real = tool_index._built
+    monkeypatch.setattr(tool_index, "_built", lambda tools: made.append(len(tools)) or real(tools))
+    code_mode = create_code_mode_tool(many())
+    js = "return (await Promise.all(['orders', 'order', 'read'].map(tools.$search))).map((found) => found.length)"
+
+    async def several() -> list[Any]:
+        return await asyncio.gather(*(code_mode.execute({"js": js}) for _ in range(4)))
+
+    assert within(several()) == [[10, 10, 10]] * 4
+    assert (seen, made) == ({False}, [COUNT])
+
+
+def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
+    """Both in one share and in two: nobody waits for the lock with the turn that its owner needs."""
+    catalog = Catalog({tool.name: tool for tool in many(3000)})
+    shares = [HostThreads(), HostThreads()]
+
+    async def search(number: int) -> int:
+        invocation = shares[number % 2].of_invocation()
+        return len(await invocation.run_check(lambda: catalog.search("orders", 7)))
+
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*map(search, range(6)))
+
+    assert within(all_of_them()) == [7] * 6
+
+
+def test_loop_making_the_index_can_be_stopped_and_begun_again():
+    catalog = Catalog({tool.name: tool for tool in many(200)})
+
+    def stopped() -> int:
+        raise steps.WorkStopped
+
+    with pytest.raises(steps.WorkStopped):
+        steps.run_metered(lambda: catalog.search("orders"), 2000, stopped)
+    assert len(catalog.search("orders", 50)) == 50
+
+
+def test_loop_a_query_that_would_find_everything_by_every_word_is_cut():
+    expression = tool_index.match_expression(" ".join(f"w{number} a{number:03}" for number in range(100)))
+    assert len(expression.split(" OR ")) == tool_index.MAX_QUERY_WORDS
+    assert tool_index.match_expression("a order") == '"a" OR "order"*'
+
+
+def test_loop_a_large_declaration_is_written_elsewhere(monkeypatch):
+    from codemode.signatures import prompt
+
+    seen = threads_of(monkeypatch, prompt, "declare_tools")
+    properties = {f"p{number}": {"type": "object", "properties": {"q": {"type": "string"}}} for number in range(300)}
+    tool = Tool("big", execute=_one, input_schema={"type": "object", "properties": properties})
+    code_mode = create_code_mode_tool([tool])
+    assert within(code_mode.execute({"js": "return (await tools.$describe('big')).includes('p299')"})) is True
+    assert seen == {False}
+
+
+def test_loop_the_nearest_of_many_names_is_looked_for_elsewhere(monkeypatch):
+    seen = threads_of(monkeypatch, Catalog, "unknown_tool")
+    code_mode = create_code_mode_tool(many(), {"execution_policy": {"check_program": False}})
+    js = "try { await tools.readOrdr7() } catch (error) { return error.message }"
+    assert "Did you mean" in within(code_mode.execute({"js": js}))
+    assert seen == {False}
+
+
+def test_loop_errors_for_unknown_tools_share_the_list_of_names():
+    catalog = Catalog({tool.name: tool for tool in many(100)})
+    first, second = catalog.unknown_tool("a"), catalog.unknown_tool("b")
+    assert first.details["available_tools"] is second.details["available_tools"]
+
+
+# --- the check of a program ---
+
+
+def test_loop_a_program_with_many_unknown_names_is_checked_elsewhere(monkeypatch):
+    seen = threads_of(monkeypatch, execution, "check_program")
+    code_mode = create_code_mode_tool(many())
+    js = "".join(f"await tools.readOrdr{number}x({{}});" for number in range(100))
+    for _ in range(2):
+        with pytest.raises(CodeModeSyntaxError, match="does not exist; did you mean"):
+            within(code_mode.execute({"js": js}))
+    assert seen == {False}
+
+
+def test_loop_a_small_program_is_checked_at_once(monkeypatch):
+    seen = threads_of(monkeypatch, execution, "check_program")
+    with pytest.raises(CodeModeSyntaxError):
+        within(create_code_mode_tool(many(5)).execute({"js": "return await tools.nothing()"}))
+    assert seen == {True}
+
+
+def test_loop_a_deadline_ends_a_check_elsewhere(monkeypatch):
+    """A check that takes for ever does not outlive its invocation."""
+    ended = threading.Event()
+
+    def endless(*_given: Any) -> Any:
+        try:
+            while True:
+                time.sleep(0)
+                steps.take(steps.STEPS_BETWEEN_LOOKS)
+        except steps.WorkStopped:
+            ended.set()
+            raise
+
+    monkeypatch.setattr(execution, "check_program", endless)
+    code_mode = create_code_mode_tool(many(5), {"execution_policy": {"timeout_ms": 500}})
+    with pytest.raises(CodeModeTimeoutError):
+        within(code_mode.execute({"js": "return await tools.readOrder1({ a: 1 })"}))
+    assert ended.wait(30)
+
+
+def test_loop_what_a_check_raises_ends_the_run(monkeypatch):
+    def failing(*_given: Any) -> Any:
+        steps.take(steps.STEPS_ON_THE_LOOP + 1)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(execution, "check_program", failing)
+    with pytest.raises(RuntimeError, match="broken"):
+        within(create_code_mode_tool(many(5)).execute({"js": "return await tools.readOrder1({ a: 1 })"}))
+
+
+def literal(depth: int) -> dict[str, Any]:
+    return {"type": "array"} if not depth else {"type": "object", "open": False, "keys": {"a": literal(depth - 1)}}
+
+
+def test_loop_a_schema_that_refers_to_itself_everywhere_is_looked_at_a_bounded_number_of_times(monkeypatch):
+    schema = {"anyOf": [{"$ref": "#"}] * 12, "properties": {"a": {"$ref": "#"}}, "type": "object"}
+    facts = {"calls": [{"name": "t", "line": 1, "column": 1, "input": literal(6)}] * 500}
+    taken: list[int] = []
+    monkeypatch.setattr(checks.steps, "take", lambda count=1: taken.append(count))
+    check_program(facts, {"t"}, lambda _name: schema)
+    assert sum(taken) <= checks.MAX_VISITS + 2000
