@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from .bounded_checks import TooMuchWork, bounded, check_patterns, start_check
+from .dialects import with_dialect
 from .schemas import (
     MAX_PROBLEMS,
     JsonSchema,
@@ -22,7 +23,6 @@ from .schemas import (
     resolve_reference,
     unique,
 )
-from .usual_schemas import is_surely_valid
 from .values import encode_json
 
 if TYPE_CHECKING:
@@ -32,30 +32,23 @@ TOO_DEEP: Problem = {"path": "", "message": "nests too deeply to be checked"}
 
 
 class DictSchema:
-    """A JSON Schema, draft as its ``$schema`` says, else 2020-12. Formats are not checked; no ``$ref`` is ever fetched.
+    """A JSON Schema, draft as its ``$schema`` says, else the newest that it fits; no ``$ref`` is ever fetched.
 
-    Defaults are filled in ``properties`` and ``items``, also through local references; not inside ``anyOf``.
+    Formats are not checked. Defaults are filled in ``properties`` and ``items``, also through local references; not
+    inside ``anyOf``.
     """
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         from jsonschema.exceptions import SchemaError
-        from jsonschema.validators import (
-            Draft7Validator,
-            Draft201909Validator,
-            Draft202012Validator,
-            validator_for,
-        )
+        from jsonschema.validators import Draft202012Validator, validator_for
         from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
 
         try:
             text = json.dumps(schema if isinstance(schema, bool) else dict(schema), allow_nan=False)
             self.json_schema: JsonSchema = json.loads(text)
             _check_dialect(self.json_schema)
+            self.json_schema = with_dialect(self.json_schema)
             validator_class = cast("Any", validator_for(self.json_schema, default=Draft202012Validator))
-            recognised: tuple[Any, ...] = (Draft7Validator, Draft201909Validator, Draft202012Validator)
-            if validator_class not in recognised or not is_surely_valid(self.json_schema):
-                # Without a format checker: patterns are in another dialect than Python's.
-                validator_class.check_schema(self.json_schema, format_checker=None)
             check_patterns(self.json_schema)
         except SchemaError as error:
             raise ValueError(f"{error.json_path}: {clip(error.message)}") from None

@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "type_schemas",
         "type_traits",
         "dict_schemas",
+        "dialects",
         "usual_schemas",
         "bounded_checks",
         "parameters",

@@ -48,8 +48,12 @@ INEXPRESSIBLE = (
     "dependentSchemas",
     "unevaluatedItems",
 )
+# What else of a schema speaks about the same object: properties that it takes count as evaluated.
+_BESIDE = frozenset(
+    {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"}
+)
 # Most schemas hold none of these, and asking for each of them was most of what a comment cost.
-_LIMITING = frozenset({*_LIMITS, *INEXPRESSIBLE})
+_LIMITING = frozenset({*_LIMITS, *INEXPRESSIBLE, "unevaluatedProperties"})
 _BRANCHES = ("anyOf", "oneOf", "allOf")
 _INNER = frozenset({*_BRANCHES, "items"})
 
@@ -83,6 +87,15 @@ def _own_limits(schema: Mapping[Any, Any]) -> Iterator[str]:
     for keyword in INEXPRESSIBLE:
         if keyword in schema and not (keyword == "propertyNames" and names_its_keys(schema)):
             yield f"@{keyword} {_compact(schema[keyword])}"
+    if "unevaluatedProperties" in schema and other_properties(schema) is None:
+        yield f"@unevaluatedProperties {_compact(schema['unevaluatedProperties'])}"
+
+
+def other_properties(schema: Mapping[Any, Any]) -> Any:
+    """What a schema certainly says of properties that it does not list: a schema, or None."""
+    if "additionalProperties" in schema:
+        return schema["additionalProperties"]
+    return schema.get("unevaluatedProperties") if _BESIDE.isdisjoint(schema) else None
 
 
 def names_its_keys(schema: Mapping[Any, Any]) -> bool:

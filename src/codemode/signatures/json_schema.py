@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from .constraints import INEXPRESSIBLE, doc_of
+from .constraints import INEXPRESSIBLE, doc_of, other_properties
 from .documents import Definition, Document
 from .literals import ELISION, MAX_EXACT_INTEGER, comment_line, number_literal, string_literal
 from .narrowing import list_or_empty, mapping_or_empty, string_or_empty
@@ -59,7 +59,6 @@ _OBJECT_KEYWORDS = (
     "propertyNames",
     "minProperties",
     "maxProperties",
-    "unevaluatedProperties",
 )
 _ARRAY_KEYWORDS = ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems")
 _TYPE_BY_KEYWORD = {
@@ -264,7 +263,7 @@ class _Reader:
         if patterns:
             shapes = [self._shape(item, inner) for item in patterns.values()]
             comment = "keys match " + ", ".join(map(str, list(patterns)[:8]))
-        additional = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
+        additional = other_properties(schema)
         if additional is not None and additional is not False:
             shapes.append(self._shape(additional, inner))
         if not shapes:
@@ -283,7 +282,7 @@ class _Reader:
 
     @staticmethod
     def _is_closed(schema: Schema) -> bool:
-        return schema.get("additionalProperties", schema.get("unevaluatedProperties")) is False
+        return other_properties(schema) is False
 
     def _array(self, schema: Schema, place: _Place) -> Shape:
         inner = place.inside()
