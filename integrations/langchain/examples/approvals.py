@@ -1,25 +1,32 @@
 """A support agent in the terminal: the model's program refunds three orders, and you decide about each.
 
-Runs without a network or a key: the model is scripted. The checkpoint is a file, so you may stop with Ctrl-C at a
-question and start again later: the same question is asked, and what was done is not done again. From a clone:
+    pip install . './integrations/langchain[agents]'       # in the root of the repository
+    python integrations/langchain/examples/approvals.py    # in a terminal: it asks you
 
-    pip install . './integrations/langchain[agents]' langgraph-checkpoint-sqlite
-    python integrations/langchain/examples/approvals.py [checkpoint file]
+Runs without a network or a key: the model is scripted. With ``pip install langgraph-checkpoint-sqlite`` the checkpoint
+is a file, the argument or approvals.db, so you may stop with Ctrl-C at a question and start again later: the same
+question is asked, and what was done is not done again.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from typing import Any, cast
 
-from codemode_langchain import ApprovalConfig, CodeModeMiddleware
-from langchain import agents
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.tools import tool
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.types import Command
+NEEDS = "This example needs `pip install . './integrations/langchain[agents]'` in the root of the repository"
+try:
+    from codemode_langchain import ApprovalConfig, CodeModeMiddleware
+    from langchain import agents
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.tools import tool
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command
+except ImportError as error:
+    sys.exit(f"{error}. {NEEDS}.")
 
 PROGRAM = """
 const orders = await tools.late_orders();
@@ -92,6 +99,16 @@ def decide(value: dict[str, Any]) -> dict[str, Any]:
     return {"type": "reject", "message": "the person at the terminal said no"}
 
 
+def checkpoints(path: str) -> AbstractContextManager[Any]:
+    """Open the file that checkpoints are kept in, or keep them until the end."""
+    if find_spec("langgraph.checkpoint.sqlite") is None:
+        TERMINAL.say("(without langgraph-checkpoint-sqlite, what you leave undecided is forgotten)")
+        return nullcontext(InMemorySaver())
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    return SqliteSaver.from_conn_string(path)
+
+
 def main() -> None:
     """Run the agent until it has answered."""
     path = sys.argv[1] if len(sys.argv) > 1 else "approvals.db"
@@ -102,7 +119,7 @@ def main() -> None:
     middleware = CodeModeMiddleware(
         approve={"refund": rule}, options={"continuation": {"keys": "only for this example"}}
     )
-    with SqliteSaver.from_conn_string(path) as saver:
+    with checkpoints(path) as saver:
         is_under_way = saver.get_tuple(config) is not None
         script = [AIMessage("All late orders are dealt with.")]
         model = ScriptedModel(messages=iter(script if is_under_way else [AIMessage("", tool_calls=[call]), *script]))
@@ -120,4 +137,4 @@ if __name__ == "__main__":
     try:
         main()
     except (EOFError, KeyboardInterrupt):
-        sys.exit("\nStopped at a question. Start again: it is asked again, and what was done is not done again.")
+        sys.exit("\nStopped at a question. What the checkpoint holds is not done again: start again to be asked again.")
