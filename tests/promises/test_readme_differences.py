@@ -1,0 +1,30 @@
+"""The README's table of deliberate differences names all of them, in rows that are rows to every reader of Markdown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+TABLE = README.split("What is deliberately different:", 1)[1].split("\n## ", 1)[0].strip().splitlines()
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        "check_program", "derived", "random", "`interrupt.input`", "without an answer", "fragment",
+        "nestedToolsLeftOut", "`then`", "BigInt", "bigIntegers", "one per round trip", "a continuation", "ValueError",
+        "captured", "kind",
+    ],
+)  # fmt: skip
+def test_24_the_table_names_every_difference(difference):
+    assert any(difference in row for row in TABLE)
+
+
+def test_24_every_row_has_three_cells():
+    cells = [re.split(r"(?<!\\)\|", row.strip())[1:-1] for row in TABLE]
+    assert len(cells) >= 20
+    assert {len(row) for row in cells} == {3}
+    assert all(cell.strip() for row in cells[1:] for cell in row)
