@@ -136,7 +136,10 @@ async def _resume(
         size = weigh(resolutions, LARGE_CHARACTERS)
         recorded = await guard.claim(await run_check(size, lambda: _claim(auth, resolutions, settings)))
     if recorded is not None:
-        return await run_check(len(recorded), lambda: _replayed_outcome(recorded))
+        value = await run_check(len(recorded), lambda: _replayed_outcome(recorded))
+        if outer.on_result is not None and not isinstance(value, Interrupt):
+            outer.on_result(continuation.kept["outer_tool_call_id"], value, None)
+        return value
     if now_ms() >= auth.expires_at_ms:
         # It held when it was verified. By now the guard may have forgotten somebody else's claim.
         await guard.release(auth.nonce)

@@ -21,6 +21,8 @@ Shown: TypeAlias = dict[str, Any]  # {"type": "text" | "json", "value": ...}
 Show: TypeAlias = Callable[[Any], Any]
 
 MAX_KEPT_TRACES = 256
+# Of JSON, and of what else is kept of a run; the values that it stands for take some times as much.
+MAX_KEPT_BYTES = 4 << 20
 _NOT_SHOWN: Shown = {"type": "text", "value": "(this output cannot be shown)"}
 
 
@@ -30,14 +32,27 @@ class ModelOutputs:
     def __init__(self, options: ModelOutput, show_of: Callable[[str], Show | None]) -> None:
         self._options = options
         self._show_of = show_of  # a tool's own to_model_output, by the tool's name
-        self._kept: deque[_Run] = deque(maxlen=MAX_KEPT_TRACES)
+        self._kept: deque[_Run] = deque()
+        self._kept_bytes = 0
         self._lock = threading.Lock()
 
-    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace) -> None:
-        """Remember a run for its result, when anything of it is to be shown."""
-        if self._wraps:
-            with self._lock:
-                self._kept.append(_Run(outer_tool_call_id, result, self._needed(trace)))
+    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> None:
+        """Remember a run for its result, when anything of it is to be shown.
+
+        ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
+        another run's. So is what is too large to be kept.
+        """
+        if not self._wraps:
+            return
+        needed = None if trace is None else self._needed(trace)
+        run = _Run(outer_tool_call_id, result, needed, 0 if needed is None else _kept_bytes(needed))
+        if run.size > MAX_KEPT_BYTES:
+            run = _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0)
+        with self._lock:
+            self._kept.append(run)
+            self._kept_bytes += run.size
+            while len(self._kept) > MAX_KEPT_TRACES or self._kept_bytes > MAX_KEPT_BYTES:
+                self._kept_bytes -= self._kept.popleft().size
 
     def show(self, result: Any, tool_call_id: str | None) -> Shown:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
@@ -56,7 +71,7 @@ class ModelOutputs:
         return {"type": "json", "value": value}
 
     @property
-    def listener(self) -> Callable[[str, Any, Trace], None] | None:
+    def listener(self) -> Callable[[str, Any, Trace | None], None] | None:
         """Return `keep` when anything is to be kept."""
         return self.keep if self._wraps else None
 
@@ -116,22 +131,42 @@ class ModelOutputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """A run that completed. Keeping the result itself means that no other object can ever take its identity."""
+    """A run that completed. Keeping the result itself means that no other object can ever take its identity.
+
+    ``size`` counts the bytes that are kept.
+    """
 
     outer_tool_call_id: str
     result: Any
-    trace: Trace
+    trace: Trace | None
+    size: int
 
     def gave(self, result: Any, tool_call_id: str | None) -> bool:
-        """Return True when the result may come from this run. Values that are one object everywhere need the id."""
-        if tool_call_id is None:
-            return result is self.result and not _is_shared(result)
-        return tool_call_id == self.outer_tool_call_id and (result is self.result or _is_same(result, self.result))
+        """Return True when the result may come from this run.
+
+        It is the very object. Values that are one object everywhere need the id, which is none of an invocation's own:
+        models repeat theirs, and two runs that gave the same value under one id cannot be told apart.
+        """
+        if not _is_shared(result):
+            return result is self.result and tool_call_id in (None, self.outer_tool_call_id)
+        return tool_call_id == self.outer_tool_call_id and _is_same(result, self.result)
 
 
 def _is_shared(value: Any) -> bool:
     """Return True for what Python may keep one object of: None, booleans, numbers, short text."""
     return value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 1)
+
+
+def _kept_bytes(trace: Trace) -> int:
+    """Count what a trace keeps: the result, outputs, names and console output."""
+    outputs = sum((one.output_bytes or 0) for one in trace.bridge_requests if _has_output(one))
+    names = sum(len(one.label) for one in trace.bridge_requests)
+    console = sum(len(line.text) for line in trace.console)
+    return (trace.result_bytes or 0) + outputs + names + console
+
+
+def _has_output(request: Any) -> bool:
+    return getattr(request, "output", None) is not None
 
 
 def _is_same(left: Any, right: Any) -> bool:

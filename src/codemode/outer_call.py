@@ -19,7 +19,8 @@ MAX_TIME_MS = 8_640_000_000_000_000
 class OuterCall:
     """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool.
 
-    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace. ``started_at_ms`` is when
+    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace, None for an outcome that
+    was recorded. ``started_at_ms`` is when
     the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
     ``clock_ms`` is the clock that the program is told of with each answer, the host's when None.
     Raises `ValueError` when one of them is of a wrong kind.
@@ -28,7 +29,7 @@ class OuterCall:
     tool_call_id: str | None = None
     messages: Sequence[Any] = ()
     context: Any = None
-    on_result: Callable[[str, Any, Trace], None] | None = None
+    on_result: Callable[[str, Any, Trace | None], None] | None = None
     started_at_ms: int | None = None
     context_binding: str | None = None
     clock_ms: Callable[[], int] | None = None

@@ -1,0 +1,88 @@
+"""What is kept to show a result beside its run: bounded in bytes, and never another run's."""
+
+import asyncio
+
+import pytest
+
+from codemode import Tool, create_code_mode_tool, tool
+from codemode.model_output import MAX_KEPT_BYTES
+
+OUTPUTS = {"include_nested_tool_outputs": True}
+CALL = "call_1"  # as models name their calls, in every conversation anew
+
+
+def entries(code_mode, result, tool_call_id=None):
+    return code_mode.to_model_output(result, tool_call_id=tool_call_id)["value"]["nestedTools"]
+
+
+def tenant_tool(**options):
+    async def execute(_input, context):
+        return f"secret of {context.context}"
+
+    return create_code_mode_tool([Tool("secret", execute=execute)], {"model_output": OUTPUTS, **options})
+
+
+@pytest.mark.parametrize("value", ["({ ok: true })", "[1]", "'done'"])
+def test_15_an_equal_value_under_an_equal_id_is_not_another_tenants_run(value):
+    code_mode = tenant_tool()
+    js = f"await tools.secret(); return {value}"
+    theirs = code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant A")
+    ours = code_mode.execute_sync({"js": f"return {value}"}, tool_call_id=CALL, context="tenant B")
+    assert [one["output"]["value"] for one in entries(code_mode, theirs, CALL)] == ["secret of tenant A"]
+    assert entries(code_mode, ours, CALL) == []
+    copied = [*ours] if isinstance(ours, list) else "".join([*ours]) if isinstance(ours, str) else {**ours}
+    assert entries(code_mode, copied, CALL) == []
+
+
+@pytest.mark.parametrize("value", ["null", "true", "7"])
+def test_15_values_that_are_one_object_belong_to_neither_of_two_runs(value):
+    code_mode = tenant_tool()
+    for tenant in ("A", "B"):
+        result = code_mode.execute_sync(
+            {"js": f"await tools.secret(); return {value}"}, tool_call_id=CALL, context=tenant
+        )
+    assert entries(code_mode, result, CALL) == []
+
+
+def test_15_a_recorded_outcome_is_a_run_without_a_trace():
+    @tool(needs_approval=True)
+    def pay() -> int:
+        return 1
+
+    settings = {"model_output": OUTPUTS, "approval": {"mode": "interrupt"}}
+    code_mode = create_code_mode_tool([pay], settings)
+    interrupt = code_mode.execute_sync({"js": "await tools.pay(); return true"}, tool_call_id=CALL)
+    first = code_mode.resume_sync(interrupt, {"approved": True})
+    assert len(entries(code_mode, first, CALL)) == 1
+    again = code_mode.resume_sync(interrupt, {"approved": True})
+    assert again is True
+    assert entries(code_mode, again, CALL) == []
+
+
+def test_15_what_is_kept_is_bounded_in_bytes():
+    async def rows() -> list[str]:
+        return ["x" * 1000] * 900
+
+    code_mode = create_code_mode_tool([rows], {"model_output": OUTPUTS})
+
+    async def runs():
+        return [await code_mode.execute({"js": "return await tools.rows()"}) for _ in range(12)]
+
+    results = asyncio.run(runs())
+    kept = code_mode._outputs
+    assert 0 < kept._kept_bytes <= MAX_KEPT_BYTES
+    assert sum(run.size for run in kept._kept) == kept._kept_bytes
+    assert len(entries(code_mode, results[-1])) == 1
+    assert entries(code_mode, results[0]) == []
+
+
+def test_15_a_run_too_large_to_keep_still_counts_as_one():
+    async def rows() -> list[str]:
+        return ["x" * 1000] * 3000
+
+    code_mode = create_code_mode_tool([rows], {"model_output": OUTPUTS})
+    small = code_mode.execute_sync({"js": "return true"}, tool_call_id=CALL)
+    assert "nestedTools" in code_mode.to_model_output(small, tool_call_id=CALL)["value"]
+    js = "await tools.rows(); await tools.rows(); return true"
+    large = code_mode.execute_sync({"js": js}, tool_call_id=CALL)
+    assert entries(code_mode, large, CALL) == []
