@@ -14,10 +14,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, 
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, PendingRequest, Tool
+from codemode.schemas import resolve_reference
 
-from .conversion import NeedsApproval, plain_args
+from .arguments import Arguments, difference
+from .conversion import NeedsApproval
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
+_MAX_SCHEMA_PARTS = 5_000
 ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
 
 ApprovalCheck: TypeAlias = Callable[[dict[str, Any]], bool]
@@ -99,10 +102,9 @@ class Approvals:
         """Tell whether calls of a tool may need a person."""
         return self._ask_all is not None or self._rules.get(name, False) is not False
 
-    def asks_about(self, name: str, value: Any) -> bool:
-        """Tell whether one call with validated arguments needs a person."""
-        rule = self.needs_approval(name)
-        return rule if isinstance(rule, bool) else bool(rule(value))
+    def asks_about(self, name: str, arguments: dict[str, Any]) -> bool:
+        """Tell whether one call with validated arguments needs a person, by the function that is asked about all."""
+        return self._ask_all is not None and bool(self._ask_all(name, arguments))
 
     def needs_approval(self, name: str) -> NeedsApproval:
         """Return what the core asks about calls of a tool."""
@@ -147,12 +149,12 @@ def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
     return {"approved": True, **({"reason": f"respond: {message}"} if kind == "respond" else {})}
 
 
-def _asks_all(ask: Callable[[str, dict[str, Any]], bool], name: str, value: Any) -> bool:
-    return ask(name, plain_args(value))
+def _asks_all(ask: Callable[[str, dict[str, Any]], bool], name: str, arguments: Arguments) -> bool:
+    return ask(name, arguments.copy())
 
 
-def _asks(when: ApprovalCheck, value: Any) -> bool:
-    return when(plain_args(value))
+def _asks(when: ApprovalCheck, arguments: Arguments) -> bool:
+    return when(arguments.copy())
 
 
 def _check_rule(name: str, rule: Any) -> None:
@@ -176,22 +178,54 @@ def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: Tool | No
 
 
 def _edit_decision(name: str, tool: Tool | None) -> Any:
-    schema = {"type": "object"} if tool is None else tool.input_json_schema
+    schema = {"type": "object"} if tool is None else _without_references(tool.input_json_schema)
     args = Annotated[dict[str, Any], AfterValidator(_fits(tool)), WithJsonSchema(cast("Any", schema))]
     action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
     return create_model("EditDecision", type=(Literal["edit"], ...), edited_action=(action, ...))
+
+
+def _without_references(schema: Any) -> Any:
+    """Write out what a schema refers to, for its place in another schema: anything where it is too much or endless."""
+    left = _MAX_SCHEMA_PARTS
+
+    def written(part: Any, inside: tuple[str, ...]) -> Any:
+        nonlocal left
+        left -= 1
+        if isinstance(part, list):
+            return [written(one, inside) for one in cast("list[Any]", part)]
+        if not isinstance(part, dict):
+            return part
+        found = cast("dict[str, Any]", part)
+        target = found.get("$ref")
+        if isinstance(target, str):
+            if target in inside or left < 0:
+                return {}
+            rest = {key: one for key, one in found.items() if key != "$ref"}
+            meant = written(resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
+            return {**meant, **rest} if isinstance(meant, dict) else meant
+        return {key: written(one, inside) for key, one in found.items() if key not in ("$defs", "definitions")}
+
+    return written(schema, ())
 
 
 def _fits(tool: Tool | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def check(args: dict[str, Any]) -> dict[str, Any]:
         if tool is not None:
             try:
-                tool.validate_input(args)
+                _require_kept(tool, args)
             except CodeModeToolError as error:
                 raise ValueError(error.message) from error
         return args
 
     return check
+
+
+def _require_kept(tool: Tool, args: dict[str, Any]) -> None:
+    """Raise `ValueError` when the tool would not run with just what a person has written, completed by defaults."""
+    found = tool.validate_input(args).json_value
+    place = difference(args, found) or difference(found, tool.validate_input(found).json_value)
+    if place is not None:
+        raise ValueError(f"{place} would change: tool {tool.name!r} makes something else of it, and that would run")
 
 
 def _plain_decision(decision: Any) -> Any:

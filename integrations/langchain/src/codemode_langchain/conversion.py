@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property, wraps
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, wraps
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -15,12 +15,31 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel
 
 from codemode import CodeModeToolError, Tool, ToolCallContext
+from codemode.schemas import CompiledSchema
+
+from .arguments import Arguments, ArgumentsSchema
 
 NeedsApproval = bool | Callable[..., Any]
 
 
 class LangChainTool(Tool):
-    """A tool whose declared output is shown to the model and never enforced: middleware may answer in its place."""
+    """A tool that is validated as LangChain would, once.
+
+    Its declared output is shown to the model and never enforced: middleware may answer in its place.
+    """
+
+    def executed_by(self, execute: Callable[..., Any]) -> LangChainTool:
+        """Give the same tool, executed in another way."""
+        other = replace(self, execute=execute)
+        other.__dict__.update(_compiled_input=self._compiled_input, _compiled_output=self._compiled_output)
+        return other
+
+    def _compile(self, schema: Any, mode: Literal["input", "output"]) -> CompiledSchema | None:
+        if not isinstance(schema, BaseTool):
+            return super()._compile(schema, mode)
+        described = super()._compile(_described(schema), mode)
+        whole = partial(super()._compile, mode=mode)
+        return None if described is None else ArgumentsSchema(schema, described, whole)
 
     def validate_output(self, value: Any) -> Any:
         """Write a value as its declared type does; as it is when it is of another type."""
@@ -30,15 +49,13 @@ class LangChainTool(Tool):
             return _plain(value)
 
 
-def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> Tool:
-    """Describe a LangChain tool; ``execute(args, context)`` is called with plain JSON arguments."""
-    schema = tool.tool_call_schema
-    is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> LangChainTool:
+    """Describe a LangChain tool; ``execute(arguments, context)`` is called with its `Arguments`."""
     return LangChainTool(
         tool.name,
         execute=execute,
         description=tool.description,
-        input_schema=schema if is_model else _without_title(cast("Any", schema)),
+        input_schema=tool,
         output_schema=_declared_output(tool),
         needs_approval=needs_approval,
     )
@@ -54,9 +71,9 @@ def _is_tool(value: Any) -> bool:
 
 
 def _adapted(tool: BaseTool) -> Tool:
-    async def execute(value: Any, context: ToolCallContext) -> Any:
-        capture = Capture(tool, ensure_config())
-        call = tool_call(tool.name, plain_args(value), context.tool_call_id)
+    async def execute(arguments: Arguments, context: ToolCallContext) -> Any:
+        capture = Capture(tool, ensure_config(), arguments)
+        call = tool_call(tool.name, arguments.copy(), context.tool_call_id)
         try:
             return guest_value(await capture.tool.ainvoke(call), capture)
         except ToolException as error:
@@ -70,19 +87,13 @@ def tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCall:
     return ToolCall(name=name, args=args, id=tool_call_id, type="tool_call")
 
 
-def plain_args(value: Any) -> dict[str, Any]:
-    """Return validated input as the arguments of a tool call."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    return dict(value) if value is not None else {}
-
-
 @dataclass
 class Capture:
     """A stand-in for a tool that runs it with one configuration and keeps what it gave before that became text."""
 
     original: BaseTool
     config: RunnableConfig
+    arguments: Arguments
     _given: list[Any] = field(default_factory=list[Any], init=False)
 
     @cached_property
@@ -105,7 +116,12 @@ class Capture:
         async def ainvoke(input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002, ARG001 - as above
             return await type(original).ainvoke(copy, input, self.config, **kwargs)
 
-        for name, method in (("_run", _run), ("_arun", _arun), ("invoke", invoke), ("ainvoke", ainvoke)):
+        def _parse_input(tool_input: Any, tool_call_id: str | None) -> Any:
+            parse = partial(type(original)._parse_input, copy)  # noqa: SLF001 - as above
+            return self.arguments.schema.parsed(self.arguments, tool_input, tool_call_id, parse)
+
+        methods = {"_run": _run, "_arun": _arun, "invoke": invoke, "ainvoke": ainvoke, "_parse_input": _parse_input}
+        for name, method in methods.items():
             object.__setattr__(copy, name, method)
         return copy
 
@@ -174,6 +190,12 @@ def _refuse(value: Any) -> Any:
 
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content, default=str)
+
+
+def _described(tool: BaseTool) -> Any:
+    """Return what a model is shown of a tool's input: a model, or else a JSON Schema."""
+    schema: Any = tool.tool_call_schema
+    return schema if isinstance(schema, type) and issubclass(schema, BaseModel) else _without_title(schema)
 
 
 def _without_title(schema: Any) -> dict[str, Any]:

@@ -160,16 +160,16 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         if not self._approvals.may_ask(name):
             return None
         try:
-            asks = self._approvals.asks_about(name, self._arguments(tool, request.tool_call))
+            asks = self._approvals.asks_about(name, self._arguments(tool, dict(request.tool_call["args"])))
         except CodeModeToolError as error:
             return _error(request, error.message)
         if not asks:
             return None
         return _error(request, f"{name} needs a person's approval for this: only calls from programs can wait for one")
 
-    def _arguments(self, tool: BaseTool | None, call: ToolCall) -> Any:
+    def _arguments(self, tool: BaseTool | None, args: dict[str, Any]) -> dict[str, Any]:
         known = None if tool is None else self._face([tool]).awaiting.catalog.get(tool.name)
-        return dict(call["args"]) if known is None else known.validate_input(dict(call["args"])).value
+        return args if known is None else known.validate_input(args).json_value
 
     def _face(self, wrapped: Sequence[BaseTool]) -> Face:
         key = tuple(id(one) for one in wrapped)

@@ -18,8 +18,9 @@ from langchain_core.tools import BaseTool, ToolException
 
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 
+from .arguments import Arguments
 from .channels import Writes
-from .conversion import Capture, guest_value, plain_args, told, tool_call
+from .conversion import Capture, guest_value, told, tool_call
 from .graph import Answer, NestedScratchpad, command_in, interrupts_in, is_wrong_answer
 from .state_updates import Pairs, kept, pairs_of
 
@@ -75,23 +76,23 @@ class NestedRun:
     artifacts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def run(self, tool: BaseTool, value: Any, context: ToolCallContext) -> Any:
+    def run(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
         """Make one call; it may block."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         answers = self.answers.get(context.tool_call_id, ())
-        attempt = _Attempt(self, tool, value, context, answers)
+        attempt = _Attempt(self, tool, arguments, context, answers)
         try:
             return attempt.finished(self._call(attempt))
         except WrongAnswer:
             return attempt.finished(self._call(attempt.without_newest_answers()))
 
-    async def arun(self, tool: BaseTool, value: Any, context: ToolCallContext) -> Any:
+    async def arun(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
         """Make one call without blocking."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         answers = self.answers.get(context.tool_call_id, ())
-        attempt = _Attempt(self, tool, value, context, answers)
+        attempt = _Attempt(self, tool, arguments, context, answers)
         try:
             return attempt.finished(await self._acall(attempt))
         except WrongAnswer:
@@ -132,13 +133,13 @@ class _Attempt:
         self,
         run: NestedRun,
         tool: BaseTool,
-        value: Any,
+        arguments: Arguments,
         context: ToolCallContext,
         answers: Sequence[Sequence[Answer]],
     ) -> None:
         self._run = run
         self._tool = tool
-        self._value = value
+        self._arguments = arguments
         self._context = context
         self._answers = answers
         self._id = context.tool_call_id
@@ -146,12 +147,12 @@ class _Attempt:
         writes = Writes(keep=self._commands.append, pairs=self._written)
         self._scratchpad = NestedScratchpad(self._id, writes, answers)
         self.config = self._scratchpad.applied_to(run.config)
-        self.capture = Capture(tool, self.config)
-        self.call = tool_call(tool.name, plain_args(value), self._id)
+        self.capture = Capture(tool, self.config, arguments)
+        self.call = tool_call(tool.name, arguments.copy(), self._id)
 
     def without_newest_answers(self) -> _Attempt:
         """Return the same call as if the last questions had not been answered: what is still open is asked again."""
-        return _Attempt(self._run, self._tool, self._value, self._context, self._answers[:-1])
+        return _Attempt(self._run, self._tool, self._arguments, self._context, self._answers[:-1])
 
     def finished(self, result: Any) -> Any:
         """Return what the program gets. Artifacts and state updates stay here."""

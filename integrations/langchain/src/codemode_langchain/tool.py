@@ -12,13 +12,14 @@ from typing import Any, Protocol, cast, runtime_checkable
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langchain_core.tools import BaseTool, tool
 from pydantic import BaseModel, Field, PrivateAttr
 
 from codemode import CodeModeOptions, ToolCallContext, WorkerPool
 from codemode import CodeModeTool as Core
 
 from .approvals import ApprovalRules, Approvals
+from .arguments import Arguments, call_ids
 from .channels import write_earlier
 from .conversion import convert
 from .graph import is_in_node, name_in_node
@@ -58,22 +59,24 @@ class Face:
     ) -> None:
         self.tools = {one.name: one for one in tools}
         self.approvals = approvals
-        self.blocking = Core([self._converted(one, blocking=True) for one in self.tools.values()], options, pool)
-        self.awaiting = Core([self._converted(one, blocking=False) for one in self.tools.values()], options, pool)
+        converted = [self._converted(one) for one in self.tools.values()]
+        self.blocking = Core([one for one, _ in converted], options, pool)
+        self.awaiting = Core([one for _, one in converted], options, pool)
 
     @property
     def description(self) -> str:
         """What the model reads."""
         return self.awaiting.description
 
-    def _converted(self, one: BaseTool, *, blocking: bool) -> Any:
-        def run(value: Any, context: ToolCallContext) -> Any:
-            return context.context.run(one, value, context)
+    def _converted(self, one: BaseTool) -> tuple[Any, Any]:
+        def run(arguments: Arguments, context: ToolCallContext) -> Any:
+            return context.context.run(one, arguments, context)
 
-        async def arun(value: Any, context: ToolCallContext) -> Any:
-            return await context.context.arun(one, value, context)
+        async def arun(arguments: Arguments, context: ToolCallContext) -> Any:
+            return await context.context.arun(one, arguments, context)
 
-        return convert(one, run if blocking else arun, self.approvals.needs_approval(one.name))
+        blocking = convert(one, run, self.approvals.needs_approval(one.name))
+        return blocking, blocking.executed_by(arun)
 
 
 class CodeModeTool(BaseTool):
@@ -192,16 +195,9 @@ def _as_tool(given: Any) -> BaseTool:
 
 def _refuse_injection(one: BaseTool) -> None:
     fields: Mapping[str, Any] = getattr(one.args_schema, "model_fields", {})
-    hidden = {name for name, info in fields.items() if info.is_required()} - set(one.args) - _call_ids(fields)
+    visible: Mapping[str, Any] = getattr(cast("Any", one.tool_call_schema), "model_fields", fields)
+    hidden = {name for name, info in fields.items() if info.is_required()} - set(visible) - call_ids(fields)
     if hidden:
         raise ValueError(
             f"tool {one.name!r} takes {', '.join(sorted(hidden))} from a graph: use CodeModeMiddleware in an agent"
         )
-
-
-def _call_ids(fields: Mapping[str, Any]) -> set[str]:
-    """Return the arguments that every call brings along."""
-    kinds = (InjectedToolCallId,)
-    return {
-        name for name, info in fields.items() if any(isinstance(one, kinds) or one in kinds for one in info.metadata)
-    }

@@ -1,0 +1,222 @@
+"""What a LangChain tool is called with. Validated once: the rule, the person and the tool get that one value.
+
+LangChain validates what it is given. Where that gave another value than the one that was allowed, nothing runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from langchain_core.tools import BaseTool, InjectedToolCallId
+from pydantic import BaseModel, ConfigDict, create_model
+from pydantic.fields import FieldInfo
+
+from codemode import CodeModeToolError
+from codemode.schemas import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_copy
+from codemode.type_schemas import TypeSchema
+
+from .shown_values import shown, shown_fields
+
+Parse = Callable[[Any, str | None], Any]
+_VARIADIC = ("args", "kwargs")  # fields that LangChain makes of *args and **kwargs
+
+
+@dataclass(eq=False)
+class Arguments:
+    """The validated arguments of one call: ``shown`` is plain JSON, ``values`` what the tool gets, once."""
+
+    schema: ArgumentsSchema
+    shown: dict[str, Any]
+    given: Any
+    values: dict[str, Any] | None = None
+
+    def copy(self) -> dict[str, Any]:
+        """Return them as the plain arguments of a tool call."""
+        return plain_copy(self.shown)
+
+
+class ArgumentsSchema:
+    """The input of one LangChain tool. ``described`` is what the model sees of it, without injected arguments."""
+
+    def __init__(self, tool: BaseTool, described: CompiledSchema, compiled: Callable[[Any], Any]) -> None:
+        self._name = tool.name
+        self._described = described
+        self._injected = Injected(tool)
+        schema = _model_of(tool)
+        # Only the whole schema has its validators and settings. Code of a tool's own that reads arguments goes on
+        # reading them, and has to come to the same.
+        self._whole = None if schema is None else cast("TypeSchema", compiled(self._injected.left_out_of(schema)))
+        fields = {} if schema is None else schema.model_fields
+        self._names = [name for name, field in fields.items() if name not in self._injected.names and not field.exclude]
+
+    @property
+    def json_schema(self) -> JsonSchema:
+        """The JSON Schema that a model is shown."""
+        return self._described.json_schema
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values."""
+        return self._described.varies if self._whole is None else self._whole.varies
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check, coerce, fill defaults. Raises `SchemaMismatch`."""
+        given = plain_copy(value)
+        if isinstance(value, dict):
+            value = {key: one for key, one in cast("dict[str, Any]", value).items() if key not in self._injected.names}
+        arguments = self._validated(value, given)
+        return ValidatedInput(arguments, arguments.copy)
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Refuse: arguments describe no output."""
+        raise NotImplementedError(what)
+
+    def _validated(self, value: Any, given: Any) -> Arguments:
+        if self._whole is None:
+            validated = self._described.validate_input(value).value
+            return Arguments(self, cast("dict[str, Any]", shown(validated, given)) or {}, given)
+        model: BaseModel = self._whole.instance_of(value)
+        names = [name for name in self._names if name not in _VARIADIC or name in model.model_fields_set]
+        values = {name: getattr(model, name) for name in names} | (model.model_extra or {})
+        return Arguments(self, shown_fields(model, names, given), given, values)
+
+    # --- in the place of LangChain's own validation ---
+
+    def parsed(self, arguments: Arguments, tool_input: Any, tool_call_id: str | None, parse: Parse) -> Any:
+        """Return what the tool is called with. ``parse`` is LangChain's own way. Raises `CodeModeToolError`."""
+        if not isinstance(tool_input, dict):
+            return parse(tool_input, tool_call_id)
+        given = self._injected.taken_out_of(cast("dict[str, Any]", tool_input))
+        if self._whole is None:
+            result = parse(tool_input, tool_call_id)
+            if result is not tool_input and isinstance(result, dict):
+                self._require_same(given, shown(self._injected.taken_out_of(cast("dict[str, Any]", result))))
+            return result
+        if given == arguments.shown:
+            values = self._once(arguments)
+        else:
+            # Middleware, or a person it asked, has changed what was allowed.
+            values = self._changed(given, tool_input, tool_call_id, parse)
+        return {**values, **self._injected.given_in(cast("dict[str, Any]", tool_input), tool_call_id)}
+
+    def _once(self, arguments: Arguments) -> dict[str, Any]:
+        """Return the validated values. A tool that is called again, after it may have changed them, gets new ones."""
+        if (values := arguments.values) is not None:
+            arguments.values = None
+            return values
+        for source in (arguments.given, arguments.shown):
+            again: Arguments = self.validate_input(plain_copy(source)).value
+            if again.shown == arguments.shown and again.values is not None:
+                return again.values
+        raise self._different("its schema makes something new of it each time")
+
+    def _changed(
+        self, given: dict[str, Any], tool_input: dict[str, Any], tool_call_id: str | None, parse: Parse
+    ) -> dict[str, Any]:
+        try:
+            validated: Arguments = self.validate_input(plain_copy(given)).value
+        except SchemaMismatch as mismatch:
+            parse(tool_input, tool_call_id)  # LangChain words it for the model
+            raise self._different("it does not fit the schema") from mismatch
+        self._require_same(given, validated.shown)
+        return cast("dict[str, Any]", validated.values)
+
+    def _require_same(self, given: Any, found: Any) -> None:
+        if (place := difference(given, found)) is not None:
+            raise self._different(f"{place} changes")
+
+    def _different(self, why: str) -> CodeModeToolError:
+        return CodeModeToolError(
+            f"the input of tool {self._name!r} comes out differently when it is validated again: {why}",
+            details={"tool_name": self._name},
+        )
+
+
+def difference(given: Any, found: Any, place: str = "value") -> str | None:
+    """Return where validation made something else of a plain value than a completed copy; None when it did not."""
+    if isinstance(given, dict) and isinstance(found, dict):
+        values = cast("dict[str, Any]", found)
+        for key, one in cast("dict[str, Any]", given).items():
+            inner = f"{place}.{key}" if place != "value" else key
+            if key not in values:
+                return inner
+            if (deeper := difference(one, values[key], inner)) is not None:
+                return deeper
+        return None
+    if isinstance(given, list) and isinstance(found, list):
+        pairs = list(zip(cast("list[Any]", given), cast("list[Any]", found), strict=False))
+        if len(cast("list[Any]", given)) != len(cast("list[Any]", found)):
+            return place
+        places = (difference(one, other, f"{place}[{number}]") for number, (one, other) in enumerate(pairs))
+        return next((one for one in places if one is not None), None)
+    is_same = given == found and isinstance(given, bool) == isinstance(found, bool)
+    return None if is_same else place
+
+
+class _Named(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class Injected:
+    """The arguments of one tool that its graph gives, and no model."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ()))
+        schema = tool.args_schema
+        fields: Mapping[str, FieldInfo] = getattr(schema, "model_fields", {})
+        visible: Any = tool.tool_call_schema
+        self._fields = {
+            name: field for name, field in fields.items() if name not in getattr(visible, "model_fields", fields)
+        }
+        self.names = self._keys | self._fields.keys()
+        self._call_ids = call_ids(self._fields)
+        self._model: Any = None
+        if self._fields:
+            settings = ConfigDict(arbitrary_types_allowed=True)
+            described: Any = {name: (field.annotation, field) for name, field in self._fields.items()}
+            self._model = create_model("Injected", __config__=settings, **described)
+
+    def left_out_of(self, schema: type[BaseModel]) -> type[BaseModel]:
+        """Return a schema that takes the other arguments alone, by their names or their aliases."""
+        has_aliases = any(field.validation_alias is not None for field in schema.model_fields.values())
+        if not self._fields and not has_aliases:
+            return schema
+        missing: Any = dict.fromkeys(self._fields, (Any, None))
+        return create_model(schema.__name__, __base__=(schema, _Named), __module__=schema.__module__, **missing)
+
+    def taken_out_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the other arguments."""
+        return {name: value for name, value in values.items() if name not in self.names}
+
+    def given_in(self, tool_input: Mapping[str, Any], tool_call_id: str | None) -> dict[str, Any]:
+        """Return the injected arguments of a call, validated as LangChain does it."""
+        found: dict[str, Any] = {}
+        if self._model is not None:
+            values = {name: tool_input[name] for name in self._fields if name in tool_input}
+            values |= dict.fromkeys(self._call_ids, tool_call_id)
+            model = self._model.model_validate(values)
+            found = {name: getattr(model, name) for name in self._fields}
+        for name in self._keys:
+            if name in tool_input:
+                found[name] = tool_input[name]
+            elif name == "tool_call_id":
+                found[name] = tool_call_id
+        return found
+
+
+def call_ids(fields: Mapping[str, Any]) -> set[str]:
+    """Return the arguments that every call brings along."""
+    kinds = (InjectedToolCallId,)
+    return {
+        name for name, info in fields.items() if any(isinstance(one, kinds) or one in kinds for one in info.metadata)
+    }
+
+
+def _model_of(tool: BaseTool) -> type[BaseModel] | None:
+    """Return the model that LangChain validates with, None when it does not or when the tool does it itself."""
+    schema = tool.args_schema
+    is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+    has_own_way = type(tool)._parse_input is not BaseTool._parse_input  # noqa: SLF001 - the method to stand in for
+    return schema if is_model and not has_own_way else None

@@ -1,0 +1,118 @@
+"""Validated values as plain JSON: what a rule and a person see of them. Knows no tools.
+
+What runs is shown whole, also what a model leaves out when it is serialised. A secret is shown as the program gave it,
+and not at all where the host gave it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Any, cast
+
+from pydantic import AliasChoices, BaseModel, RootModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from codemode.values import canonical_json
+
+NOT_GIVEN: Any = object()
+LEFT_OUT: Any = object()
+_PLAIN = (str, bool, int, type(None))
+
+
+def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
+    """Return a value as plain JSON, `LEFT_OUT` for a secret of the host; ``given`` is the JSON it was made from."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Enum):
+        return shown(value.value, given)
+    if hasattr(value, "get_secret_value"):
+        return LEFT_OUT if given is NOT_GIVEN else given
+    if isinstance(value, RootModel):
+        return shown(cast("Any", value).root, given)
+    if isinstance(value, BaseModel):
+        return _shown_model(value, given)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        found = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return _shown_items(found.items(), given)
+    return _shown_container(value, given)
+
+
+def shown_fields(model: BaseModel, names: Iterable[str], given: Any) -> dict[str, Any]:
+    """Return fields of a model by their names, and what came beside them."""
+    fields = type(model).model_fields
+    found = {name: shown(getattr(model, name), given_for(given, name, fields[name])) for name in names}
+    extra = _shown_items((model.model_extra or {}).items(), given)
+    return {**{name: one for name, one in found.items() if one is not LEFT_OUT}, **extra}
+
+
+def _shown_model(model: BaseModel, given: Any) -> dict[str, Any]:
+    fields = type(model).model_fields
+    found = shown_fields(model, fields, given)
+    return {(_keys(name, fields[name])[0] if name in fields else name): one for name, one in found.items()}
+
+
+def given_for(given: Any, name: str, field: FieldInfo) -> Any:
+    """Return what a JSON object gives for a field of a model."""
+    if not isinstance(given, dict):
+        return NOT_GIVEN
+    values = cast("dict[str, Any]", given)
+    return next((values[key] for key in (*_keys(name, field), name) if key in values), NOT_GIVEN)
+
+
+def _keys(name: str, field: FieldInfo) -> list[str]:
+    """Return the keys that a field is validated from, the usual one first."""
+    alias = field.validation_alias
+    aliases: Sequence[Any] = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return [one for one in aliases if isinstance(one, str)] or [name]
+
+
+def _shown_items(items: Iterable[tuple[Any, Any]], given: Any) -> dict[str, Any]:
+    values = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    named = ((_key(key), value) for key, value in items)
+    found = {name: shown(value, values.get(name, NOT_GIVEN)) for name, value in named}
+    return {name: one for name, one in found.items() if one is not LEFT_OUT}
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str) and not isinstance(key, Enum):
+        return key
+    return next(iter(cast("dict[str, Any]", to_jsonable_python({key: None}, fallback=repr))))
+
+
+def _shown_container(value: Any, given: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _shown_items(cast("Mapping[Any, Any]", value).items(), given)
+    if isinstance(value, AbstractSet):
+        return sorted((_in_list(one) for one in cast("AbstractSet[Any]", value)), key=canonical_json)
+    if isinstance(value, list | tuple | deque):
+        items = list(cast("Iterable[Any]", value))
+        is_aligned = isinstance(given, list) and len(cast("list[Any]", given)) == len(items)
+        return [
+            _in_list(one, cast("list[Any]", given)[place] if is_aligned else NOT_GIVEN)
+            for place, one in enumerate(items)
+        ]
+    return _shown_leaf(value, given)
+
+
+def _in_list(value: Any, given: Any = NOT_GIVEN) -> Any:
+    # None is no secret: where a secret was it does not validate again.
+    found = shown(value, given)
+    return None if found is LEFT_OUT else found
+
+
+def _shown_leaf(value: Any, given: Any) -> Any:
+    try:
+        if isinstance(value, Iterator):  # it would be used up
+            raise TypeError
+        return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
+    except (PydanticSerializationError, TypeError, ValueError):
+        # An object of the tool author's own class: what it was made from says most about it.
+        return f"<{type(value).__qualname__}>" if given is NOT_GIVEN else given
