@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from .failure_log import causes_of, failure_line, message_of
+from .late_values import late
 from .visible_text import aligned, counted, one_line
 
 CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted"]
@@ -40,9 +41,13 @@ class Event:
         return {"kind": self.kind, **plain} if self.kind else plain
 
 
+@late("input")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NestedToolCallEvent(Event):
-    """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1."""
+    """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
+
+    ``input`` is decoded each time it is read, as is ``output`` of a result: keep what you need more than once.
+    """
 
     hook: ClassVar[str] = "on_nested_tool_call"
     kind: ClassVar[str] = "tool"
@@ -61,6 +66,7 @@ class NestedToolCallEvent(Event):
         return self.tool_name
 
 
+@late("output", "output_bytes", "interrupt", "shown_input")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NestedToolResultEvent(NestedToolCallEvent):
     """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
@@ -112,6 +118,7 @@ class FetchRequestEvent(Event):
         return f"fetch {self.method} {self.url}"
 
 
+@late("output_bytes")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FetchResultEvent(FetchRequestEvent):
     """A fetch ended. Bodies are never part of an event."""

@@ -5,50 +5,32 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
+from .call_events import Call, CallRecord, Result, result_event, started_event
 from .errors import CodeModeAbortedError
 from .failure_log import log_call_failure
 from .lifecycle import (
     CallStatus,
     ConsoleEvent,
     Event,
-    FetchRequestEvent,
     FetchResultEvent,
     InterruptEvent,
     InvocationStarted,
-    NestedToolCallEvent,
     NestedToolResultEvent,
     Trace,
     WorkerTaken,
 )
 from .options import Lifecycle
 from .protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
-from .values import decode_json, json_length, utf8_length
+from .values import utf8_length
 
 Listener: TypeAlias = Callable[[Event], None]
-Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 
 _HOOK_GRACE_SECONDS = 5.0
 _NO_HOOKS = Lifecycle()
 _STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
-
-
-@dataclass(slots=True)
-class CallRecord:
-    """One call as it goes on; the events are made from it."""
-
-    entry: LedgerEntry
-    started_at_ms: float
-    replayed: bool
-    completed_at_ms: float = 0.0
-    status: CallStatus = "aborted"
-    outcome: Outcome | None = None
-    error: BaseException | None = None
-    started: Call | None = None
-    ended: NestedToolResultEvent | FetchResultEvent | None = None
 
 
 class Events:
@@ -163,14 +145,11 @@ class Events:
         return entry.id in self._open and self._hooks.has(hook)
 
     def _started_event(self, record: CallRecord) -> Call:
-        times = {"replayed": record.replayed, "started_at_ms": record.started_at_ms}
-        make = _fetch_request if record.entry.kind == "fetch" else _tool_call
-        return make(record.entry, {**self._ids, **times})
+        return started_event(record, self._ids)
 
-    def _result_event(self, record: CallRecord) -> NestedToolResultEvent | FetchResultEvent:
+    def _result_event(self, record: CallRecord) -> Result:
         if record.ended is None:
-            call = record.started or self._started_event(record)
-            record.ended = _result(call, record)
+            record.ended = result_event(record, self._ids)
         return record.ended
 
     def _emit(self, event: Event) -> None:
@@ -275,64 +254,3 @@ class _Clock:
 
     def __call__(self) -> float:
         return self._offset_ms + time.perf_counter() * 1000
-
-
-def _tool_call(entry: LedgerEntry, common: Mapping[str, Any]) -> NestedToolCallEvent:
-    return NestedToolCallEvent(
-        **common,
-        bridge_index=entry.id,
-        tool_name=entry.name,
-        tool_call_id=entry.tool_call_id or "",
-        input=_readable(entry.input_json),
-        input_bytes=_input_bytes(entry),
-    )
-
-
-def _fetch_request(entry: LedgerEntry, common: Mapping[str, Any]) -> FetchRequestEvent:
-    asked = _members(entry.input_json)
-    return FetchRequestEvent(
-        **common,
-        bridge_index=entry.id,
-        url=str(asked.get("url", "")),
-        method=str(asked.get("method", "")).upper(),
-        input_bytes=_input_bytes(entry),
-    )
-
-
-def _result(call: Call, record: CallRecord) -> NestedToolResultEvent | FetchResultEvent:
-    outcome = record.outcome
-    text = outcome.value_json if isinstance(outcome, Fulfilled) else None
-    common: dict[str, Any] = {
-        **{item.name: getattr(call, item.name) for item in fields(call)},
-        "status": record.status,
-        "completed_at_ms": record.completed_at_ms,
-        "duration_ms": record.completed_at_ms - record.started_at_ms,
-        "output_bytes": None if text is None else json_length(text),
-        "error": record.error,
-    }
-    if isinstance(call, FetchRequestEvent):
-        return FetchResultEvent(**common, http_status=_members(text).get("status"))
-    if not isinstance(outcome, Waiting):
-        return NestedToolResultEvent(**common, output=_readable(text))
-    return NestedToolResultEvent(
-        **common,
-        interrupt=_readable(outcome.payload_json),
-        interrupt_id=outcome.interrupt_id,
-        shown_input=_readable(outcome.input_json),
-    )
-
-
-def _input_bytes(entry: LedgerEntry) -> int:
-    return entry.input_bytes or utf8_length(entry.input_json or "")
-
-
-def _members(text: str | None) -> dict[str, Any]:
-    value = _readable(text)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _readable(text: str | None) -> Any:
-    try:
-        return None if text is None else decode_json(text)
-    except ValueError:
-        return None
