@@ -18,6 +18,7 @@ PLACES_KEY = "bigIntegers"
 MAX_EXACT = 2**53
 """The last integer up to which a JavaScript number is exact."""
 
+_FIRST_EXPONENT = 1e21  # from here on browsers write numbers with one
 _INTEGER = re.compile(rf"-?[0-9]{{1,{MAX_INT_DIGITS}}}")
 # Behind what may stand before a number, in JSON without spaces.
 _LONG_INTEGER = b":" + b"0" * 16
@@ -59,14 +60,36 @@ def without_texts(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def integers_as_in(shown: Any, edited: Any) -> Any:
-    """Return an edited value with integers where it has their text, and ``shown`` an integer beyond 2^53."""
+    """Return an edited value with integers where it has their text, and ``shown`` an integer beyond 2^53.
+
+    Raises `ValueError` where it has what a browser makes of such an integer, and nobody can tell which is meant.
+    """
     paths = list(_long_integers(shown))
     if not paths:
         return edited
     holder = json.loads(json.dumps([edited]))
     for path in paths:
-        _make_integer(holder, (0, *path))
+        if not _make_integer(holder, (0, *path)):
+            was, now = _at(shown, path), _at(holder, (0, *path))
+            if type(now) in (int, float) and now != was and as_browsers_write(now) == _rounded(was):
+                raise ValueError(f"{was} became {now}, as in a browser: send it as text")
     return holder[0]
+
+
+def as_browsers_write(number: float) -> float:
+    """Return the integer as which a browser writes a large float: the fewest digits, and zeros."""
+    if not isinstance(number, float) or not MAX_EXACT < abs(number) < _FIRST_EXPONENT:
+        return number
+    from decimal import Decimal
+
+    return int(Decimal(repr(number)))
+
+
+def _rounded(integer: int) -> float | None:
+    try:
+        return as_browsers_write(float(integer))
+    except OverflowError:
+        return None
 
 
 def is_long(value: object) -> bool:

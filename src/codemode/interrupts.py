@@ -9,12 +9,11 @@ from typing import Any, NoReturn, cast
 
 from . import steps
 from .errors import CodeModeProtocolError
-from .exact_integers import MAX_EXACT, PLACES_KEY, with_texts, without_texts
+from .exact_integers import PLACES_KEY, as_browsers_write, with_texts, without_texts
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from .values import decode_json
 
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
-_FIRST_EXPONENT = 1e21  # from here on browsers write numbers with one
 _TYPE = "code-mode-interrupt"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
                  "input": "input", "payload": "payload"}  # fmt: skip
@@ -246,13 +245,4 @@ def _same_scalar(one: Any, other: Any) -> bool:
     are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
     if not are_numbers or (isinstance(one, float) and isinf(one)):
         return False
-    return one == other or _as_browsers_write(one) == _as_browsers_write(other)
-
-
-def _as_browsers_write(number: float) -> float:
-    """Return the integer as which a browser writes a large float: the fewest digits, and zeros."""
-    if not isinstance(number, float) or not MAX_EXACT < abs(number) < _FIRST_EXPONENT:
-        return number
-    from decimal import Decimal
-
-    return int(Decimal(repr(number)))
+    return one == other or as_browsers_write(one) == as_browsers_write(other)

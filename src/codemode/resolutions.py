@@ -135,7 +135,10 @@ def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
     outcome = entry.outcome
     if not isinstance(outcome, Waiting) or outcome.input_json is None:
         return edited
-    return integers_as_in(decode_json(outcome.input_json), edited)
+    try:
+        return integers_as_in(decode_json(outcome.input_json), edited)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CodeModeProtocolError(f"the edited input is refused: {error}") from error
 
 
 def _answer_object(resolution: Any, keys: set[str], what: str) -> dict[str, Any]:

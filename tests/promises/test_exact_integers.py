@@ -384,6 +384,17 @@ def test_18_what_a_page_sends_back_as_an_edit_is_read_as_it_was_shown(edit, runs
     assert ran == [runs]
 
 
+@pytest.mark.parametrize("rounded", [1180591620717411300, float(ORDER)])
+def test_18_an_edit_with_what_a_browser_makes_of_an_integer_is_refused(rounded):
+    ran: list[Any] = []
+    interrupt, _, code_mode = paused(ran)
+    with pytest.raises(CodeModeProtocolError, match="as in a browser"):
+        code_mode.resume_sync(interrupt, {"approved": True, "input": {"id": rounded}})
+    assert ran == []
+    code_mode.resume_sync(interrupt, {"approved": True, "input": {"id": "1180591620717411300"}})
+    assert ran == [{"id": 1180591620717411300}]
+
+
 def test_18_an_edit_may_list_its_own_integers():
     ran: list[Any] = []
     interrupt, tools, _ = paused(ran)

@@ -86,8 +86,8 @@ async def _run(check: Check, pool: WorkerPool) -> Outcome:
 
 async def _end(check: Check, pool: WorkerPool) -> Any:
     # A failure that is meant belongs in no log: a hook that hears of results stands in for it.
-    silent = {"on_nested_tool_result": lambda _result: None}
-    options = {"execution_policy": {"timeout_ms": check.timeout_ms}, "lifecycle": silent}
+    lifecycle = {"on_nested_tool_result": _ignore}
+    options = {"execution_policy": {"timeout_ms": check.timeout_ms}, "lifecycle": lifecycle}
     try:
         return await run_code_mode(check.js, [double, fail], options=options, pool=pool)
     except CodeModeError as error:
@@ -105,6 +105,10 @@ def _described(ended: Any) -> str:
     if isinstance(ended, CodeModeError):
         return one_line(f"{type(ended).__name__}: {ended.message}", _MAX_PROBLEM_CHARACTERS)
     return one_line(f"gave {ended!r}", _MAX_PROBLEM_CHARACTERS)
+
+
+def _ignore(_result: object) -> None:
+    pass
 
 
 async def double(n: int) -> int:
