@@ -13,10 +13,9 @@ from .blocking import run_sync
 from .catalog import Catalog
 from .errors import CodeModeToolError
 from .extras import fetch_line, require_extras
-from .late_imports import importing
 from .model_output import ModelOutputs
 from .options import CodeModeOptions
-from .single_run import load_execution, started
+from .single_run import load_continuations, load_execution, prepared, started
 from .tools import collect_tools
 from .values import NOT_GIVEN
 from .workers.pool import WorkerPool, pool_or_default
@@ -101,7 +100,7 @@ class CodeModeTool:
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)
-        pool = started(self._pool)
+        pool = await prepared(self._pool, self.options)
         run = load_execution()
         listener = self._outputs.listener
         outer = run.OuterCall(tool_call_id, messages, context, listener, started_at_ms, context_binding, clock_ms)
@@ -128,13 +127,14 @@ class CodeModeTool:
 
         ``clock_ms`` is the one that `execute` takes.
         """
-        run = load_execution()
-        with importing:
-            from .continuations import answers_of, resume
-        answers_to = partial(answers_of, resolution=resolution, resolutions=resolutions)
+        pool = await prepared(self._pool, self.options)
+        if not load_continuations.cache_info().currsize:
+            await pool.off_loop(load_continuations)
+        run, go_on = load_execution(), load_continuations()
+        answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
         listener = self._outputs.listener
         outer = run.OuterCall(None, messages, context, listener, None, context_binding, clock_ms)
-        return await resume(interrupt, answers_to, self.catalog, self.options, outer, self._pool)
+        return await go_on.resume(interrupt, answers_to, self.catalog, self.options, outer, pool)
 
     def resume_sync(
         self, interrupt: Interrupt | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any

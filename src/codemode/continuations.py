@@ -110,6 +110,7 @@ async def resume(
 ) -> Any:
     """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id."""
     workers = pool_or_default(pool)
+    await workers.begin()
     with workers.threads.of_invocation().serving():
         with _refusals():
             paused = await run_check(0, lambda: Interrupt.of(interrupt))

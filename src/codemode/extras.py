@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .options import CodeModeOptions
 
+_telemetry_is_loaded = False
+
 if TYPE_CHECKING:
     from .fetch import Fetches
     from .lifecycle import Event
@@ -46,6 +48,21 @@ def require_cipher(options: CodeModeOptions) -> None:
         from .sealing import require_cipher
 
         require_cipher(options.continuation)
+
+
+def extras_are_loaded(options: CodeModeOptions) -> bool:
+    """True when `telemetry_listeners` reads no file."""
+    return not options.telemetry.is_enabled or _telemetry_is_loaded
+
+
+def load_extras(options: CodeModeOptions) -> None:
+    """Read and import what `telemetry_listeners` needs; it would do so itself, on the event loop."""
+    global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
+    if options.telemetry.is_enabled:
+        from .telemetry import package_version
+
+        package_version()
+        _telemetry_is_loaded = True
 
 
 def telemetry_listeners(

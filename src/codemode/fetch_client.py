@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 from .errors import CodeModeFetchError
 from .fetch_urls import Url
+from .host_threads import off_loop
+from .late_imports import importing
 
 if TYPE_CHECKING:
     import httpx
@@ -19,6 +21,9 @@ _CONNECT_TIMEOUT_SECONDS = 10.0
 _MAX_ADDRESSES = 4
 _DECODED_CHUNK_BYTES = 1 << 16
 _GZIP_WINDOW_BITS = 31
+
+
+_is_loaded = False
 
 
 class PinnedResponse:
@@ -56,6 +61,10 @@ async def fetch_pinned(
     Server name and Host header stay those of the URL. Neither redirects, proxies, cookies nor netrc are used.
     Raises what httpx raises.
     """
+    global _is_loaded  # noqa: PLW0603 - once for the process
+    if not _is_loaded:
+        await off_loop(_tls_context)
+        _is_loaded = True
     import httpx
 
     client = httpx.AsyncClient(
@@ -105,7 +114,8 @@ def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    import httpx
+    with importing:
+        import httpx
 
     return httpx.create_ssl_context()
 

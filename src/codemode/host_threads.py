@@ -8,12 +8,14 @@ keeps the interpreter from ending. Knows nothing of calls and of what is checked
 from __future__ import annotations
 
 import contextvars
+import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import steps
@@ -114,6 +116,40 @@ class InvocationThreads:
                 call()
 
 
+class Errands:
+    """Threads for what may wait and belongs to no invocation. They too end when they are idle."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._threads = _Threads(name, most, deque())
+
+    def send(self, work: Callable[[], None]) -> None:
+        """Have it done soon; nobody waits for it. Where the system gives no thread it is done here."""
+        try:
+            self._threads.put(_Errand(work))
+        except RuntimeError:
+            work()
+
+    async def run(self, work: Callable[[], ResultT]) -> ResultT:
+        """Have it done and return what came of it."""
+        return await self._threads.run(_Job(_nobodys, work, _run_plainly))
+
+
+async def off_loop(work: Callable[[], ResultT]) -> ResultT:
+    """Have something done once, in a thread that nobody else can keep busy."""
+    return await Errands("codemode-once", 1).run(work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    work: Callable[[], None]
+
+    def perform(self) -> None:
+        try:
+            self.work()
+        except Exception:
+            logging.getLogger("codemode.workers").exception("an errand of a worker pool failed")
+
+
 class _Job:
     """Work for a thread, and the future of whoever waits for it."""
 
@@ -190,13 +226,17 @@ class _Threads:
         self._idle = 0
         self._changed = threading.Condition()
 
-    async def run(self, job: _Job) -> Any:
-        """Queue a job and wait for what comes of it."""
+    def put(self, job: Any) -> None:
+        """Queue a job. Raises `RuntimeError` when there is no thread for it."""
         with self._changed:
             if self._idle <= len(self._jobs) and self._count < self._most:
                 self._start()
             self._jobs.append(job)
             self._changed.notify()
+
+    async def run(self, job: _Job) -> Any:
+        """Queue a job and wait for what comes of it."""
+        self.put(job)
         try:
             return await job.future
         finally:
@@ -268,6 +308,10 @@ class _Turns:
         if self._waiting:
             self.give()
             self.take()
+
+
+def _run_plainly(job: _Job) -> Any:
+    return job.work()
 
 
 def _run_in_turn(job: _Job) -> Any:

@@ -62,6 +62,7 @@ class Runner:
             on_message=self.feed,
             on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
             on_violation=lambda error: self.feed(events.HostFailed(error)),
+            on_failure=self._fail,
         )
 
     def start(self, effects: Iterable[events.Effect]) -> None:
@@ -88,6 +89,7 @@ class Runner:
                 self._perform(self._effects.popleft())
         finally:
             self._performing = False
+            self._effects.clear()  # of those that one failed before
 
     async def close(self) -> None:
         """End everything that still runs. The slot is given back once all of it has ended."""
@@ -162,12 +164,15 @@ class Runner:
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            if not self.ended.done():
-                self.ended.set_exception(error)
+            self._fail(error)
             if not isinstance(error, Exception):
                 raise
         finally:
             self._call_done(entry.id)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error)
 
     def _call_done(self, request_id: int) -> None:
         self._tasks.pop(request_id, None)

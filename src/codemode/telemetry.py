@@ -95,7 +95,7 @@ class _Recorder:
         self._options = options
         self._find_tool = find_tool
         self._context, self._trace = context, trace
-        self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(_SCOPE, _version())
+        self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(_SCOPE, package_version())
         self._instruments = _instruments(options.meter)
         self._outer: otel_trace.Span = trace.INVALID_SPAN
         self._has_worker = False
@@ -234,7 +234,7 @@ def _instruments(meter: Any) -> _Instruments:
     """Return the instruments of a meter, made once: some versions of the SDK warn of a second set."""
     from opentelemetry import metrics
 
-    used: Meter = meter or metrics.get_meter(_SCOPE, _version())
+    used: Meter = meter or metrics.get_meter(_SCOPE, package_version())
     made = _made.get(used)
     if made is None:
         made = _made[used] = _Instruments(used)
@@ -279,7 +279,8 @@ def _host(url: str) -> str:
 
 
 @cache
-def _version() -> str:
+def package_version() -> str:
+    """Return this distribution's version, read once; empty where it is not installed."""
     try:
         return metadata.version("codemode-toolkit")
     except metadata.PackageNotFoundError:

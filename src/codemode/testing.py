@@ -105,8 +105,16 @@ class FakeSource:
         self._lives.append(life)
         return WorkerProcess(host_end, life)
 
+    def spawns_at_once(self) -> bool:
+        """Return True: a thread is soon started."""
+        return True
+
     def is_alive(self) -> bool:
         """Return True: there is nothing that could die."""
+        return True
+
+    def ends_at_once(self) -> bool:
+        """Return True: scripts that are cut off end at once."""
         return True
 
     def failure(self) -> str:
@@ -141,6 +149,10 @@ class _FakeLife:
         self._worker.killed.set()
         with suppress(OSError):  # It has ended, or the host's end is closed.
             self._channel.shutdown(socket.SHUT_RDWR)
+
+    def closes_at_once(self) -> bool:
+        """Return True: a script that is cut off ends at once."""
+        return True
 
     def wait_dead(self, timeout_ms: int) -> bool:
         """True once its script has ended."""

@@ -165,6 +165,12 @@ class Tool:
         _ = self._compiled_input, self._compiled_output
 
     @property
+    def schema_kinds(self) -> set[str]:
+        """What its schemas are, "type" or "dict", for `load_schema_kind`."""
+        schemas = (self.input_schema, self.output_schema)
+        return {"dict" if isinstance(one, Mapping | bool) else "type" for one in schemas if one is not None}
+
+    @property
     def input_json_schema(self) -> JsonSchema | None:
         """What the tool takes, as JSON Schema; None when it takes anything."""
         return None if self._compiled_input is None else self._compiled_input.json_schema
@@ -291,6 +297,16 @@ class Tool:
             f'{what} tool "{self.name}": {"; ".join(lines)}',
             details={"tool_name": self.name, "problems": mismatch.problems},
         )
+
+
+def load_schema_kind(kind: str) -> None:
+    """Import what compiles schemas of a kind, which takes a while and reads files."""
+    if kind == "type":
+        TypeSchema(int, "input")  # which looks for pydantic's plugins too
+    else:
+        from .dict_schemas import DictSchema
+
+        DictSchema(True)
 
 
 def _check_callable(tool_name: str, option: str, value: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -59,6 +60,15 @@ def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def within(work: Any) -> Any:
     return asyncio.run(asyncio.wait_for(work, 4 * PATIENCE_SECONDS))
+
+
+async def all_spares(pool: WorkerPool) -> list[WorkerProcess]:
+    """Wait for them: a run's end has them started in a thread of the pool."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(pool._spares) < _SPARES:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+    return [worker.process for worker in pool._spares]
 
 
 async def double(number: int) -> int:
@@ -166,9 +176,7 @@ def test_spares_are_ready_before_they_are_needed(pool: WorkerPool) -> None:
     async def main() -> None:
         await run_code_mode("return 1", (), pool=pool)
         for _ in range(3):
-            await asyncio.sleep(0)  # a run's end has them started in the loop's next turn
-            spares = [worker.process for worker in pool._spares]
-            assert len(spares) == _SPARES
+            spares = await all_spares(pool)
             loop = asyncio.get_running_loop()
             for spare in spares:
                 ready = asyncio.Event()
@@ -178,7 +186,7 @@ def test_spares_are_ready_before_they_are_needed(pool: WorkerPool) -> None:
             taken = set(spares)
             assert await run_code_mode("return 2", (), pool=pool) == 2
             # One of those that were waiting ran it, and another has been started in its place.
-            assert len(taken - {worker.process for worker in pool._spares}) == 1
+            assert len(taken - set(await all_spares(pool))) == 1
 
     within(main())
 
@@ -192,7 +200,8 @@ def test_each_worker_is_a_child_of_its_own_and_locked(pool: WorkerPool) -> None:
 
     assert within(run_code_mode("await tools.look()", [look], pool=pool)) is None
     # The one that runs, and the first spares: all the same program, and no zygote among them.
-    commands = [command for command in seen if command]  # none: just forked, and not yet executed
+    own = command_line(os.getpid())  # what a child has that is just forked, and not yet executed; or it has none
+    commands = [command for command in seen if command not in ("", own)]
     assert len(commands) >= 1
     assert all("worker.py" in command for command in commands), seen
     assert pool.isolation is not None
@@ -208,6 +217,7 @@ def test_a_spare_that_died_or_stopped_costs_at_most_its_own_invocation(
 ) -> None:
     before = children()
     within(run_code_mode("return 1", (), pool=pool))
+    within(all_spares(pool))
     for pid in children() - before:
         os.kill(pid, number)
     endings: list[Any] = []

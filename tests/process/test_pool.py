@@ -484,12 +484,11 @@ def test_a_retired_generation_lives_until_its_last_worker_is_done(
         (first,) = zygotes(before)
         for _ in range(12):
             assert await run_code_mode("return 1", {}, pool=pool) == 1
+        await until(lambda: len(zygotes(before)) == 2)
         assert first in zygotes(before)
-        assert len(zygotes(before)) == 2
         hold.release.set()
         assert await task == "released"
-        assert first not in zygotes(before)
-        assert len(zygotes(before)) == 1
+        await until(lambda: first not in zygotes(before) and len(zygotes(before)) == 1)
 
     run(main)
 

@@ -82,7 +82,7 @@ def test_27_a_worker_that_never_answers_is_killed():
     stopped: list[int] = []
 
     def stop(pool: WorkerPool) -> None:
-        for worker in pool._in_use:
+        for worker in pool._stock.in_use:
             assert not worker.process.wait_dead(0)  # which also takes its pidfd
             pid = pid_of(worker.process._life.pidfd)
             os.kill(pid, signal.SIGSTOP)

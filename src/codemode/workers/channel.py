@@ -22,7 +22,8 @@ _MESSAGES_AT_ONCE = 64
 class WorkerChannel:
     """Once it listens, calls ``on_message`` for each message of the worker, ``on_end`` when the other end is gone.
 
-    ``on_violation`` gets the `CodeModeProtocolError` of a frame that breaks the rules; nothing is read after it.
+    ``on_violation`` gets the `CodeModeProtocolError` of a frame that breaks the rules, ``on_failure`` what else was
+    raised by what a frame led to; nothing is read after either.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class WorkerChannel:
         on_message: Callable[[WorkerMessage], None],
         on_end: Callable[[str], None],
         on_violation: Callable[[CodeModeProtocolError], None],
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self._socket = worker.channel
         self._descriptor = self._socket.fileno()
@@ -40,6 +42,7 @@ class WorkerChannel:
         self._on_message = on_message
         self._on_end = on_end
         self._on_violation = on_violation
+        self._on_failure = on_failure
         self._frames: deque[bytes] = deque()
         self._unread: deque[tuple[bytes, bytes] | WorkerMessage] = deque()  # messages of the frame before those
         self._is_paused = False
@@ -81,7 +84,7 @@ class WorkerChannel:
             self._frames.clear()
             self._unread.clear()
             # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
-            self._on_message = self._on_end = self._on_violation = _ignore
+            self._on_message = self._on_end = self._on_violation = self._on_failure = _ignore
 
     def _readable(self) -> None:
         try:
@@ -98,6 +101,8 @@ class WorkerChannel:
             self._frames.extend(self._decoder.feed(data))
         except CodeModeProtocolError as error:
             self._on_violation(error)
+        except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
+            self._on_failure(error)
         else:
             self._read_on()
 
@@ -122,6 +127,8 @@ class WorkerChannel:
                 self._on_message(read_message(*message) if isinstance(message, tuple) else message)
         except CodeModeProtocolError as error:
             self._on_violation(error)
+        except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
+            self._on_failure(error)
 
     def _read_elsewhere(self, frame: bytes) -> None:
         self._pause()
@@ -132,6 +139,8 @@ class WorkerChannel:
             self._unread += await run_check(len(frame), lambda: [read_message(*one) for one in messages_in(frame)])
         except CodeModeProtocolError as error:
             self._on_violation(error)
+        except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
+            self._on_failure(error)
         else:
             self._reading = None
             self._read_on()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
@@ -58,13 +59,14 @@ class HelloCheck:
         self._accepted: bytes | None = None
         self.report: IsolationReport | None = None
 
+    def prepare(self) -> None:
+        """Read and import what `check` needs; it would do so itself, on the event loop."""
+        _ = self._expected, self._isolation
+
     def check(self, kind: bytes, payload: bytes) -> None:
         """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
         if kind == b"H" and payload == self._accepted:
             return
-        with importing:
-            from .isolation import IsolationReport, require_isolation
-
         hello = _read(payload)
         if kind == b"F":
             raise CodeModeWorkerError(f"the worker refused to start: {str(hello.get('message'))[:300]}")
@@ -73,10 +75,17 @@ class HelloCheck:
         for name, expected in self._expected.items():
             if hello.get(name) != expected:
                 raise CodeModeWorkerError(f"the worker has another {name} than the host: restart the host process")
-        report = IsolationReport.from_hello(hello.get("isolation"))
+        report = self._isolation.IsolationReport.from_hello(hello.get("isolation"))
         if self._isolation_required:
-            require_isolation(report)
+            self._isolation.require_isolation(report)
         self.report, self._accepted = report, payload
+
+    @cached_property
+    def _isolation(self) -> ModuleType:
+        with importing:
+            from . import isolation
+
+        return isolation
 
     @cached_property
     def _expected(self) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,10 +80,17 @@ class WorkerImage:
         return json.dumps(values)
 
 
-@cache
+_version: str | None = None
+
+
 def engine_version() -> str:
-    """Version of the engine's distribution. Raises `CodeModeWorkerError` when it is missing."""
-    return engine_location()[1]
+    """Version of the engine's distribution, as first found. Raises `CodeModeWorkerError` when it is missing."""
+    return _version or engine_location()[1]
+
+
+def engine_version_is_known() -> bool:
+    """True when `engine_version` reads no file."""
+    return _version is not None
 
 
 def engine_location() -> tuple[str, str]:
@@ -93,11 +99,13 @@ def engine_location() -> tuple[str, str]:
     Taken from the distribution's own record: the archived ``quickjs`` package installs a module of the same name.
     Raises `CodeModeWorkerError` when the distribution or the file is missing.
     """
+    global _version  # noqa: PLW0603 - one engine for the process
     engine = _engine_distribution()
     for file in engine.files or ():
         if file.name.startswith("_quickjs.") and file.suffix in (".so", ".pyd"):
             path = Path(str(file.locate())).resolve()
             if path.is_file():
+                _version = _version or engine.version
                 return str(path), engine.version
     raise CodeModeWorkerError(
         f"the installed {ENGINE_DISTRIBUTION} {engine.version} has no engine module: reinstall it"

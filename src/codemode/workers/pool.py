@@ -11,29 +11,30 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import CodeModeError, CodeModeWorkerError
-from ..host_threads import HostThreads
-from ..late_imports import importing
+from ..host_threads import HostThreads, off_loop
 from ..option_checks import WrongTypeError, text_or_none
 from ..options import PoolOptions
 from . import nesting
 from .admission import Admission, AvailableMemory, memory_based_limit
 from .hello import HelloCheck, read_hello
-from .image import WorkerImage
+from .image import WorkerImage, engine_version, engine_version_is_known
 from .kernel import KERNEL
 from .lease import Lease
-from .source import ExecSource, Generation, PooledWorker, WorkerSource
+from .source import ExecSource, PooledWorker, WorkerSource
+from .stock import Stock
 from .zygote import Zygote
 
 if TYPE_CHECKING:
     from .isolation import IsolationReport
 
 _START_ATTEMPTS = 2
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,6 @@ class WorkerPool:
     ) -> None:
         self.options = PoolOptions.of(options)
         self._make_source = source or self._installed_source
-        self._lock = threading.RLock()
         self._available_memory = AvailableMemory()
         self._hello: HelloCheck | None = None
         # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
@@ -72,6 +72,12 @@ class WorkerPool:
 
     def __exit__(self, *_failure: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_failure: object) -> None:
+        await self.aclose()
 
     @property
     def active(self) -> int:
@@ -102,14 +108,31 @@ class WorkerPool:
                 raise ValueError(f"share {name!r} has max_workers={known.options.max_workers}, not {max_workers}")
             return known
 
+    @property
+    def has_begun(self) -> bool:
+        """False when `start` would start something."""
+        return self._stock.has_begun
+
     def start(self) -> None:
         """Start a first spare, where there may be any, unless there was one before: it boots while the caller prepares.
 
-        For the moment before an `acquire`, which tells of failures: this does not.
+        For the moment before an `acquire`, which tells of failures: this does not. It may take a while: no loop waits.
         """
-        if self._generation is None:
-            with importing:
-                self.refill(1)
+        self._stock.start()
+
+    async def begin(self) -> None:
+        """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
+        if not (self.has_begun and engine_version_is_known()):
+            await self.off_loop(self._begin)
+
+    def _begin(self) -> None:
+        self.start()
+        with suppress(CodeModeWorkerError):
+            engine_version()
+
+    async def off_loop(self, work: Callable[[], ResultT]) -> ResultT:
+        """Do something that may take a while in the thread that starts workers."""
+        return await self._stock.off_loop(work)
 
     async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None) -> Lease:
         """Take a slot and a ready worker. ``on_saturation`` None is the pool's own.
@@ -139,62 +162,41 @@ class WorkerPool:
 
     def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
-        with self._lock:
-            self._in_use.discard(worker)
-            worker.close()
+        self._stock.close_worker(worker)
 
     def give_up(self, worker: PooledWorker) -> None:
         """Let a worker that is done be closed by the next refill, or whatever comes before it."""
-        self._done.append(worker)
-
-    def _close_done(self) -> None:
-        with self._lock:
-            while self._done:
-                self.close_worker(self._done.popleft())
+        self._stock.give_up(worker)
 
     def refill(self, wanted: int | None = None) -> None:
         """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
 
-        Failures show when a worker is needed. Closes what is done first.
+        Failures show when a worker is needed. Closes what is done first. Waits for nothing.
         """
-        self._close_done()
-        most = self.options.spare_workers if wanted is None else min(wanted, self.options.spare_workers)
-        with self._lock:
-            try:
-                while not self._closed and len(self._spares) < most:
-                    self._spares.append(self._spawn())
-            except CodeModeWorkerError:
-                self._retire_generation()
+        self._stock.refill(self.options.spare_workers if wanted is None else wanted)
 
     def close(self) -> None:
-        """Kill spares and zygote, and with the zygote every worker. The pool cannot be used afterwards."""
-        with self._lock:
-            self._closed = True
-            self._close_done()
-            self._retire_generation()
-            for generation in self._retired:
-                generation.source.kill()
-            for worker in self._in_use:
-                worker.process.kill()
+        """Kill spares and zygote, and with the zygote every worker. The pool cannot be used afterwards.
+
+        Waits until they are dead, for milliseconds; `aclose` does so off the event loop.
+        """
+        self._stock.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, in a thread."""
+        await off_loop(self.close)
 
     def forget(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""
-        self._lock = threading.RLock()
-        for worker in (*self._spares, *self._in_use):  # what is done is still in use
-            worker.process.abandon()
-        for generation in (*self._retired, *([self._generation] if self._generation else ())):
-            generation.source.abandon()
+        self._stock.abandon()
         self._reset()
 
     def _reset(self) -> None:
+        self._lock = threading.Lock()
         self._admission = Admission(self._maximum)
         self.threads = HostThreads()
-        self._spares: deque[PooledWorker] = deque()
-        self._in_use: set[PooledWorker] = set()
-        self._done: deque[PooledWorker] = deque()  # of those, what is not ours to use any more
-        self._generation: Generation | None = None
-        self._retired: list[Generation] = []
-        self._closed = False
+        self._stock = Stock(self._new_source, self.options.spare_workers, lambda: self._admission.active <= 1)
+        self._spares = self._stock.spares
 
     def _maximum(self, active: int, memory_limit_bytes: int) -> int:
         fixed = self.options.max_workers or _max_workers
@@ -204,12 +206,12 @@ class WorkerPool:
 
     async def _ready_worker(self) -> PooledWorker:
         for attempt in range(_START_ATTEMPTS):
-            worker = self._take()
+            worker = await self._stock.take()
             try:
                 hello = await read_hello(worker.process.channel, worker.generation.hello_seconds)
                 self._hello_check().check(*hello)
             except (TimeoutError, OSError, CodeModeError) as error:
-                self._did_not_start(worker)
+                self._stock.did_not_start(worker)
                 if attempt + 1 == _START_ATTEMPTS:
                     raise _not_started(error, worker.generation.source.failure()) from error
             except BaseException:
@@ -220,58 +222,16 @@ class WorkerPool:
                 return worker
         raise AssertionError("unreachable")
 
-    def _did_not_start(self, worker: PooledWorker) -> None:
-        with self._lock:
-            # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
-            # have found out before and have replaced them.
-            if worker.generation is self._generation:
-                self._retire_generation()
-            self.close_worker(worker)
-
-    def _take(self) -> PooledWorker:
-        with self._lock:
-            if self._closed:
-                raise CodeModeWorkerError("the worker pool is closed")
-            self._close_done()
-            worker = self._living_spare() or self._spawn_in_two_attempts()
-            self._in_use.add(worker)
-            return worker
-
-    def _living_spare(self) -> PooledWorker | None:
-        if self._generation is not None and not self._generation.source.is_alive():
-            # Its spares are about to die with it.
-            self._retire_generation()
-        while self._spares:
-            worker = self._spares.popleft()
-            if not worker.process.is_dead():
-                return worker
-            worker.close()
-        return None
-
-    def _spawn_in_two_attempts(self) -> PooledWorker:
+    def _new_source(self) -> WorkerSource:
+        """Return a new source. Reads files and starts a process: in a thread, as far as there is a loop."""
+        source = self._make_source()
         try:
-            return self._spawn()
-        except CodeModeWorkerError:
-            self._retire_generation()
-            return self._spawn()
-
-    def _spawn(self) -> PooledWorker:
-        if self._generation is None or not self._generation.is_usable:
-            self._retire_generation()
-            self._generation = Generation(self._make_source())
-        # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
-        # source is needed at once.
-        return self._generation.spawn(rehearsed=self._generation.has_started and self._admission.active <= 1)
-
-    def _retire_generation(self) -> None:
-        """Give up the spares and take no more from what made them; workers in use go on."""
-        while self._spares:
-            self._spares.popleft().close()
-        generation, self._generation = self._generation, None
-        self._retired = [old for old in self._retired if old.open]
-        if generation is not None:
-            generation.retire()
-            self._retired.append(generation)
+            # Everything that a hello is compared with, while the first worker boots.
+            self._hello_check().prepare()
+        except BaseException:
+            source.kill()
+            raise
+        return source
 
     def _hello_check(self, image: WorkerImage | None = None) -> HelloCheck:
         if self._hello is None:
@@ -309,14 +269,19 @@ class PoolShare(WorkerPool):
         """What confines the workers of the whole pool; None before the first one is ready."""
         return self._whole.isolation
 
+    @property
+    def has_begun(self) -> bool:
+        """False when `start` would start something."""
+        return self._stock.is_closed or self._whole.has_begun
+
     def start(self) -> None:
         """Start a first spare of the whole pool."""
-        if not self._closed:
+        if not self._stock.is_closed:
             self._whole.start()
 
     async def _acquire(self, wanted: _Wanted, wait_timeout_ms: int | None) -> Lease:
         started = time.monotonic()
-        if self._closed:
+        if self._stock.is_closed:
             raise CodeModeWorkerError("the worker pool is closed")
         admission = await self._enter(wanted, wait_timeout_ms)
         try:

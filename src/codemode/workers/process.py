@@ -27,7 +27,7 @@ _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Functions of shared libraries are found now, once, and not by each fork when it first calls them.
 _BIND_NOW = {"LD_BIND_NOW": "1"}
 _WORKER_PATH = str(Path(__file__).parent.parent / "guest" / "worker.py")
-_REAP_TIMEOUT_MS = 5000
+REAP_TIMEOUT_MS = 5000
 
 
 class ProcessLife(Protocol):
@@ -35,6 +35,10 @@ class ProcessLife(Protocol):
 
     def kill(self) -> None:
         """Kill it, without waiting; nothing happens when it is dead."""
+        ...
+
+    def closes_at_once(self) -> bool:
+        """True when neither `kill` nor `close` would wait for anything."""
         ...
 
     def wait_dead(self, timeout_ms: int) -> bool:
@@ -68,10 +72,14 @@ class WorkerProcess:
         return f"<WorkerProcess {'closed' if self._closed else 'open'} fd={self.channel.fileno()}>"
 
     def kill(self) -> None:
-        """Kill the worker, without waiting for its death. May wait up to a second for a zygote that is late."""
+        """Kill the worker, without waiting for its death. May wait some seconds for a zygote that is late."""
         with self._guard:
             if not self._closed:
                 self._life.kill()
+
+    def closes_at_once(self) -> bool:
+        """True when `kill` and `close` would wait for nothing."""
+        return self._closed or self._life.closes_at_once()
 
     def is_dead(self) -> bool:
         """True once the process has ended. End-of-file on the channel alone is no sign of death."""
@@ -119,6 +127,10 @@ class ChildProcess:
         if self.pidfd >= 0:
             send_kill(self.pidfd)
 
+    def closes_at_once(self) -> bool:
+        """True once it is dead: only then is there nothing to wait for in reaping it."""
+        return self.wait_dead(0)
+
     def wait_dead(self, timeout_ms: int) -> bool:
         """True once it is dead."""
         return self.pidfd < 0 or is_readable(self.pidfd, timeout_ms)
@@ -139,7 +151,7 @@ class ChildProcess:
         """Reap it, within a bounded time after a kill, and close the descriptor."""
         if self.pidfd < 0:
             return
-        self.wait_dead(_REAP_TIMEOUT_MS)
+        self.wait_dead(REAP_TIMEOUT_MS)
         # No such child: the host ignores SIGCHLD, or has a handler of its own that reaps everything.
         with suppress(ChildProcessError):
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
@@ -164,6 +176,10 @@ class UnreapedChild:
         with suppress(OSError):
             self._process.kill()
 
+    def closes_at_once(self) -> bool:
+        """True once it is dead, as above."""
+        return self.wait_dead(0)
+
     def wait_dead(self, timeout_ms: int) -> bool:
         """True once it is dead."""
         try:
@@ -179,7 +195,7 @@ class UnreapedChild:
 
     def close(self) -> None:
         """Reap it, within a bounded time after a kill."""
-        self.wait_dead(_REAP_TIMEOUT_MS)
+        self.wait_dead(REAP_TIMEOUT_MS)
 
     def abandon(self) -> None:
         """Let Popen neither reap nor warn about what is the child of another process."""
@@ -229,7 +245,7 @@ def start_python(command: Sequence[str], script: str, configuration: str, pass_f
         child = ChildProcess(process.pid)
     except OSError as error:
         process.kill()
-        process.wait(_REAP_TIMEOUT_MS / 1000)
+        process.wait(REAP_TIMEOUT_MS / 1000)
         raise CodeModeWorkerError(f"cannot watch a worker process: {error}") from error
     # The pidfd owns the process from here on; Popen must neither reap it nor warn about it.
     process.returncode = 0

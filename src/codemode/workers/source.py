@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
+from ..errors import CodeModeWorkerError
 from .image import WorkerImage
 from .process import WorkerProcess, spawn_exec
 from .zygote import Zygote
@@ -22,8 +24,16 @@ class WorkerSource(Protocol):
         """Return a worker that is starting; ``rehearsed``: there is time to prepare it."""
         ...
 
+    def spawns_at_once(self) -> bool:
+        """True when `spawn` would wait for nothing."""
+        ...
+
     def is_alive(self) -> bool:
-        """False when it can give no more workers."""
+        """False when it can give no more workers. Waits for nothing."""
+        ...
+
+    def ends_at_once(self) -> bool:
+        """True when `kill` would wait for nothing."""
         ...
 
     def failure(self) -> str:
@@ -50,8 +60,16 @@ class ExecSource:
         """Return a worker that is starting."""
         return spawn_exec(self._image, isolation_required=self._isolation_required)
 
+    def spawns_at_once(self) -> bool:
+        """Return False: the new process must have got as far as its program."""
+        return False
+
     def is_alive(self) -> bool:
         """Return True: there is nothing that could die."""
+        return True
+
+    def ends_at_once(self) -> bool:
+        """Return True: `kill` does nothing."""
         return True
 
     def failure(self) -> str:
@@ -70,24 +88,53 @@ class Generation:
 
     def __init__(self, source: WorkerSource) -> None:
         self.source = source
-        self.spawned = 0
-        self.open = 0
-        self.retired = False
         self.has_started = False
+        self.has_ended = False
+        self._spawned = 0
+        self._open = 0
+        self._retired = False
+        self._lock = threading.Lock()
 
     def spawn(self, *, rehearsed: bool) -> PooledWorker:
         """Return a worker that is starting. Raises `CodeModeWorkerError` when the source has ended."""
-        process = self.source.spawn(rehearsed=rehearsed)
+        with self._lock:
+            if self._retired:
+                raise CodeModeWorkerError("the source of workers has been replaced")
+            self._spawned += 1
+            self._open += 1
+        try:
+            process = self.source.spawn(rehearsed=rehearsed)
+        except BaseException:
+            self._leave()
+            raise
         process.channel.setblocking(False)
-        self.spawned += 1
-        self.open += 1
         return PooledWorker(process, self)
 
-    def retire(self) -> None:
-        """Give no more workers; end the source now, or with the last of its workers."""
-        self.retired = True
-        if self.open == 0:
-            self.source.kill()
+    def retire(self) -> bool:
+        """Give no more workers; True when there are none left that would end the source with them."""
+        with self._lock:
+            self._retired = True
+            return not self._open
+
+    def end(self) -> None:
+        """End the source, and with it what it has made; waits for it."""
+        self.source.kill()
+        self.has_ended = True
+
+    def close(self, process: WorkerProcess) -> None:
+        """Close one worker; the last one of a retired generation takes the source with it."""
+        process.close()
+        if self._leave():
+            self.end()
+
+    def closes_one_at_once(self) -> bool:
+        """False when closing one more worker ends the source, and one would have to wait for that."""
+        return not (self._retired and self._open <= 1) or self.source.ends_at_once()
+
+    def _leave(self) -> bool:
+        with self._lock:
+            self._open -= 1
+            return self._retired and not self._open
 
     @property
     def hello_seconds(self) -> float:
@@ -98,7 +145,7 @@ class Generation:
     @property
     def is_usable(self) -> bool:
         """False when the next worker has to come from another source."""
-        return not self.retired and self.spawned < _WORKERS_PER_SOURCE and self.source.is_alive()
+        return not self._retired and self._spawned < _WORKERS_PER_SOURCE and self.source.is_alive()
 
 
 class PooledWorker:
@@ -107,10 +154,16 @@ class PooledWorker:
     def __init__(self, process: WorkerProcess, generation: Generation) -> None:
         self.process = process
         self.generation = generation
+        self._closing = threading.Lock()
+        self._is_closed = False
+
+    def closes_at_once(self) -> bool:
+        """True when `close` would wait for nothing."""
+        return self.process.closes_at_once() and self.generation.closes_one_at_once()
 
     def close(self) -> None:
-        """Kill it; the last one of a retired generation takes the source with it. Called once."""
-        self.process.close()
-        self.generation.open -= 1
-        if self.generation.retired:
-            self.generation.retire()
+        """Kill it and wait for its end. Safe to call twice, from several threads."""
+        with self._closing:
+            if not self._is_closed:
+                self._is_closed = True
+                self.generation.close(self.process)

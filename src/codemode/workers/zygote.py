@@ -17,6 +17,7 @@ from pathlib import Path
 from ..errors import CodeModeWorkerError
 from .image import WorkerImage
 from .process import (
+    REAP_TIMEOUT_MS,
     ChildProcess,
     WorkerProcess,
     describe_exit,
@@ -32,6 +33,8 @@ _REQUEST = struct.Struct("=I?")
 _MAX_PACKET_BYTES = 1024
 _SEND_TIMEOUT_MS = 1000
 _PIDFD_TIMEOUT_MS = 1000
+# Several threads may wait for packets, and one takes what another waits for.
+_POLL_MS = 50
 _PIDFD_GRACE_MS = 100
 _ENDING_TIMEOUT_MS = 1000
 _MAIN_PATH = str(Path(__file__).parent.parent / "guest" / "zygote_main.py")
@@ -52,7 +55,8 @@ class Zygote:
         skip_layers: Sequence[str] = (),
         test_hook_path: str | None = None,
     ) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # never held while something is waited for
+        self._reaping = threading.Lock()
         self._workers: dict[int, _ForkedLife] = {}
         self._next_sequence = 1
         self._failure = ""
@@ -81,22 +85,27 @@ class Zygote:
         Raises `CodeModeWorkerError` when the zygote is dead or takes no requests.
         """
         host_end, worker_end = open_channel()
-        with worker_end, self._lock:
+        with worker_end:
             try:
-                self._take_packets()
-                life = _ForkedLife(self, self._next_sequence)
-                self._send_request(life.sequence, worker_end.fileno(), rehearsed=rehearsed)
+                life = self._request(worker_end.fileno(), rehearsed=rehearsed)
             except BaseException:
                 host_end.close()
                 raise
-            self._next_sequence = (self._next_sequence + 1) & 0xFFFFFFFF
-            self._workers[life.sequence] = life
         return WorkerProcess(host_end, life)
+
+    def spawns_at_once(self) -> bool:
+        """True when it takes a request now."""
+        with self._lock:
+            return self._control.fileno() >= 0 and _is_writable(self._control.fileno(), 0)
 
     def is_alive(self) -> bool:
         """False once the zygote process has ended."""
         with self._lock:
             return not self._process.wait_dead(0)
+
+    def ends_at_once(self) -> bool:
+        """True once it is dead."""
+        return not self.is_alive()
 
     def failure(self) -> str:
         """What the zygote said before it gave up, or an empty string."""
@@ -108,15 +117,19 @@ class Zygote:
         """Kill the zygote, and with it every worker it has forked; reap it. Safe to call twice."""
         with self._lock:
             self._process.kill()
-            self._process.close()
-            # Pidfds already on their way are still in the socket.
-            self._take_packets()
-            self._control.close()
+        # Its death is awaited without the lock, which event loops take.
+        with self._reaping:
+            self._process.wait_dead(REAP_TIMEOUT_MS)
+            with self._lock:
+                self._process.close()
+                # Pidfds already on their way are still in the socket.
+                self._take_packets()
+                self._control.close()
 
     def abandon(self) -> None:
         """Give up the descriptors without touching the process, in a forked child of the host."""
-        # A thread that does not exist in this process may hold the lock.
-        self._lock = threading.RLock()
+        # A thread that does not exist in this process may hold the locks.
+        self._lock, self._reaping = threading.RLock(), threading.Lock()
         self._control.close()
         self._process.abandon()
 
@@ -124,40 +137,58 @@ class Zygote:
         """Wait until the zygote has told about this worker; a zygote that does not is killed."""
         # Counted from the request, with a moment for a host that was itself paused meanwhile.
         deadline = max(life.requested_at + _PIDFD_TIMEOUT_MS / 1000, time.monotonic() + _PIDFD_GRACE_MS / 1000)
-        with self._lock:
-            while not life.is_settled and self._control.fileno() >= 0:
-                remaining_ms = max(0, int((deadline - time.monotonic()) * 1000))
-                if not is_readable(self._control.fileno(), remaining_ms) or not self._take_packets():
-                    self.kill()
+        while not life.is_settled and (descriptor := self._control.fileno()) >= 0:
+            remaining_ms = max(0, int((deadline - time.monotonic()) * 1000))
+            is_readable(descriptor, min(remaining_ms, _POLL_MS))
+            if not self.poll_packets() or not (remaining_ms or life.is_settled):
+                self.kill()
 
-    def poll_packets(self) -> None:
-        """Take what the zygote has sent, without waiting."""
+    def poll_packets(self) -> bool:
+        """Take what the zygote has sent, without waiting; False when it has closed its end."""
         with self._lock:
-            self._take_packets()
+            return self._take_packets()
 
     def await_packets(self, timeout_ms: int) -> None:
-        """Wait for something from the zygote and take it."""
-        with self._lock:
-            if self._control.fileno() >= 0 and is_readable(self._control.fileno(), timeout_ms):
-                self._take_packets()
+        """Wait a moment for something from the zygote and take it."""
+        if (descriptor := self._control.fileno()) >= 0:
+            is_readable(descriptor, min(timeout_ms, _POLL_MS))
+        self.poll_packets()
 
     def forget(self, life: _ForkedLife) -> None:
         """The worker's handle is closed; what the zygote still sends about it is dropped."""
         with self._lock:
             self._workers.pop(life.sequence, None)
 
-    def _send_request(self, sequence: int, descriptor: int, *, rehearsed: bool) -> None:
-        request = [_REQUEST.pack(sequence, rehearsed)]
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", descriptor))]
-        if self._control.fileno() < 0:
-            raise CodeModeWorkerError("the zygote has ended: it was killed")
-        try:
-            if not _is_writable(self._control, _SEND_TIMEOUT_MS):
+    def _request(self, worker_end: int, *, rehearsed: bool) -> _ForkedLife:
+        deadline = time.monotonic() + _SEND_TIMEOUT_MS / 1000
+        while True:
+            with self._lock:
+                self._take_packets()
+                if self._control.fileno() < 0:
+                    raise CodeModeWorkerError("the zygote has ended: it was killed")
+                life = _ForkedLife(self, self._next_sequence)
+                if self._send_request(life.sequence, worker_end, rehearsed=rehearsed):
+                    self._next_sequence = (self._next_sequence + 1) & 0xFFFFFFFF
+                    self._workers[life.sequence] = life
+                    return life
+                descriptor = self._control.fileno()
+            remaining_ms = int((deadline - time.monotonic()) * 1000)
+            if remaining_ms <= 0:
                 raise CodeModeWorkerError("the zygote takes no requests")
+            _is_writable(descriptor, min(remaining_ms, _POLL_MS))
+
+    def _send_request(self, sequence: int, worker_end: int, *, rehearsed: bool) -> bool:
+        """Return False when it takes none just now."""
+        request = [_REQUEST.pack(sequence, rehearsed)]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", worker_end))]
+        try:
             self._control.sendmsg(request, rights)
+        except BlockingIOError:
+            return False
         except OSError as error:
             reason = self._failure or str(error)
             raise CodeModeWorkerError(f"the zygote has ended: {reason}") from None
+        return True
 
     def _take_packets(self) -> bool:
         """Take every packet in the socket; False when the zygote has closed it."""
@@ -207,6 +238,11 @@ class _ForkedLife:
         """True once the zygote has told whether there is a process."""
         return self.pidfd >= 0 or bool(self.never_started)
 
+    def closes_at_once(self) -> bool:
+        """True once it is known what there is to kill; nobody waits for its death."""
+        self._zygote.poll_packets()
+        return self.is_settled
+
     def kill(self) -> None:
         """Kill it; waits for the pidfd when it has not come yet."""
         if not self.is_settled:
@@ -255,9 +291,9 @@ def _start(image: WorkerImage, control_fd: int, **options: object) -> ChildProce
         os.close(host_pidfd)
 
 
-def _is_writable(sock: socket.socket, timeout_ms: int) -> bool:
+def _is_writable(descriptor: int, timeout_ms: int) -> bool:
     poller = select.poll()
-    poller.register(sock.fileno(), select.POLLOUT)
+    poller.register(descriptor, select.POLLOUT)
     return bool(poller.poll(timeout_ms))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import time
 from pathlib import Path
 
 import codemode
@@ -48,7 +49,10 @@ async def main() -> None:
         free()
         assert await one() == 1
     assert pool.active == 0
-    assert abs(count_descriptors() - opened) <= 4
+    deadline = time.monotonic() + 10
+    while abs(count_descriptors() - opened) > 4:  # a thread closes what is done
+        assert time.monotonic() < deadline, (opened, count_descriptors())
+        await asyncio.sleep(0.001)
 
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

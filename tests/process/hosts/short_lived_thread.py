@@ -5,6 +5,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,10 @@ def use(number: int) -> None:
 
 def use_until_spares_are_ready() -> None:
     use(1)
+    deadline = time.monotonic() + 20
+    while len(pool._spares) < 2:  # by exec they are started in a thread of the pool
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     # A worker asks for its parent-death signal before it says hello.
     for spare in pool._spares:
         assert select.select([spare.process.channel], [], [], 20)[0]

@@ -1,0 +1,282 @@
+"""The workers of one pool: spares that are ready before they are needed, those in use, and what makes them.
+
+An event loop gets and gives back workers here and never waits for a process: where something might have to be waited
+for (the first worker of a source, one started by exec, the end of one that was killed, the end of a source), a thread
+of the stock's own does it. Safe to use from several threads and loops. Knows nothing of slots.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from ..errors import CodeModeWorkerError
+from ..host_threads import Errands
+from ..late_imports import importing
+from .source import Generation, PooledWorker, WorkerSource
+
+_CLOSING_THREADS = 4
+ResultT = TypeVar("ResultT")
+
+
+class Stock:
+    """Gives workers of the sources that ``make_source`` makes, with up to ``most_spares`` of them made ahead.
+
+    ``is_quiet`` says whether there is time to prepare a new one.
+    """
+
+    def __init__(self, make_source: Callable[[], WorkerSource], most_spares: int, is_quiet: Callable[[], bool]) -> None:
+        self._make_source = make_source
+        self._most_spares = most_spares
+        self._is_quiet = is_quiet
+        self._lock = threading.RLock()  # never held while something is waited for: loops take it
+        self._starting = threading.RLock()  # held by who starts processes and may wait: no loop takes it
+        self._starts = Errands("codemode-start", 1)
+        self._closings = Errands("codemode-close", _CLOSING_THREADS)
+        self.spares: deque[PooledWorker] = deque()
+        self.in_use: set[PooledWorker] = set()
+        self._done: deque[PooledWorker] = deque()  # of those, what is not its user's any more
+        self._closing: set[PooledWorker] = set()  # of those, what a thread closes
+        self._generation: Generation | None = None
+        self._retired: list[Generation] = []
+        self.is_closed = False
+
+    @property
+    def has_begun(self) -> bool:
+        """False when the next worker is the first one of its source, and a spare could be made ahead of it."""
+        return self._generation is not None or self.is_closed or not self._most_spares
+
+    def start(self) -> None:
+        """Start a first spare, unless there is a source. May wait. Failures show when a worker is needed."""
+        if not self.has_begun:
+            self._make_spares(1)
+
+    async def off_loop(self, work: Callable[[], ResultT]) -> ResultT:
+        """Do something in the thread that starts workers, and return what came of it."""
+        return await self._starts.run(work)
+
+    async def take(self) -> PooledWorker:
+        """Return a worker that is starting or ready. Raises `CodeModeWorkerError` when there is none."""
+        worker = self._take_at_once()
+        if worker is not None:
+            return worker
+        taken = _Handover(self.close_worker)
+        try:
+            await self._starts.run(lambda: taken.give(self._take()))
+            return taken.take()
+        except BaseException:
+            taken.refuse()
+            raise
+
+    def give_up(self, worker: PooledWorker) -> None:
+        """Let a worker that is done be closed by the next refill, or whatever comes before it."""
+        self._done.append(worker)
+
+    def close_worker(self, worker: PooledWorker) -> None:
+        """Kill a worker that was in use."""
+        if worker.closes_at_once():
+            self._close(worker)
+        else:
+            with self._lock:
+                self._closing.add(worker)
+            self._closings.send(partial(self._close, worker))
+
+    def did_not_start(self, worker: PooledWorker) -> None:
+        """Kill a worker that never became ready, and replace what made it."""
+        with self._lock:
+            # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
+            # have found out before and have replaced them.
+            if worker.generation is self._generation:
+                self._retire_generation()
+        self.close_worker(worker)
+
+    def refill(self, wanted: int) -> None:
+        """Start spares until there are as many as wanted, and no more than allowed. Closes what is done first."""
+        most = min(wanted, self._most_spares)
+        self._close_done()
+        with self._lock:
+            while self._lacks_spares(most):
+                worker = self._spawn_at_once()
+                if worker is None:
+                    self._starts.send(partial(self._make_spares, most))
+                    return
+                self.spares.append(worker)
+
+    def close(self) -> None:
+        """Kill spares and sources, and with a zygote every worker. Waits for the end of those that nobody uses."""
+        with self._lock:
+            self.is_closed = True
+        with self._starting:
+            self._retire_generation()
+        for generation in list(self._retired):
+            generation.end()
+        self._close_done()
+        for worker in list(self._closing):
+            self._close(worker)
+        for worker in list(self.in_use):
+            worker.process.kill()
+
+    def abandon(self) -> None:
+        """In a forked child of the host: give up every descriptor, and touch no process of the parent's."""
+        for worker in {*self.spares, *self.in_use, *self._closing}:  # what is done is still in use
+            worker.process.abandon()
+        for generation in (*self._retired, *([self._generation] if self._generation else ())):
+            generation.source.abandon()
+
+    # --- what never waits ---
+
+    def _take_at_once(self) -> PooledWorker | None:
+        """Return a worker, None when there may be something to wait for."""
+        self._close_done()
+        with self._lock:
+            if self.is_closed:
+                raise CodeModeWorkerError("the worker pool is closed")
+            worker = self._living_spare() or self._spawn_at_once()
+            if worker is not None:
+                self.in_use.add(worker)
+            return worker
+
+    def _living_spare(self) -> PooledWorker | None:
+        if self._generation is not None and not self._generation.source.is_alive():
+            # Its spares are about to die with it.
+            self._retire_generation()
+        while self.spares:
+            worker = self.spares.popleft()
+            if not worker.process.is_dead():
+                return worker
+            self.close_worker(worker)
+        return None
+
+    def _spawn_at_once(self) -> PooledWorker | None:
+        generation = self._generation
+        if generation is None or not generation.is_usable or not generation.source.spawns_at_once():
+            return None
+        try:
+            return generation.spawn(rehearsed=self._rehearses(generation))
+        except CodeModeWorkerError:
+            return None
+
+    def _rehearses(self, generation: Generation) -> bool:
+        # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
+        # source is needed at once.
+        return generation.has_started and self._is_quiet()
+
+    def _lacks_spares(self, most: int) -> bool:
+        return not self.is_closed and len(self.spares) < most
+
+    def _close_done(self) -> None:
+        while self._done:
+            try:
+                worker = self._done.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self.close_worker(worker)
+
+    def _retire_generation(self) -> None:
+        """Give up the spares and take no more from what made them; workers in use go on."""
+        with self._lock:
+            spares, generation = list(self.spares), self._generation
+            self.spares.clear()
+            self._generation = None
+            self._retired = [old for old in self._retired if not old.has_ended]
+            if generation is not None:
+                self._retired.append(generation)
+                if generation.retire():
+                    self._end(generation)
+        for worker in spares:
+            self.close_worker(worker)
+
+    def _end(self, generation: Generation) -> None:
+        if generation.source.ends_at_once():
+            generation.end()
+        else:
+            self._closings.send(generation.end)
+
+    # --- what may wait: in a thread of the stock, or of a caller that has no loop ---
+
+    def _take(self) -> PooledWorker:
+        with self._starting:
+            worker = self._take_at_once()
+            if worker is None:
+                worker = self._spawn_in_two_attempts()
+                with self._lock:
+                    self.in_use.add(worker)
+            return worker
+
+    def _spawn_in_two_attempts(self) -> PooledWorker:
+        try:
+            return self._spawn()
+        except CodeModeWorkerError:
+            self._retire_generation()
+            return self._spawn()
+
+    def _make_spares(self, most: int) -> None:
+        with self._starting:
+            try:
+                while self._lacks_spares(most):
+                    self._add_spare(self._spawn(), most)
+            except CodeModeWorkerError:
+                self._retire_generation()
+
+    def _add_spare(self, worker: PooledWorker, most: int) -> None:
+        with self._lock:
+            if self._lacks_spares(most):  # a loop may have refilled meanwhile
+                self.spares.append(worker)
+                return
+        self.close_worker(worker)
+
+    def _spawn(self) -> PooledWorker:
+        generation = self._generation
+        if generation is None or not generation.is_usable:
+            self._retire_generation()
+            # A fork that came in between would leave the child with descriptors that it knows nothing of.
+            with importing:
+                generation = Generation(self._make_source())
+            with self._lock:
+                self._generation = generation
+        if self.is_closed:
+            self._retire_generation()
+            raise CodeModeWorkerError("the worker pool is closed")
+        return generation.spawn(rehearsed=self._rehearses(generation))
+
+    def _close(self, worker: PooledWorker) -> None:
+        worker.close()
+        with self._lock:
+            self.in_use.discard(worker)
+            self._closing.discard(worker)
+
+
+class _Handover:
+    """Hands a worker from the thread that got it to the task that wants it, which may be gone by then."""
+
+    def __init__(self, close: Callable[[PooledWorker], None]) -> None:
+        self._close = close
+        self._lock = threading.Lock()
+        self._worker: PooledWorker | None = None
+        self._is_refused = False
+
+    def give(self, worker: PooledWorker) -> None:
+        """Offer it, from the thread."""
+        with self._lock:
+            self._worker = worker
+        if self._is_refused:
+            self.refuse()
+
+    def take(self) -> PooledWorker:
+        """Return it, in the task."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is None:
+            raise CodeModeWorkerError("no worker started")
+        return worker
+
+    def refuse(self) -> None:
+        """Want it no more: what comes, or has come, is closed."""
+        with self._lock:
+            self._is_refused = True
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            self._close(worker)

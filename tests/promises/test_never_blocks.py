@@ -1,0 +1,107 @@
+"""No part of a run blocks the event loop: the pool's start and refill, kills and closes, pauses and resumes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import failure, within
+
+from codemode import Tool, WorkerPool, run_code_mode
+from codemode.workers.source import Generation
+from codemode.workers.stock import Stock
+
+HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
+SCENARIOS = [
+    "first_run",
+    "many_runs",
+    "by_exec",
+    "without_spares",
+    "timeouts",
+    "cancelled",
+    "workers_that_die",
+    "paused",
+    "paused_elsewhere",
+    "shares_and_waiting",
+    "closed_on_the_loop",
+    "sealed",
+    "with_schemas",
+    "fetching",
+    "traced",
+]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a zygote needs Linux")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_29_nothing_blocks_the_event_loop(scenario: str, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(HOST), scenario, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (0, "ok", "")
+
+
+def test_29_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch: pytest.MonkeyPatch):
+    """The caller is cancelled while a thread starts its worker."""
+
+    async def scenario() -> None:
+        starting, go_on = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        spawn = Generation.spawn
+
+        def late(generation: Generation, *, rehearsed: bool) -> Any:
+            loop.call_soon_threadsafe(starting.set)
+            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
+            return spawn(generation, rehearsed=rehearsed)
+
+        monkeypatch.setattr(Generation, "spawn", late)
+        async with WorkerPool({"spare_workers": 0}) as pool:
+            task = asyncio.create_task(run_code_mode("return 1", [], pool=pool))
+            await asyncio.wait_for(starting.wait(), 30)
+            task.cancel()
+            await asyncio.wait([task])
+            assert pool.active == 0
+            go_on.set()
+            stock = pool._stock
+            # What is waited for has no event.
+            while not stock._generation or stock._generation._spawned == 0 or stock.in_use:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            monkeypatch.undo()
+            assert await run_code_mode("return 2", [], pool=pool) == 2
+
+    within(scenario())
+
+
+def test_29_first_runs_at_once_start_one_source(monkeypatch: pytest.MonkeyPatch):
+    made: list[int] = []
+    make = Stock._spawn
+
+    def counted(stock: Stock) -> Any:
+        made.append(0 if stock._generation else 1)
+        return make(stock)
+
+    monkeypatch.setattr(Stock, "_spawn", counted)
+
+    async def scenario(spares: int) -> None:
+        async with WorkerPool({"spare_workers": spares, "max_workers": 16}) as pool:
+            assert await asyncio.gather(*(run_code_mode("return 1", [], pool=pool) for _ in range(16))) == [1] * 16
+
+    for spares in (0, 2):
+        made.clear()
+        within(scenario(spares))
+        assert sum(made) == 1
+
+
+@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$schema": "what", "type": 5}])
+def test_29_what_the_host_raises_while_a_frame_is_read_ends_the_run(schema: Any):
+    """It used to be logged by the event loop, and the program to wait until its time was over."""
+    tool = Tool("broken", execute=lambda value: value, input_schema=schema)
+    with pytest.raises(ValueError, match="input_schema of tool 'broken'"):
+        failure("return await tools.broken({ a: 1 })", [tool], timeout_ms=60_000)
