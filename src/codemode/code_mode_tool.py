@@ -6,6 +6,7 @@ What runs programs is imported by the first of them, while its worker boots on a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -150,6 +151,15 @@ class CodeModeTool:
         apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
         """
         return self._outputs.show(result, tool_call_id)
+
+    def for_one_call(self) -> CodeModeTool:
+        """Return this tool as if it had never run: its results are told apart from all others, whatever their ids.
+
+        For plugins, which show each result as it comes.
+        """
+        tool = copy(self)
+        tool._outputs = ModelOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
+        return tool
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

@@ -261,6 +261,15 @@ def test_31_model_output_of_a_tool_by_itself(is_async: bool):
     assert code_mode.invoke({"js": TALKS}) == 3
 
 
+def test_31_model_output_of_runs_that_have_the_same_id_and_result(is_async: bool):
+    middleware, code_mode = CodeModeMiddleware(options=SHOWN), create_code_mode_tool([add], SHOWN)
+    call = {"name": "codeMode", "args": {"js": TALKS}, "id": "call_0", "type": "tool_call"}
+    for _ in range(2):
+        output = Session(agent([TALKS], [add], middleware), is_async).start()
+        assert summary(content(output))["toolName"] == "add"
+        assert summary(code_mode.invoke(call).content)["toolName"] == "add"
+
+
 def test_31_model_output_after_a_pause_and_in_several_calls(is_async: bool):
     @tool
     def ask(question: str) -> str:

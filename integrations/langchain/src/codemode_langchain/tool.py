@@ -122,7 +122,7 @@ class CodeModeTool(BaseTool):
         if not tool_call_id:
             tool_call_id = name_in_node(config, js) if is_in_node(config) else f"code-mode-{secrets.token_hex(8)}"
         return Segments(
-            tool=core,
+            tool=core.for_one_call(),
             approvals=self._face.approvals,
             js=js,
             tool_call_id=tool_call_id,
