@@ -14,14 +14,14 @@ from pydantic_ai.toolsets import FunctionToolset
 from pydantic_ai.usage import RunUsage
 
 import codemode
-from codemode import CodeModeToolError, ToolCallContext
+from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.schemas import ValidatedInput, plain_copy
 
 from .failures import told
 from .hidden_tools import HiddenTool, annotations_of
 from .nested import NestedCalls
 from .shown_values import shown_arguments
-from .turns import CallBudget, Turns
+from .turns import SharedTurns
 
 
 def register(register_adapter: Callable[[Callable[[Any], bool], Callable[[Any], codemode.Tool]], None]) -> None:
@@ -74,7 +74,7 @@ class _ConvertedTool(HiddenTool):
 async def _execute(tool: Tool[Any], given: _Input, context: ToolCallContext) -> Any:
     ctx = _run_context(context)
     toolset = FunctionToolset[Any]([tool])
-    calls = NestedCalls(toolset, await toolset.get_tools(ctx), ctx, CallBudget(), Turns())
+    calls = NestedCalls(toolset, await toolset.get_tools(ctx), ctx, SharedTurns(), ExecutionPolicy())
     return await calls.call(tool.name, given.arguments, context, approved=tool.requires_approval, shown=given.shown)
 
 

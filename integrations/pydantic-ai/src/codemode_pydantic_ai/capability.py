@@ -96,7 +96,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
         if given is None and prompt.user_prompt is not None:
             forget_pauses(ctx.messages)
             return prompt
-        results = self._results(ctx, given or DeferredToolResults())
+        results = await self._results(ctx, given or DeferredToolResults())
         return prompt if results is None else replace(prompt, deferred_tool_results=results)
 
     async def after_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any, result: Any) -> Any:  # noqa: ARG002
@@ -105,7 +105,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
         output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
         if not isinstance(output, DeferredToolRequests):
             return cast("Any", result)
-        requests, pauses = expand(output, self._settings, ctx.conversation_id)
+        requests, pauses = await expand(output, self._settings, ctx.conversation_id)
         if not pauses:
             return cast("Any", result)
         for pause in pauses:
@@ -122,7 +122,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
         """Show the inner calls that wait, and what became of them, as calls of their own."""
         async for event in stream:
             if isinstance(event, DeferredToolRequestsEvent):
-                for shown in self._pause_events(event, ctx.conversation_id):
+                for shown in await self._pause_events(event, ctx.conversation_id):
                     yield shown
                 continue
             if isinstance(event, FunctionToolResultEvent):
@@ -134,11 +134,11 @@ class CodeMode(AbstractCapability[AgentDepsT]):
     def _settings(self) -> CodeModeOptions:
         return cast("CodeModeOptions", self.options)
 
-    def _results(self, ctx: RunContext[AgentDepsT], given: DeferredToolResults) -> DeferredToolResults | None:
+    async def _results(self, ctx: RunContext[AgentDepsT], given: DeferredToolResults) -> DeferredToolResults | None:
         """Return the framework's results for what is pending at the end of the history; None when nothing is ours."""
         before = list(ctx.messages)
         answered = [*given.approvals, *given.calls]
-        pauses = take_pauses(ctx.messages, answered, self._kept, self._settings, ctx.conversation_id)
+        pauses = await take_pauses(ctx.messages, answered, self._kept, self._settings, ctx.conversation_id)
         results = replace(
             given,
             calls={**late_results(before, pauses), **given.calls},
@@ -168,8 +168,10 @@ class CodeMode(AbstractCapability[AgentDepsT]):
         results.approvals[pause.outer_id] = ToolApproved()
         results.metadata[pause.outer_id] = pause.resumed_by(answers)
 
-    def _pause_events(self, event: DeferredToolRequestsEvent, conversation_id: str | None) -> list[AgentStreamEvent]:
-        requests, pauses = expand(event.requests, self._settings, conversation_id)
+    async def _pause_events(
+        self, event: DeferredToolRequestsEvent, conversation_id: str | None
+    ) -> list[AgentStreamEvent]:
+        requests, pauses = await expand(event.requests, self._settings, conversation_id)
         settled = [one for pause in pauses for one in self._settled_events(pause.outer_id)]
         waiting = [call for pause in pauses for call in waiting_calls(pause.interrupt)]
         new = [call for call in waiting if call.tool_call_id not in self._run.shown]

@@ -78,7 +78,7 @@ def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None
     )
 
 
-def take_pauses(
+async def take_pauses(
     messages: list[ModelMessage],
     answered: Iterable[str],
     kept: KeptPauses,
@@ -96,7 +96,7 @@ def take_pauses(
         returned = _returned(messages[index + 1 :])
         found = _continuations(messages, response, answered, kept)
         open_ones = [one for outer_id, one in found.items() if outer_id not in returned]
-        pauses = [Pause.of(one, options, conversation_id) for one in open_ones]
+        pauses = [await Pause.of(one, options, conversation_id) for one in open_ones]
         messages[index] = _with_outer_calls(response, pauses)
     forget_pauses(messages)
     return pauses

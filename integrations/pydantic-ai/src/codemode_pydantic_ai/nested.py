@@ -20,11 +20,20 @@ from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart, tool_
 from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
-from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError, ToolCallContext, request_interrupt
+from codemode import (
+    CodeModeToolApprovalDeniedError,
+    CodeModeToolError,
+    ExecutionPolicy,
+    ToolCallContext,
+    request_interrupt,
+)
+from codemode.host_threads import LARGE_CHARACTERS, run_check
+from codemode.json_shape import weigh
+from codemode.values import refuse_too_many
 
 from .failures import TOLD, told
 from .shown_inputs import CallInput, NestedManager
-from .turns import CallBudget, Reservation, Turns
+from .turns import Reservation, SharedTurns
 
 APPROVAL_KIND = "pydantic-ai/approval"
 CALL_KIND = "pydantic-ai/call"
@@ -62,14 +71,14 @@ class NestedCalls:
         toolset: AbstractToolset[Any],
         tools: Mapping[str, ToolsetTool[Any]],
         ctx: RunContext[Any],
-        budget: CallBudget,
-        turns: Turns,
+        shared: SharedTurns,
+        policy: ExecutionPolicy,
     ) -> None:
         self.fatal: BaseException | None = None
         self.stop: Callable[[], object] = lambda: None
         self.settled: dict[str, ToolReturnPart] = {}
-        self._budget = budget
-        self._turns = turns
+        self._shared = shared
+        self._policy = policy
         self._toolset = _CountedToolset(toolset)
         self._manager = _manager(self._toolset, tools, ctx)
         self.is_repeated = is_repeated(self._manager.root_capability)
@@ -91,7 +100,7 @@ class NestedCalls:
         call = ToolCallPart(name, arguments or {}, tool_call_id=context.tool_call_id)
         try:
             if context.interrupt is None:
-                waiting = CallInput(call.args_as_dict(), shown)
+                waiting = await CallInput.of(call.args_as_dict(), shown)
                 call = replace(call, args=waiting.arguments)
                 return await self._handle(call, waiting, context, approved=approved)
             return await self._finish(call, context)
@@ -126,7 +135,8 @@ class NestedCalls:
             raise _denial(call, str(answer.get("message", ToolDenied().message)))
         if payload["kind"] != APPROVAL_KIND:
             raise UserError(f"{call.tool_name!r} waits for a result, not for an approval")
-        waiting = CallInput(payload.get("given") or call.args_as_dict(), payload["args"], payload.get("metadata"))
+        arguments = payload.get("given") or call.args_as_dict()
+        waiting = await CallInput.of(arguments, payload["args"], payload.get("metadata"))
         call = replace(call, args=answer.get("args", waiting.arguments))
         return await self._handle(call, waiting, context, approved=True, metadata=answer.get("metadata"))
 
@@ -139,12 +149,12 @@ class NestedCalls:
         approved: bool = False,
         metadata: Any = None,
     ) -> Any:
-        reservation = self._budget.reserve(_context(self._manager))
+        reservation = self._shared.budget.reserve(_context(self._manager))
         self._toolset.reservations[call.tool_call_id] = reservation
         self._manager.inputs[call.tool_call_id] = waiting
         try:
             alone = self._all_alone or self._manager.is_sequential(call)
-            async with self._turns.take(alone=alone):
+            async with self._shared.turns.take(alone=alone):
                 outcome = await self._through_manager(call, context, approved=approved, metadata=metadata)
         except (ApprovalRequired, CallDeferred) as waits:
             _pause(waits, await self._manager.show(call), waiting.edited)
@@ -159,7 +169,14 @@ class NestedCalls:
         if isinstance(outcome, ToolDenied):
             raise _denial(call, outcome.message)
         value = cast("ToolReturn[Any]", outcome).return_value if isinstance(outcome, ToolReturn) else outcome
-        return tool_return_ta.dump_python(value, mode="json", by_alias=True)
+        return await self._as_json(value, call.tool_name)
+
+    async def _as_json(self, value: Any, name: str) -> Any:
+        def write() -> Any:
+            refuse_too_many(value, self._policy.max_values, f"the output of tool {name!r}")
+            return tool_return_ta.dump_python(value, mode="json", by_alias=True)
+
+        return await run_check(weigh(value, LARGE_CHARACTERS), write)
 
     async def _through_manager(self, call: ToolCallPart, context: ToolCallContext, **given: Any) -> Any:
         """Make a call; while an inline handler decides about it, the program's time stands still."""

@@ -14,6 +14,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 
 from codemode import CodeModeOptions, CodeModeProtocolError, Interrupt, PendingRequest
 from codemode.continuations import open_continuation
+from codemode.host_threads import run_check
 
 from .nested import CALL_KIND
 
@@ -30,13 +31,18 @@ class Pause:
     js: str
 
     @classmethod
-    def of(cls, continuation: object, options: CodeModeOptions, conversation_id: str | None) -> Pause:
+    async def of(cls, continuation: object, options: CodeModeOptions, conversation_id: str | None) -> Pause:
         """Open a continuation, wherever it comes from. Raises `UserError` for one that is not ours any more."""
         try:
             if not isinstance(continuation, dict):
                 raise CodeModeProtocolError("the continuation is malformed")
             carried = cast("dict[str, Any]", continuation)
-            return cls(*open_continuation(carried, options=options, context_binding=conversation_id))
+            body = carried.get("body")
+            opened = await run_check(
+                len(body) if isinstance(body, str) else 0,
+                lambda: open_continuation(carried, options=options, context_binding=conversation_id),
+            )
+            return cls(*opened)
         except CodeModeProtocolError as error:
             raise UserError(
                 f"This paused codeMode call cannot go on: {error.message}. Signing keys that outlive the process are "
@@ -89,7 +95,7 @@ def _call(request: PendingRequest) -> ToolCallPart:
     return ToolCallPart(request.tool_name, arguments or {}, tool_call_id=request.interrupt_id)
 
 
-def expand(
+async def expand(
     requests: DeferredToolRequests, options: CodeModeOptions, conversation_id: str | None
 ) -> tuple[DeferredToolRequests, list[Pause]]:
     """Return the requests with every paused codeMode call replaced by the inner calls that wait."""
@@ -102,7 +108,7 @@ def expand(
             expanded.approvals.append(approval)
             continue
         del expanded.metadata[approval.tool_call_id]
-        pause = Pause.of(carried["continuation"], options, conversation_id)
+        pause = await Pause.of(carried["continuation"], options, conversation_id)
         pauses.append(pause)
         for request in pause.interrupt.requests:
             calls = expanded.calls if request.payload["kind"] == CALL_KIND else expanded.approvals

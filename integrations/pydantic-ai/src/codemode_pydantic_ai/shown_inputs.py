@@ -14,7 +14,9 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_core import from_json, to_json
 
 from codemode import CodeModeToolError
+from codemode.host_threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts import same_json
+from codemode.json_shape import weigh
 
 from .shown_values import shown_arguments
 
@@ -26,16 +28,23 @@ class CallInput:
     """
 
     def __init__(
-        self, arguments: dict[str, Any], shown: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
+        self, arguments: dict[str, Any], given: bytes, shown: dict[str, Any] | None, metadata: dict[str, Any] | None
     ) -> None:
         self.arguments = arguments
         self.shown = shown
         self.metadata = metadata
         self.edited: dict[str, Any] | None = None
         self.validated: ValidatedToolCall[Any] | None = None
-        # A tool may change what it is given, and then ask for approval.
         self.has_begun = False
-        self._given = to_json(arguments)
+        self._given = given
+
+    @classmethod
+    async def of(
+        cls, arguments: dict[str, Any], shown: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
+    ) -> CallInput:
+        """Keep a copy of what the program gave: a tool may change that, and then ask for approval."""
+        size = weigh(arguments, LARGE_CHARACTERS)
+        return cls(arguments, await run_check(size, lambda: to_json(arguments)), shown, metadata)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -110,7 +119,7 @@ class NestedManager(ToolManager[Any]):
         waiting = self.inputs[call.tool_call_id]
         if waiting.shown is None:
             assert waiting.validated is not None  # noqa: S101 - only a valid call can wait
-            waiting.shown = _shown(waiting.validated)
+            waiting.shown = await _shown(waiting.validated)
             if waiting.has_begun:
                 waiting.shown = await self._unspoilt(call, waiting)
         return waiting.shown
@@ -120,16 +129,16 @@ class NestedManager(ToolManager[Any]):
         given = waiting.given
         # Defaults that are new each time are those that rule and tool have seen; all else is what the program gave.
         validated = await self._try(call, {**(waiting.shown or {}), **given}, settings)
-        if not isinstance(validated, Exception) and same_json(_shown(validated), waiting.shown):
-            return _shown(validated)
-        return _shown(await super().validate_tool_call(replace(call, args=given), **settings))
+        if not isinstance(validated, Exception) and await _comes_out(validated, waiting.shown):
+            return await _shown(validated)
+        return await _shown(await super().validate_tool_call(replace(call, args=given), **settings))
 
     async def _unchanged(
         self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]
     ) -> ValidatedToolCall[Any]:
         for candidate in waiting.as_shown():
             validated = await self._try(call, candidate, settings)
-            if not isinstance(validated, Exception) and same_json(_shown(validated), waiting.shown):
+            if not isinstance(validated, Exception) and await _comes_out(validated, waiting.shown):
                 return validated
         raise _refusal(call, "validated again, its input comes out differently than it was shown")
 
@@ -142,7 +151,7 @@ class NestedManager(ToolManager[Any]):
             if isinstance(validated, Exception):
                 refused = validated
                 continue
-            made.append((candidate, _shown(validated)))
+            made.append((candidate, await _shown(validated)))
             if _agrees(edited, made[-1][1]):
                 waiting.edited, waiting.shown = made[-1]
                 return validated
@@ -176,9 +185,15 @@ def _as_text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
-def _shown(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
+async def _shown(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
     assert validated.tool is not None  # noqa: S101 - the tool of a call that was validated
-    return shown_arguments(validated.validated_args or {}, validated.tool.tool_def.parameters_json_schema)
+    arguments, schema = validated.validated_args or {}, validated.tool.tool_def.parameters_json_schema
+    return await run_check(weigh(arguments, LARGE_CHARACTERS), lambda: shown_arguments(arguments, schema))
+
+
+async def _comes_out(validated: ValidatedToolCall[Any], shown: dict[str, Any] | None) -> bool:
+    made = await _shown(validated)
+    return await run_check(weigh(made, LARGE_CHARACTERS), lambda: same_json(made, shown))
 
 
 def _refusal(call: ToolCallPart, why: str) -> CodeModeToolError:

@@ -34,7 +34,7 @@ from codemode.workers.pool import pool_or_default
 from .hidden_tools import CompiledTools, stays_native
 from .nested import NestedCalls
 from .pauses import KEY, TOOL_NAME, Pause, pause_metadata
-from .turns import CallBudget, Turns
+from .turns import SharedTurns
 
 MAX_AGE_MS = 7 * 24 * 60 * 60 * 1000
 MAX_RETRIES = 3
@@ -73,15 +73,13 @@ def check_settings(keep: Collection[str], max_retries: int, pool: WorkerPool | N
 
 
 @dataclass
-class RunState:
+class RunState(SharedTurns):
     """What the codeMode calls of one run of the agent share.
 
     ``paused`` holds the metadata of paused calls by their id, ``settled`` what became of answered inner calls,
     ``shown`` the ids of waiting calls that a client knows of.
     """
 
-    budget: CallBudget = field(default_factory=CallBudget)
-    turns: Turns = field(default_factory=Turns)
     paused: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     settled: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
     shown: set[str] = field(default_factory=set[str])
@@ -185,11 +183,12 @@ class _Program:
         self._ctx = ctx
         self._run = run
         self._id = ctx.tool_call_id or ""
-        self._calls = NestedCalls(wrapped, tool.hidden, ctx, run.budget, run.turns)
+        policy = tool.code_mode.options.execution_policy
+        self._calls = NestedCalls(wrapped, tool.hidden, ctx, run, policy)
 
     async def run(self, js: str) -> Any:
         """Return the value of the program. Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure."""
-        resumed = self._resumed() if self._ctx.tool_call_approved else None
+        resumed = await self._resumed() if self._ctx.tool_call_approved else None
         try:
             value = await self._until_fatal(js, resumed)
         except CodeModeProtocolError:
@@ -203,7 +202,7 @@ class _Program:
             self._pause(pause_metadata(value))
         return self._code_mode.to_model_output(value, tool_call_id=self._id)["value"]
 
-    def _resumed(self) -> tuple[Pause, dict[str, Any]]:
+    async def _resumed(self) -> tuple[Pause, dict[str, Any]]:
         """Return the pause that an approval of the codeMode call resumes, and the answers."""
         metadata = self._ctx.tool_call_metadata
         carried = cast("dict[str, Any]", metadata).get(KEY) if isinstance(metadata, dict) else None
@@ -214,7 +213,7 @@ class _Program:
             raise UserError(
                 "A codeMode call was approved as a whole. What waits are its inner calls: answer those, by their ids."
             )
-        pause = Pause.of(carried["continuation"], self._code_mode.options, self._ctx.conversation_id)
+        pause = await Pause.of(carried["continuation"], self._code_mode.options, self._ctx.conversation_id)
         if pause.outer_id != self._id:
             raise UserError("The continuation belongs to another call of codeMode.")
         if not carried["answers"]:

@@ -92,3 +92,11 @@ class Turns:
 
     def _fits(self, alone: bool) -> bool:
         return not self.is_alone and not (alone and self.running)
+
+
+@dataclass
+class SharedTurns:
+    """What the programs of one run share of both."""
+
+    budget: CallBudget = field(default_factory=CallBudget)
+    turns: Turns = field(default_factory=Turns)

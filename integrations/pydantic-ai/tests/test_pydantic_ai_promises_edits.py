@@ -1,0 +1,124 @@
+"""An edit of what was shown runs as it was written, or is shown again."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+from codemode_pydantic_ai import CodeMode
+from gated import KINDS, Cents, Gate, within
+from pydantic_ai import (
+    Agent,
+    ApprovalRequired,
+    DeferredToolRequests,
+    DeferredToolResults,
+    RunContext,
+    Tool,
+    ToolApproved,
+)
+from pydantic_ai.capabilities import HandleDeferredToolCalls
+from scripted import Script, program
+
+WAIT_SECONDS = 60.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_02_what_an_edit_leaves_as_it_was_shown_runs_as_it_was_shown(kind: str) -> None:
+    def pay(cents: Cents, to: str) -> int:
+        gate.ran.append({"cents": cents, "to": to})
+        return cents
+
+    gate = Gate(kind, pay, {"cents": 6, "to": "ann"})
+    call, history = gate.paused()
+    edited = {**call.args_as_dict(), "to": "bob"}
+    gate.answered(call, history, ToolApproved(override_args=edited))
+    assert gate.ran == [{"cents": 600, "to": "bob"}] == [edited]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_02_an_edit_that_would_come_out_otherwise_is_shown_again(kind: str) -> None:
+    def pay(cents: Cents) -> int:
+        gate.ran.append({"cents": cents})
+        return cents
+
+    gate = Gate(kind, pay, {"cents": 6})
+    call, history = gate.paused()
+    again = gate.answered(call, history, ToolApproved(override_args={"cents": 3}))
+    (call,) = again.output.approvals
+    assert (call.args, gate.ran) == ({"cents": 300}, [])
+    gate.answered(call, again.all_messages())
+    assert gate.ran == [{"cents": 300}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_02_an_edit_may_leave_out_defaults_and_write_numbers_as_text(kind: str) -> None:
+    def book(day: date, name: str, seats: int = 1, price: float = 2.5) -> None:
+        gate.ran.append({"day": day, "name": name, "seats": seats, "price": price})
+
+    gate = Gate(kind, book, {"day": "2030-01-02", "name": "ann"})
+    call, history = gate.paused()
+    assert call.args == {"day": "2030-01-02", "name": "ann", "seats": 1, "price": 2.5}
+    edited = {"day": "2030-02-03", "name": "bob", "seats": "2"}
+    assert gate.answered(call, history, ToolApproved(override_args=edited)).output == "done"
+    assert gate.ran == [{"day": date(2030, 2, 3), "name": "bob", "seats": 2, "price": 2.5}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_02_what_a_tool_does_to_its_input_before_it_asks_is_not_shown(kind: str) -> None:
+    def order(lines: list[int], extra: dict[str, Any], note: str = "none") -> None:
+        gate.ran.append({"lines": lines, "extra": extra, "note": note})
+
+    given_values = {"lines": [1, 2], "extra": {"deep": [1]}}
+    gate = Gate(kind, order, given_values)
+    call, history = gate.paused()
+    assert call.args == {**given_values, "note": "none"}
+    gate.answered(call, history)
+    assert gate.ran == [call.args]
+
+
+def test_02_what_was_said_beside_a_pause_is_said_again() -> None:
+    def pay(ctx: RunContext[Any], cents: Cents) -> int:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={"limit": 1})
+        return cents
+
+    gate = Gate("plain", pay, {"cents": 6})
+    call, history = gate.paused()
+    again = gate.answered(call, history, ToolApproved(override_args={"cents": 3}))
+    assert again.output.metadata == {again.output.approvals[0].tool_call_id: {"limit": 1}}
+
+
+def test_02_an_inline_edit_that_would_come_out_otherwise_waits_for_somebody() -> None:
+    ran: list[int] = []
+
+    def pay(cents: Cents) -> int:
+        ran.append(cents)
+        return cents
+
+    def handle(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
+        payments = [one for one in requests.approvals if one.tool_name == "pay"]
+        return requests.build_results(
+            approvals={one.tool_call_id: ToolApproved(override_args={"cents": 3}) for one in payments}
+        )
+
+    agent: Agent[Any, Any] = Agent(
+        Script(program("return await tools.pay({ cents: 6 })"), "done").model,
+        tools=[Tool(pay, requires_approval=True)],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[CodeMode(), HandleDeferredToolCalls(handle)],
+    )
+    paused = within(agent.run("go"))
+    assert ran == []
+    assert [call.args for call in paused.output.approvals] == [{"cents": 300}]
+
+
+def test_02_a_wrong_edit_is_told_to_the_program() -> None:
+    def book(seats: int) -> None:
+        gate.ran.append({"seats": seats})
+
+    gate = Gate("requires_approval", book, {"seats": 1})
+    call, history = gate.paused()
+    gate.answered(call, history, ToolApproved(override_args={"seats": "many"}))
+    assert gate.ran == []
+    assert "seats" in str(gate.script.returned())
