@@ -122,3 +122,31 @@ def test_02_a_wrong_edit_is_told_to_the_program() -> None:
     gate.answered(call, history, ToolApproved(override_args={"seats": "many"}))
     assert gate.ran == []
     assert "seats" in str(gate.script.returned())
+
+
+LONG = 1180591620717411303
+
+
+@pytest.mark.parametrize("sent", [LONG, str(LONG)])
+def test_18_an_edit_keeps_a_long_integer_that_it_leaves_alone(sent: Any) -> None:
+    def refund(order: int, cents: int) -> None:
+        gate.ran.append({"order": order, "cents": cents})
+
+    gate = Gate("requires_approval", refund, {})
+    gate.script.steps[0] = program(f"return await tools.gated({{ order: {LONG}n, cents: 500 }})")
+    call, history = gate.paused()
+    gate.answered(call, history, ToolApproved(override_args={"order": sent, "cents": 300}))
+    assert gate.ran == [{"order": LONG, "cents": 300}]
+
+
+@pytest.mark.parametrize("rounded", [1180591620717411300, float(LONG)])
+def test_18_an_edit_in_which_a_browser_has_rounded_an_integer_does_not_run(rounded: Any) -> None:
+    def refund(order: int, cents: int) -> None:
+        gate.ran.append({"order": order, "cents": cents})
+
+    gate = Gate("requires_approval", refund, {})
+    gate.script.steps[0] = program(f"return await tools.gated({{ order: {LONG}n, cents: 500 }})")
+    call, history = gate.paused()
+    gate.answered(call, history, ToolApproved(override_args={"order": rounded, "cents": 300}))
+    assert gate.ran == []
+    assert "as in a browser" in str(gate.script.returned())

@@ -14,6 +14,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_core import from_json, to_json
 
 from codemode import CodeModeToolError
+from codemode.exact_integers import integers_as_in
 from codemode.host_threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts import same_json
 from codemode.json_shape import weigh
@@ -143,7 +144,10 @@ class NestedManager(ToolManager[Any]):
         raise _refusal(call, "validated again, its input comes out differently than it was shown")
 
     async def _edited(self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]) -> ValidatedToolCall[Any]:
-        edited = call.args_as_dict()
+        try:
+            edited = integers_as_in(waiting.shown, call.args_as_dict())
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _refusal(call, f"the edited input is refused: {error}") from None
         refused: Exception | None = None
         made: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for candidate in waiting.as_edited(edited):
