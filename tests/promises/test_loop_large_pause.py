@@ -18,6 +18,7 @@ from codemode import (
     continue_approval,
     continue_interrupt,
     execution,
+    genuine,
     run_code_mode,
     sealing,
     steps,
@@ -83,7 +84,7 @@ def test_loop_a_small_pause_stays_on_the_loop(monkeypatch):
 
 def test_loop_a_large_shown_input_is_compared_elsewhere(tools, monkeypatch):
     js = "return (await tools.refund({ rows: Array.from({ length: 20000 }, (_, id) => ({ id })) })).done"
-    watch = Watch(monkeypatch).over(continuations, "same_json")
+    watch = Watch(monkeypatch).over(genuine, "same_json")
 
     async def both() -> Any:
         interrupt = await run_code_mode(js, tools, options=PAUSING)
