@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from .interrupts import Interrupt
     from .lifecycle import Trace
 
+MAX_GUEST_MESSAGE_CHARACTERS = 20_000
+"""Of an error's message. What a tool, or the server behind it, says in one is data like any other."""
+
 HOST_TOOL_ERROR = "CODE_MODE_HOST_TOOL_ERROR"
 HOST_FETCH_ERROR = "CODE_MODE_HOST_FETCH_ERROR"
 HOST_BRIDGE_ERROR = "CODE_MODE_HOST_BRIDGE_ERROR"
@@ -47,11 +50,15 @@ class CodeModeError(Exception):
 def guest_view(error: CodeModeError) -> tuple[str, str, str]:
     """Return name, message and code of a host error as the guest may see it.
 
-    What a tool or a fetch raised itself is not shown at all: its text may hold paths, hosts or secrets.
+    What a tool or a fetch raised itself is not shown at all: its text may hold paths, hosts or secrets. Of a very long
+    message only the beginning is.
     """
     if error.code in (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR):
         return "Error", _SANITISED[error.code], error.code
-    return type(error).__name__, error.message, error.code
+    message = error.message
+    if len(message) > MAX_GUEST_MESSAGE_CHARACTERS:
+        message = message[: MAX_GUEST_MESSAGE_CHARACTERS - 1] + "\u2026"
+    return type(error).__name__, message, error.code
 
 
 _SANITISED = {

@@ -111,7 +111,7 @@ class Runner:
     def _perform(self, effect: events.Effect) -> None:
         match effect:
             case events.Send(message):
-                self._channel.send(message.frame(), hold=len(self._tasks) > 1)
+                self._channel.send(message, hold=len(self._tasks) > 1)
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
             case events.CheckProgram(js, facts):

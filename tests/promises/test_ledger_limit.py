@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pausing import PAUSING, Spy, go_on, start, through_json
 
 from codemode import CodeModeBridgeLimitError, CodeModeError, Tool
+from codemode.errors import MAX_GUEST_MESSAGE_CHARACTERS
 from codemode.protocol import events
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.protocol.ledger_size import LedgerSize
@@ -50,12 +51,15 @@ def test_17_what_is_kept_still_meets_the_memory_limit():
         start(js, [giving("x" * 3 * MEGABYTE)], ROOMY)
 
 
-def test_17_a_recorded_error_does_not_stay_either():
+def test_17_of_a_very_long_error_message_the_program_gets_the_beginning():
     async def fail(_input):
-        raise CodeModeError("x" * 500_000)
+        raise CodeModeError("x" * 5_000_000)
 
-    js = "for (let i = 0; i < 300; i++) { try { await tools.fail(1) } catch {} } return 'ok'"
-    assert start(js, [Tool("fail", execute=fail)], ROOMY) == "ok"
+    js = """
+        const sizes = [];
+        for (let i = 0; i < 50; i++) try { await tools.fail(1) } catch (error) { sizes.push(error.message.length) }
+        return sizes;"""
+    assert start(js, [Tool("fail", execute=fail)], ROOMY) == [MAX_GUEST_MESSAGE_CHARACTERS] * 50
 
 
 # --- the ledger's own limit ---
@@ -86,15 +90,15 @@ def test_17_inputs_count_and_end_the_program():
 
 def test_17_errors_and_what_a_person_is_shown_count():
     async def fail(_input):
-        raise CodeModeError("x" * 300_000)
+        raise CodeModeError("x" * 20_000)
 
     js = """
         const seen = [];
-        for (let i = 0; i < 5; i++) try { await tools.fail(1) } catch (e) { seen.push(e.name) }
+        for (let i = 0; i < 60; i++) try { await tools.fail(1) } catch (e) { seen.push(e.name) }
         return seen;"""
     policy = {"max_ledger_bytes": MEGABYTE}
     seen = start(js, [Tool("fail", execute=fail)], {"execution_policy": policy})
-    assert seen == ["CodeModeError"] * 3 + ["CodeModeBridgeLimitError"] * 2
+    assert seen == ["CodeModeError"] * 52 + ["CodeModeBridgeLimitError"] * 8
     shown = (
         "return (await Promise.allSettled([1, 2, 3].map(() => tools.refund('x'.repeat(250000))))).map((r) => r.status)"
     )

@@ -10,13 +10,23 @@ from collections.abc import Iterator
 from struct import Struct
 
 from ..errors import CodeModeProtocolError
+from ..values import utf8_length
 
 _LENGTH = Struct(">I")
+PIECE_CHARACTERS = 1 << 17
 
 
 def encode_frame(kind: bytes, payload: bytes) -> bytes:
     """Return one message as a frame; ``kind`` is a single byte."""
     return _LENGTH.pack(len(payload) + 1) + kind + payload
+
+
+def frame_in_pieces(kind: bytes, head: bytes, text: str, tail: bytes) -> Iterator[bytes]:
+    """Yield one message as a frame, the long text in the middle of its payload piece by piece."""
+    yield _LENGTH.pack(1 + len(head) + utf8_length(text) + len(tail)) + kind + head
+    for start in range(0, len(text), PIECE_CHARACTERS):
+        yield text[start : start + PIECE_CHARACTERS].encode()
+    yield tail
 
 
 def messages_in(frame: bytes) -> Iterator[tuple[bytes, bytes]]:

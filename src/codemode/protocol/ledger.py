@@ -9,7 +9,6 @@ the same.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
@@ -174,7 +173,15 @@ def waiting(
     another input, an answer to the first must not fit the second.
     """
     attempt = entry.attempts + 1
-    shown = json.dumps([salt, why, entry.name, payload_json, input_json])
-    digest = hashlib.sha256(shown.encode()).hexdigest()[:16]
+    digest = _digest(salt, why, entry.name, payload_json, input_json)
     interrupt_id = f"{entry.tool_call_id or entry.id}:{why}-{digest}-{attempt}"
     return Waiting(interrupt_id, payload_json, input_json, attempt)
+
+
+def _digest(*texts: str | None) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        data = b"" if text is None else b"=" + text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8))
+        digest.update(data)
+    return digest.hexdigest()[:16]

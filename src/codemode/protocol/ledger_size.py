@@ -8,7 +8,8 @@ from . import endings
 from .events import CallSettled
 from .ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 
-_ENTRY_BYTES = 512  # an entry without its texts
+# So that a program which catches that the ledger is full can go on with calls that need little.
+_ROOM_FOR_INPUTS = 64 << 10
 
 
 class LedgerSize:
@@ -24,12 +25,12 @@ class LedgerSize:
 
     def recorded(self, entry: LedgerEntry) -> None:
         """Count an entry of a recorded ledger, which went in once."""
-        self._bytes += _ENTRY_BYTES + _bytes(entry.input_json) + _changing_bytes(entry)
+        self._bytes += _bytes(entry.input_json) + _changing_bytes(entry)
 
     def issued(self, entry: LedgerEntry) -> None:
         """Count a new request. Raises `CodeModeBridgeLimitError` when it does not go in."""
         self.recorded(entry)
-        if self._bytes > self._maximum:
+        if self._bytes > self._maximum + _ROOM_FOR_INPUTS:
             raise endings.ledger_full(self._maximum)
 
     def admitted(self, event: CallSettled) -> CallSettled:

@@ -7,7 +7,7 @@ shape that is not exactly the expected one is a `CodeModeProtocolError`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Literal, NoReturn, TypeAlias, cast
@@ -16,7 +16,7 @@ from ..errors import CodeModeProtocolError
 from ..json_shape import find_excess
 from ..records import record
 from ..values import decode_json
-from .framing import encode_frame
+from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
 REQUEST_KINDS = ("tool", "fetch", "catalog")
@@ -97,10 +97,15 @@ class DeliverValue:
 
     def frame(self) -> bytes:
         """Return the wire form. The value's text goes in as it is: one encoding per value."""
-        head = f'{{"id":{self.id},"now":{self.now_ms}'.encode()
-        if self.value_json is None:
-            return encode_frame(b"D", head + b"}")
-        return encode_frame(b"D", b'%b,"value":%b}' % (head, self.value_json.encode()))
+        text = "" if self.value_json is None else f',"value":{self.value_json}'
+        return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{text}}}'.encode())
+
+    def pieces(self) -> Iterator[bytes] | None:
+        """Return the same piece by piece, None when it is short."""
+        if self.value_json is None or len(self.value_json) <= PIECE_CHARACTERS:
+            return None
+        head = f'{{"id":{self.id},"now":{self.now_ms},"value":'.encode()
+        return frame_in_pieces(b"D", head, self.value_json, b"}")
 
 
 @record

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from ..errors import CodeModeProtocolError
 from ..host_threads import run_check
 from ..protocol.framing import FrameDecoder, messages_in
-from ..protocol.messages import WorkerMessage, read_message
+from ..protocol.messages import HostMessage, WorkerMessage, read_message
+from .outgoing import Outgoing
 from .process import WorkerProcess
 
 # Below the size for which the allocator maps and unmaps memory at every read.
@@ -47,7 +48,7 @@ class WorkerChannel:
         self._unread: deque[tuple[bytes, bytes] | WorkerMessage] = deque()  # messages of the frame before those
         self._is_paused = False
         self._reading: asyncio.Task[None] | None = None
-        self._unsent = bytearray()
+        self._outgoing = Outgoing()
         self._loop = asyncio.get_running_loop()
         self._open = True
 
@@ -56,21 +57,19 @@ class WorkerChannel:
         if self._open:
             self._loop.add_reader(self._descriptor, self._readable)
 
-    def send(self, frame: bytes, *, hold: bool = False) -> None:
-        """Send one frame now, or as soon as the worker takes it.
+    def send(self, message: HostMessage, *, hold: bool = False) -> None:
+        """Send one message now, or as soon as the worker takes it.
 
         ``hold``: more may follow in this turn of the event loop, and all go out when it has ended. Many answers at once
         then wake the worker once.
         """
-        sent = 0 if hold or self._unsent else self._try_send(frame)
-        if sent is None or sent == len(frame):
-            return
-        if not self._unsent:
+        was_idle = not self._outgoing
+        self._outgoing.put(message)
+        if was_idle:
             if hold:
                 self._loop.call_soon(self._release)
             else:
-                self._loop.add_writer(self._descriptor, self._writable)
-        self._unsent += memoryview(frame)[sent:]
+                self._release()
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
@@ -83,6 +82,7 @@ class WorkerChannel:
                 self._reading = None
             self._frames.clear()
             self._unread.clear()
+            self._outgoing.clear()
             # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
             self._on_message = self._on_end = self._on_violation = self._on_failure = _ignore
 
@@ -156,29 +156,25 @@ class WorkerChannel:
             self._loop.add_reader(self._descriptor, self._readable)
 
     def _release(self) -> None:
-        if self._open:
-            self._writable()
-            if self._unsent:
+        if self._open and self._outgoing:
+            self._write()
+            if self._outgoing:
                 self._loop.add_writer(self._descriptor, self._writable)
 
     def _writable(self) -> None:
-        sent = self._try_send(self._unsent)
-        if sent:
-            del self._unsent[:sent]
-        if not self._unsent and self._open:
+        self._write()
+        if not self._outgoing and self._open:
             self._loop.remove_writer(self._descriptor)
 
-    def _try_send(self, data: bytes | bytearray) -> int | None:
-        """Return how much was sent, None when the worker takes nothing any more."""
+    def _write(self) -> None:
         try:
-            return self._socket.send(data)
+            self._outgoing.sent(self._socket.send(self._outgoing.next()))
         except (BlockingIOError, InterruptedError):
-            return 0
+            pass
         except OSError:
             # A worker whose program has ended is gone, and what it said last is still to be read: the end of the
             # channel is seen there, behind it.
-            self._unsent.clear()
-            return None
+            self._outgoing.clear()
 
 
 def _ignore(_what: object) -> None:
