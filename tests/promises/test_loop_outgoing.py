@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, Spy, go_on, start
 
@@ -27,7 +27,10 @@ SENT = (
 )
 
 
-@given(st.lists(st.integers(0, len(SENT) - 1), max_size=8), st.lists(st.integers(1, 1 << 18), min_size=1, max_size=5))
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.integers(0, len(SENT) - 1), max_size=8), st.lists(st.integers(1 << 12, 1 << 18), min_size=1, max_size=5)
+)
 def test_loop_messages_come_out_as_their_frames_however_much_is_taken(chosen, sizes):
     sent = [SENT[number] for number in chosen]
     outgoing = Outgoing()
