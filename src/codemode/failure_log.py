@@ -38,6 +38,11 @@ def log_late_failure(name: str, call_id: str, raised: BaseException) -> None:
         _log(_TOOLS, "tool %r failed after its invocation had ended (%s)", (name, call_id), raised)
 
 
+def log_broken_schema(side: str, name: str, error: ValueError) -> None:
+    """Log that a tool of a framework or server goes without one of its schemas."""
+    _TOOLS.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+
+
 def log_tool_failure(what: str, raised: BaseException) -> None:
     """Log what a tool's own function raised where no call could tell of it."""
     _log(_TOOLS, "%s", (what,), raised)

@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast, overload
 
 from .adapters import ADAPTERS
 from .errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from .failure_log import log_broken_schema
 from .option_checks import WrongTypeError, mapping_or_none, string_or_none
 from .parameters import (
     NOTHING,
@@ -96,6 +97,7 @@ class Tool:
     input_examples: tuple[Any, ...]
     to_model_output: Callable[..., Any] | None
     annotations: Mapping[str, Any]
+    is_foreign: ClassVar[bool] = False  # of a framework or server: nobody here can mend its schemas
 
     def __init__(
         self,
@@ -271,6 +273,9 @@ class Tool:
                 return DictSchema(cast("Mapping[str, Any] | bool", schema))
             return TypeSchema(schema, mode)
         except ValueError as error:
+            if self.is_foreign and isinstance(schema, Mapping):
+                log_broken_schema(mode, self.name, error)
+                return self._compile({"type": "object"} if mode == "input" else True, mode)
             raise ValueError(f"{mode}_schema of tool {self.name!r}: {error}") from error
 
     @cached_property
@@ -398,7 +403,9 @@ def _as_tool(value: Any, name: str | None) -> Tool:
         return Tool.from_function(cast("Callable[..., Any]", value), name=name)
     converted = ADAPTERS.convert(value)
     if converted is not None:
-        return converted.renamed(name or converted.name)
+        named = converted.renamed(name or converted.name)
+        object.__setattr__(named, "is_foreign", True)
+        return named
     if callable(value) and not inspect.isclass(value):
         return Tool.from_function(value, name=name)
     failures = f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""

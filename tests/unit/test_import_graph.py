@@ -25,6 +25,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "option_checks",
         "options",
         "similar_names",
+        "failure_log",
+        "visible_text",
     ),
     (
         "tools",

@@ -28,6 +28,8 @@ class LangChainTool(Tool):
     Its declared output is shown to the model and never enforced: middleware may answer in its place.
     """
 
+    is_foreign = True
+
     def executed_by(self, execute: Callable[..., Any]) -> LangChainTool:
         """Give the same tool, executed in another way."""
         other = replace(self, execute=execute)

@@ -21,6 +21,8 @@ _MAX_COMPILED = 8
 class HiddenTool(Tool):
     """A tool whose declared output is for the model's eyes: the framework does not check outputs, so neither do we."""
 
+    is_foreign = True
+
     def validate_output(self, value: Any) -> Any:
         """Give the value back: a direct call of this tool would have passed too."""
         return value
