@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, Spy, go_on, start, through_json
 
@@ -154,6 +154,7 @@ outcomes = (
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(texts, texts, outcomes), max_size=12))
 def test_17_the_count_is_that_of_the_entries(calls):
     """Counting step by step comes to what the ledger would count if it were recorded at once."""

@@ -6,7 +6,7 @@ import json
 import secrets
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import NOW_MS, SETTINGS, done_entry, waiting_entry
 
@@ -26,6 +26,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("form", FORMS)
+@settings(deadline=None)
 @given(texts=st.lists(st.text(), max_size=5))
 def test_loop_any_texts_come_back(form, texts):
     options = ContinuationOptions(keys="key", **form)
@@ -33,6 +34,7 @@ def test_loop_any_texts_come_back(form, texts):
     assert unpack(packed, options, NOW_MS)[0] == texts
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=3), max_size=4), st.lists(st.text(max_size=3), max_size=4))
 def test_loop_no_two_lists_of_texts_have_one_signature(texts, others):
     options = ContinuationOptions(keys="key")
@@ -82,6 +84,7 @@ def test_loop_what_a_call_gave_is_neither_escaped_nor_parsed_again():
     assert Continuation.from_dict(body_of(texts)).ledger == ledger
 
 
+@settings(deadline=None)
 @given(st.integers(0, 20), st.text())
 def test_loop_texts_that_were_not_made_here_are_refused(position, junk):
     ledger = Ledger([done_entry(1), waiting_entry(2)], [1])
@@ -94,11 +97,13 @@ def test_loop_texts_that_were_not_made_here_are_refused(position, junk):
 # --- comparing ---
 
 
+@settings(deadline=None)
 @given(json_values)
 def test_loop_what_went_through_json_is_the_same(value):
     assert same_json(value, json.loads(json.dumps(value)))
 
 
+@settings(deadline=None)
 @given(json_values, json_values)
 def test_loop_what_is_not_the_same_text_is_not_the_same(left, right):
     text, other = (json.dumps(_plain(value), sort_keys=True) for value in (left, right))

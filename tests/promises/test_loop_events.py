@@ -94,6 +94,7 @@ def test_loop_a_fetch_is_named_without_its_body(decoded):
     assert (seen[0].url, seen[0].method, seen[0].http_status) == ("https://example.com/x", "GET", 201)
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.none() | st.text())
 def test_loop_method_and_url_come_out_of_any_request(url, method, body):
     asked = {"url": url, "method": method, "headers": [], **({} if body is None else {"body": body})}
@@ -102,6 +103,7 @@ def test_loop_method_and_url_come_out_of_any_request(url, method, body):
     assert (event.url, event.method) == (url, method.upper())
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from('{}":,\\urlmethod')))
 def test_loop_a_request_of_a_wrong_worker_is_nameless(text):
     event = started_event(CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False), IDS)
@@ -132,7 +134,7 @@ def test_loop_a_late_field_is_a_field_like_others():
 escapes = st.text(st.sampled_from('\\"/u01e9dDU8 \x01\x1f\x7f\x80\u07ff\u0800\ud800\udbff\udc00\udfff\U0001f600\n'))
 
 
-@settings(max_examples=500)
+@settings(deadline=None, max_examples=500)
 @given(st.lists(escapes | st.text(st.characters(exclude_categories=[]))))
 def test_loop_lengths_are_counted_without_decoding(texts):
     text = encode_json(texts, what="it")
