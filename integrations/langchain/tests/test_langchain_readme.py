@@ -25,14 +25,15 @@ def blocks() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_readme(number: int):
+@pytest.mark.parametrize("number", range(4))
+def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "readme"}
     exec(compile(blocks()[number], f"README block {number}", "exec", dont_inherit=True), names)
 
 
 def test_every_block_is_run():
-    assert len(blocks()) == 3
+    assert len(blocks()) == 4
 
 
 def terminal(directory: Path, answers: str) -> subprocess.CompletedProcess[str]:

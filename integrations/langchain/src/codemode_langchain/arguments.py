@@ -48,6 +48,8 @@ class ArgumentsSchema:
         # Only the whole schema has its validators and settings. Code of a tool's own that reads arguments goes on
         # reading them, and has to come to the same.
         self._whole = None if schema is None else cast("TypeSchema", compiled(self._injected.left_out_of(schema)))
+        self._defaults = Defaults(tool) if schema is None else None
+        self._parses_itself = _parses_itself(tool)
         fields = {} if schema is None else schema.model_fields
         self._names = [name for name, field in fields.items() if name not in self._injected.names and not field.exclude]
 
@@ -76,11 +78,13 @@ class ArgumentsSchema:
     def _validated(self, value: Any, given: Any) -> Arguments:
         if self._whole is None:
             validated = self._described.validate_input(value).value
-            return Arguments(self, cast("dict[str, Any]", shown(validated, given)) or {}, given)
+            plain = cast("dict[str, Any]", shown(validated, given)) or {}
+            return Arguments(self, plain if self._defaults is None else self._defaults.completed(plain), given)
         model: BaseModel = self._whole.instance_of(value)
         names = [name for name in self._names if name not in _VARIADIC or name in model.model_fields_set]
+        plain = shown_fields(model, names, given)
         values = {name: getattr(model, name) for name in names} | (model.model_extra or {})
-        return Arguments(self, shown_fields(model, names, given), given, values)
+        return Arguments(self, plain, given, values)
 
     # --- in the place of LangChain's own validation ---
 
@@ -90,9 +94,11 @@ class ArgumentsSchema:
             return parse(tool_input, tool_call_id)
         given = self._injected.taken_out_of(cast("dict[str, Any]", tool_input))
         if self._whole is None:
+            # Before the tool's own code can change it in its place.
+            before = shown(given) if self._parses_itself else given
             result = parse(tool_input, tool_call_id)
-            if result is not tool_input and isinstance(result, dict):
-                self._require_same(given, shown(self._injected.taken_out_of(cast("dict[str, Any]", result))))
+            if self._parses_itself or result is not tool_input:
+                self._require_all(before, result)
             return result
         if given == arguments.shown:
             values = self._once(arguments)
@@ -122,6 +128,17 @@ class ArgumentsSchema:
             raise self._different("it does not fit the schema") from mismatch
         self._require_same(given, validated.shown)
         return cast("dict[str, Any]", validated.values)
+
+    def _require_all(self, given: dict[str, Any], result: Any) -> None:
+        """Refuse what a tool reads otherwise, or adds, but for defaults."""
+        if not isinstance(result, dict):
+            raise self._different("it is read as something else than its arguments")
+        found = shown(self._injected.taken_out_of(cast("dict[str, Any]", result)))
+        self._require_same(given, found)
+        self._require_same({key: found[key] for key in given}, given)
+        for key in found.keys() - given.keys():
+            if self._defaults is None or not self._defaults.is_default(key, found[key]):
+                raise self._different(f"{key} is added")
 
     def _require_same(self, given: Any, found: Any) -> None:
         if (place := difference(given, found)) is not None:
@@ -153,6 +170,33 @@ def difference(given: Any, found: Any, place: str = "value") -> str | None:
         return next((one for one in places if one is not None), None)
     is_same = given == found and isinstance(given, bool) == isinstance(found, bool)
     return None if is_same else place
+
+
+class Defaults:
+    """The defaults of a schema that only LangChain, or the tool itself, validates with."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        schema: Any = tool.args_schema
+        self._of_v1: dict[str, Any] = getattr(schema, "__fields__", {}) if not hasattr(schema, "model_fields") else {}
+        self._fields: dict[str, Any] = self._of_v1 or getattr(schema, "model_fields", {})
+
+    def completed(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with the defaults that a factory makes, which no JSON Schema tells."""
+        made = {
+            name: value
+            for name, field in self._of_v1.items()
+            if field.default_factory is not None and not {name, field.alias} & plain.keys()
+            if shown(value := field.get_default()) == value
+        }
+        return {**plain, **made}
+
+    def is_default(self, name: str, value: Any) -> bool:
+        """Tell whether a value, as it is shown, is that of a field that was not given."""
+        field = self._fields.get(name)
+        if field is None:
+            return False
+        settings: dict[str, Any] = {} if name in self._of_v1 else {"call_default_factory": True, "validated_data": {}}
+        return bool(shown(field.get_default(**settings)) == value)
 
 
 class _Named(BaseModel):
@@ -218,5 +262,8 @@ def _model_of(tool: BaseTool) -> type[BaseModel] | None:
     """Return the model that LangChain validates with, None when it does not or when the tool does it itself."""
     schema = tool.args_schema
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
-    has_own_way = type(tool)._parse_input is not BaseTool._parse_input  # noqa: SLF001 - the method to stand in for
-    return schema if is_model and not has_own_way else None
+    return schema if is_model and not _parses_itself(tool) else None
+
+
+def _parses_itself(tool: BaseTool) -> bool:
+    return type(tool)._parse_input is not BaseTool._parse_input  # noqa: SLF001 - the method to stand in for

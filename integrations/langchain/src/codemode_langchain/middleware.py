@@ -20,9 +20,10 @@ from codemode import CodeModeOptions, CodeModeToolError, WorkerPool
 
 from .approvals import ApprovalRules, Approvals
 from .channels import state_now
+from .conversion import Capture, tool_call
 from .neighbours import refuse_blind_neighbours
 from .nested import Caller
-from .shown_tools import CodeModeState, ShownTools, shown_in
+from .shown_tools import CodeModeState, ShownTools, shown_to
 from .tool import NAME, CodeModeTool, Face, for_agents
 
 Result = ToolMessage | Command[Any]
@@ -90,7 +91,7 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
     @property
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here. Read while it is built: the moment to look at its neighbours."""
-        refuse_blind_neighbours(self, self._keep)
+        refuse_blind_neighbours(self, self._keep, CodeModeMiddleware)
         return [self._registered]
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
@@ -107,13 +108,13 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; leave calls of kept tools alone, and refuse those of all others."""
-        refused = self._refused(request)
-        return handler(self._bound(request, handler)) if refused is None else refused
+        judged = self._judged(request, handler)
+        return judged if isinstance(judged, ToolMessage) else handler(judged)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; leave calls of kept tools alone, and refuse those of all others."""
-        refused = self._refused(request)
-        return await handler(self._bound(request, handler)) if refused is None else refused
+        judged = self._judged(request, handler)
+        return judged if isinstance(judged, ToolMessage) else await handler(judged)
 
     def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
         native = [one for one in request.tools if not isinstance(one, BaseTool) or one.name in self._keep]
@@ -122,10 +123,8 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         return shown, cast("Any", self._shown_tools.note(programs, native))
 
     def _bound(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
-        if request.tool_call["name"] != NAME:
-            return request
         registered = {one.name: one for one in cast("Any", request).runtime.tools}
-        programs = self._for_programs(self._shown_tools.callable_tools(request.state, registered))
+        programs = self._for_programs(self._shown_tools.callable_tools(request, registered))
         self._approvals.require_known({*registered, *(one.name for one in programs)})
         return request.override(
             tool=CodeModeTool(self._face(programs), cast("Caller", HandlerCaller(request, handler)))
@@ -134,16 +133,20 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
     def _for_programs(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
         return [one for one in tools if one.name != NAME and one.name not in self._keep]
 
-    def _refused(self, request: ToolCallRequest) -> ToolMessage | None:
-        """Return what the model is told instead of a call that it may not make by itself, None for one it may."""
+    def _judged(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
+        """Return the call that is made, or what the model is told instead of one that it may not make by itself."""
         name, tool = request.tool_call["name"], request.tool
         if name == NAME:
-            return None
+            return self._bound(request, handler)
         # Middleware listed before may have put another tool in its place.
         names = {name, name if tool is None else tool.name}
         if names <= self._keep:
-            return self._unapproved(request)
-        shown, gated = shown_in(request.state), any(map(self._approvals.may_ask, names))
+            return self._allowed(request, names) if any(map(self._approvals.may_ask, names)) else request
+        return self._refused(request, names) or request
+
+    def _refused(self, request: ToolCallRequest, names: Collection[str]) -> ToolMessage | None:
+        name, tool = request.tool_call["name"], request.tool
+        shown, gated = shown_to(request), any(map(self._approvals.may_ask, names))
         if not gated and shown is not None and names <= set(shown["native"]) - self._keep:
             # A provider's own tool, whose calls other middleware or the tool node serves.
             return None
@@ -155,21 +158,22 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
             return _error(request, f"{name} is not called directly: call it from a program, as tools.{name}(input)")
         return _error(request, f"{name} is not among the tools of this step")
 
-    def _unapproved(self, request: ToolCallRequest) -> ToolMessage | None:
-        name, tool = request.tool_call["name"], request.tool
-        if not self._approvals.may_ask(name):
-            return None
-        try:
-            asks = self._approvals.asks_about(name, self._arguments(tool, dict(request.tool_call["args"])))
-        except CodeModeToolError as error:
-            return _error(request, error.message)
-        if not asks:
-            return None
-        return _error(request, f"{name} needs a person's approval for this: only calls from programs can wait for one")
-
-    def _arguments(self, tool: BaseTool | None, args: dict[str, Any]) -> dict[str, Any]:
-        known = None if tool is None else self._face([tool]).awaiting.catalog.get(tool.name)
-        return args if known is None else known.validate_input(args).json_value
+    def _allowed(self, request: ToolCallRequest, names: Collection[str]) -> ToolCallRequest | ToolMessage:
+        """Return a kept tool's call with the very values that the function was asked about."""
+        call, tool = request.tool_call, request.tool
+        args: dict[str, Any] = dict(call["args"])
+        if tool is not None and (known := self._face([tool]).awaiting.catalog.get(tool.name)) is not None:
+            try:
+                validated = known.validate_input(args)
+            except CodeModeToolError as error:
+                return _error(request, error.message)
+            args = validated.json_value
+            stand_in = Capture(tool, cast("Any", request).runtime.config, validated.value).tool
+            request = request.override(tool=stand_in, tool_call=tool_call(call["name"], args, call["id"] or ""))
+        if not any(self._approvals.asks_about(one, dict(args)) for one in names):
+            return request
+        why = "needs a person's approval for this: only calls from programs can wait for one"
+        return _error(request, f"{call['name']} {why}")
 
     def _face(self, wrapped: Sequence[BaseTool]) -> Face:
         key = tuple(id(one) for one in wrapped)

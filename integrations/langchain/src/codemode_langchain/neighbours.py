@@ -19,12 +19,20 @@ _WRAPPING = {
 }
 
 
-def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], keep: Collection[str]) -> None:
-    """Raise `ValueError` for middleware of the agent that never sees nested calls and is there to see them."""
+def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], keep: Collection[str], kind: type) -> None:
+    """Raise `ValueError` for middleware of the agent that never sees nested calls and is there to see them.
+
+    ``kind`` is code mode's own, of which an agent has one.
+    """
     listed = _listed_with(own)
     place = next((index for index, one in enumerate(listed) if one is own), None)
     if place is None:
         return
+    if sum(isinstance(one, kind) for one in listed) > 1:
+        raise ValueError(
+            f"the agent has {kind.__name__} twice, and one would run programs by its own rules in the other's place:"
+            " give one of them the rules of both"
+        )
     seen = {NAME, *keep}
     for index, one in enumerate(listed):
         if isinstance(one, HumanInTheLoopMiddleware):

@@ -50,18 +50,23 @@ class ShownTools:
         names = [name for one in native if (name := _name_of(one)) is not None]
         return {_KEY: Shown(step=step, programs=[one.name for one in programs], native=names)}
 
-    def callable_tools(self, state: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
+    def callable_tools(self, request: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
         """Return the tools that a program of the last step may call; all that are registered when nothing was shown.
 
         A registered tool goes before one of the same name that was made for the step, as everywhere in an agent.
         """
-        shown = shown_in(state)
+        shown = shown_to(request)
         if shown is None:
             return list(registered.values())
         with self._lock:
             made = self._steps.get(shown["step"], {})
         tools = {**made, **registered}
         return [tools[name] for name in shown["programs"] if name in tools]
+
+
+def shown_to(request: Any) -> Shown | None:
+    """Return what was shown before a call, also when other middleware gave the call another state."""
+    return shown_in(request.state) or shown_in(getattr(request.runtime, "state", None))
 
 
 def shown_in(state: Any) -> Shown | None:

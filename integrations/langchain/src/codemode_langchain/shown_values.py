@@ -14,10 +14,11 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any, cast
 
-from pydantic import AliasChoices, BaseModel, RootModel
+from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from codemode.schemas import SchemaMismatch
 from codemode.values import canonical_json
 
 NOT_GIVEN: Any = object()
@@ -34,7 +35,7 @@ def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
     if isinstance(value, Enum):
         return shown(value.value, given)
     if hasattr(value, "get_secret_value"):
-        return LEFT_OUT if given is NOT_GIVEN else given
+        return LEFT_OUT if given is NOT_GIVEN else _shown_secret(value, given)
     if isinstance(value, RootModel):
         return shown(cast("Any", value).root, given)
     if isinstance(value, BaseModel):
@@ -45,18 +46,44 @@ def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
     return _shown_container(value, given)
 
 
+def _shown_secret(value: Any, given: Any) -> Any:
+    # What a validator has put in its place may be the host's, so that nobody can be shown what would run.
+    if str(shown(value.get_secret_value())) != str(given):
+        raise _unshowable("a secret comes out differently from what was given")
+    return given
+
+
+def _unshowable(why: str) -> SchemaMismatch:
+    return SchemaMismatch([{"path": "", "message": why}])
+
+
 def shown_fields(model: BaseModel, names: Iterable[str], given: Any) -> dict[str, Any]:
     """Return fields of a model by their names, and what came beside them."""
+    return {**_shown_own(model, names, given), **_shown_items((model.model_extra or {}).items(), given)}
+
+
+def _shown_own(model: BaseModel, names: Iterable[str], given: Any) -> dict[str, Any]:
     fields = type(model).model_fields
-    found = {name: shown(getattr(model, name), given_for(given, name, fields[name])) for name in names}
-    extra = _shown_items((model.model_extra or {}).items(), given)
-    return {**{name: one for name, one in found.items() if one is not LEFT_OUT}, **extra}
+    found = {name: shown(_settled(model, name), given_for(given, name, fields[name])) for name in names}
+    return {name: one for name, one in found.items() if one is not LEFT_OUT}
+
+
+def _settled(model: BaseModel, name: str) -> Any:
+    """Return a field. Items that pydantic would validate while the tool takes them are validated now."""
+    value = getattr(model, name)
+    if isinstance(value, Iterator):
+        try:
+            value = vars(model)[name] = list(cast("Iterator[Any]", value))
+        except ValidationError as error:
+            raise _unshowable(f"{name}: {error.errors()[0]['msg']}") from None
+    return value
 
 
 def _shown_model(model: BaseModel, given: Any) -> dict[str, Any]:
     fields = type(model).model_fields
-    found = shown_fields(model, fields, given)
-    return {(_keys(name, fields[name])[0] if name in fields else name): one for name, one in found.items()}
+    own = {_keys(name, fields[name])[0]: one for name, one in _shown_own(model, fields, given).items()}
+    # What came beside may have the name of a field that is given by another.
+    return {**_shown_items((model.model_extra or {}).items(), given), **own}
 
 
 def given_for(given: Any, name: str, field: FieldInfo) -> Any:
@@ -76,8 +103,12 @@ def _keys(name: str, field: FieldInfo) -> list[str]:
 
 def _shown_items(items: Iterable[tuple[Any, Any]], given: Any) -> dict[str, Any]:
     values = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    named = ((_key(key), value) for key, value in items)
-    found = {name: shown(value, values.get(name, NOT_GIVEN)) for name, value in named}
+    found: dict[str, Any] = {}
+    for key, value in items:
+        name = _key(key)
+        if name in found:
+            raise _unshowable(f"two keys are both written {name!r}")
+        found[name] = shown(value, values.get(name, NOT_GIVEN))
     return {name: one for name, one in found.items() if one is not LEFT_OUT}
 
 
@@ -109,9 +140,11 @@ def _in_list(value: Any, given: Any = NOT_GIVEN) -> Any:
 
 
 def _shown_leaf(value: Any, given: Any) -> Any:
+    if isinstance(value, Iterator):
+        raise _unshowable("an iterator inside a list or a mapping cannot be shown")
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "backslashreplace")
     try:
-        if isinstance(value, Iterator):  # it would be used up
-            raise TypeError
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
         # An object of the tool author's own class: what it was made from says most about it.

@@ -57,7 +57,8 @@ class Face:
         approvals: Approvals,
         pool: WorkerPool | None = None,
     ) -> None:
-        self.tools = {one.name: one for one in tools}
+        self.given = list(tools)  # also those that another of the same name hides: who knows a face by them keeps them
+        self.tools = {one.name: one for one in self.given}
         self.approvals = approvals
         converted = [self._converted(one) for one in self.tools.values()]
         self.blocking = Core([one for one, _ in converted], options, pool)
