@@ -166,7 +166,6 @@ class _ToolCall:
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
             return await self._pause(pause.payload, given)
         text = await output_text(tool, output, self._policy)
-        calls.kept_inputs.pop(entry.id, None)
         return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
 
     def _require_executable(self) -> None:

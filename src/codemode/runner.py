@@ -13,6 +13,7 @@ from .call_time import call_timeout_ms, unanswered
 from .clock import Clock
 from .errors import CodeModeProtocolError
 from .host_threads import LARGE_CHARACTERS, run_check
+from .kept_errors import KeptErrors
 from .listeners import CallRecord, Events
 from .nested_call import NestedCalls
 from .options import MAX_SOURCE_BYTES
@@ -52,6 +53,7 @@ class Runner:
         self._check = check
         self._effects: deque[events.Effect] = deque()
         self._performing = False
+        self._errors = KeptErrors()
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
@@ -196,6 +198,9 @@ class Runner:
         settled = self._machine.admitted(settled)
         if record is not None:
             self._listeners.call_ended(record, settled.outcome, settled.error)
+        if settled.error is not None:
+            self._errors.add(settled.error)
+        self._calls.kept_inputs.pop(settled.id, None)
         self.feed(settled)
 
     def _call_clock(self, entry: LedgerEntry, record: CallRecord | None) -> Clock | None:
