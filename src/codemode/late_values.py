@@ -32,11 +32,19 @@ class _LateField:
     def __get__(self, event: Any, owner: type | None = None) -> Any:
         if event is None:
             return self
-        held = self._slot.__get__(event, owner)
+        held = self.held_by(event)
         return held.value() if type(held) is Late else held
+
+    def held_by(self, event: Any) -> Any:
+        return self._slot.__get__(event)
 
     def __set__(self, event: Any, value: Any) -> None:
         self._slot.__set__(event, value)
+
+
+def held(event: object, name: str) -> Any:
+    """Return what such a field holds, which may be a `Late`: for another event, without making its value."""
+    return getattr(type(event), name).held_by(event)
 
 
 def late(*names: str) -> Callable[[type[EventT]], type[EventT]]:

@@ -92,7 +92,7 @@ class Events:
 
     def still_waiting(self, entry: LedgerEntry) -> None:
         """Tell of a call that was waiting before and still does, unless this run made it again."""
-        if entry.outcome is not None and all(entry.id != record.entry.id for record in self._ended):
+        if entry.outcome is not None and entry.id not in {record.entry.id for record in self._ended}:
             self.call_ended(self.call_started(entry, replayed=True), entry.outcome, None)
 
     def console_written(self, level: str, text: str) -> None:

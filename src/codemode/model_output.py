@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from .errors import CodeModeProtocolError
 from .failure_log import log_tool_failure
+from .late_values import held
 from .options import ModelOutput
 from .values import decode_json, encode_json
 
 if TYPE_CHECKING:
-    from .lifecycle import NestedToolResultEvent, Trace
+    from .lifecycle import FetchResultEvent, NestedToolResultEvent, Trace
 
 Shown: TypeAlias = dict[str, Any]  # {"type": "text" | "json", "value": ...}
 Show: TypeAlias = Callable[[Any], Any]
@@ -85,9 +86,7 @@ class ModelOutputs:
 
         outputs = self._options.include_nested_tool_outputs
         requests = tuple(
-            dataclasses.replace(one, input=None, output=one.output if outputs else None)
-            if isinstance(one, NestedToolResultEvent)
-            else one
+            _without_values(one, keeps_output=outputs) if isinstance(one, NestedToolResultEvent) else one
             for one in trace.bridge_requests
         )
         return dataclasses.replace(trace, bridge_requests=requests)
@@ -157,16 +156,25 @@ def _is_shared(value: Any) -> bool:
     return value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 1)
 
 
+def _without_values(result: NestedToolResultEvent, *, keeps_output: bool) -> NestedToolResultEvent:
+    output = held(result, "output") if keeps_output else None
+    kept = {"output": output, "output_bytes": held(result, "output_bytes")}
+    return dataclasses.replace(result, input=None, interrupt=None, shown_input=None, **kept)
+
+
 def _kept_bytes(trace: Trace) -> int:
-    """Count what a trace keeps: the result, outputs, names and console output."""
-    outputs = sum((one.output_bytes or 0) for one in trace.bridge_requests if _has_output(one))
-    names = sum(len(one.label) for one in trace.bridge_requests)
-    console = sum(len(line.text) for line in trace.console)
-    return (trace.result_bytes or 0) + outputs + names + console
+    """Count what a trace keeps: the result, outputs, names and console output. What is too much is not counted on."""
+    size = trace.result_bytes or 0
+    size += sum(len(one.label) for one in trace.bridge_requests) + sum(len(line.text) for line in trace.console)
+    for request in trace.bridge_requests:
+        if size > MAX_KEPT_BYTES:
+            break
+        size += (request.output_bytes or 0) if _has_output(request) else 0
+    return size
 
 
-def _has_output(request: Any) -> bool:
-    return getattr(request, "output", None) is not None
+def _has_output(request: NestedToolResultEvent | FetchResultEvent) -> bool:
+    return request.kind == "tool" and held(request, "output") is not None
 
 
 def _is_same(left: Any, right: Any) -> bool:

@@ -9,9 +9,9 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pausing import PAUSING, Spy, start
+from pausing import PAUSING, Spy, start, within
 
-from codemode import CodeModeError, Tool, call_events
+from codemode import CodeModeError, Tool, call_events, create_code_mode_tool
 from codemode.call_events import CallRecord, result_event, started_event
 from codemode.lifecycle import NestedToolResultEvent
 from codemode.protocol.ledger import Fulfilled, LedgerEntry
@@ -140,3 +140,27 @@ def test_loop_lengths_are_counted_without_decoding(texts):
     text = encode_json(texts, what="it")
     written = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
     assert json_length(text) == utf8_length(written)
+
+
+def test_loop_a_model_output_keeps_texts_and_decodes_what_is_shown(decoded):
+    code_mode = create_code_mode_tool([rows_tool()], {"model_output": {"include_nested_tool_outputs": True}})
+    result = within(code_mode.execute({"js": "await tools.rows({ a: 1 }); return [1]"}))
+    assert decoded == []
+    shown = code_mode.to_model_output(result)
+    assert shown["value"]["nestedTools"][0]["output"] == {"type": "json", "value": ROWS}
+    assert len(decoded) == 1
+
+
+def test_loop_outputs_that_are_too_much_to_keep_are_not_counted_to_the_end(monkeypatch):
+    counted: list[int] = []
+    real = call_events.json_length
+    monkeypatch.setattr(call_events, "json_length", lambda text: counted.append(1) or real(text))
+
+    async def large(_value):
+        return "x" * 3_000_000
+
+    code_mode = create_code_mode_tool(
+        [Tool("large", execute=large)], {"model_output": {"include_nested_tool_outputs": True}}
+    )
+    within(code_mode.execute({"js": "for (let i = 0; i < 20; i++) await tools.large(i); return [1]"}))
+    assert len(counted) == 2
