@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable
+from collections.abc import AsyncIterable, Awaitable, Iterator
+from itertools import islice
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
 from . import approval
@@ -32,8 +34,12 @@ async def executed(
     context: ToolCallContext | None,
     threads: InvocationThreads,
     entry: LedgerEntry,
+    max_values: int,
 ) -> Any:
-    """Call the tool and return its output, of an async iterator the last item."""
+    """Call the tool and return its output, of an async iterator the last item.
+
+    Of a generator it is a list of all it gives, at most one more than ``max_values``.
+    """
     if tool.execute_kind == "async":
         result = await tool.call(validated.value, context)
     elif tool.execute_kind == "async_iterator":
@@ -43,6 +49,10 @@ async def executed(
         result = await call.result(threads.run_tool)
         if inspect.isawaitable(result):
             result = await result
+    if isinstance(result, GeneratorType):
+        # It is the tool's code, may never end, and gives what it has only once.
+        items = islice(cast("Iterator[Any]", result), max_values + 1)
+        return await threads.run_tool(lambda: list(items))
     return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
 
 

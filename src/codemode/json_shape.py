@@ -6,8 +6,9 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import is_dataclass
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
+from dataclasses import fields, is_dataclass
 from itertools import accumulate
 from typing import Any, Literal, cast
 
@@ -135,7 +136,9 @@ def weigh(value: Any, enough: int) -> int:
         else:
             inside = members(item)
             weight += 8 + 2 * len(inside)
-            if isinstance(item, dict):
+            if not inside and isinstance(item, Iterable) and not isinstance(item, Sized):
+                return enough  # nobody knows how much it will give
+            if isinstance(item, dict) and weight < enough:
                 weight += sum(len(key) if isinstance(key, str) else 8 for key in cast("dict[Any, Any]", item))
             if weight < enough:
                 pending += inside
@@ -149,6 +152,10 @@ def members(value: Any) -> Collection[Any]:
         return cast("Mapping[Any, Any]", value).values()
     if kind is list or isinstance(value, list | tuple | set | frozenset):
         return cast("Collection[Any]", value)
-    if is_dataclass(kind) or hasattr(kind, "__pydantic_fields__"):
-        return getattr(value, "__dict__", {}).values()
-    return ()
+    if hasattr(kind, "__pydantic_fields__"):
+        named = cast("dict[str, Any]", getattr(value, "__dict__", {})).values()
+        extra = cast("dict[str, Any] | None", getattr(value, "__pydantic_extra__", None))
+        return [*named, *extra.values()] if extra else named
+    if is_dataclass(kind):
+        return [getattr(value, field.name, None) for field in fields(kind)]  # some have no dict, but slots
+    return cast("Collection[Any]", value) if isinstance(value, deque) else ()

@@ -160,7 +160,8 @@ class _ToolCall:
         calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
         try:
-            output = await guarded(entry, executed(tool, checked.validated, context, calls.threads, entry))
+            limit = self._policy.max_values
+            output = await guarded(entry, executed(tool, checked.validated, context, calls.threads, entry, limit))
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from .errors import CodeModeProtocolError
+from .json_shape import weigh
 from .options import MAX_LEDGER_BYTES, ContinuationOptions
 from .protocol.signing import Auth, KeyRing
 from .signing_keys import process_keys, process_max_age_ms
@@ -20,6 +21,7 @@ from .steps import metered, take
 _VERSION = 2
 _MAX_BODY_BYTES = 2 * MAX_LEDGER_BYTES
 _ENCODINGS = ("deflate", "sealed", "sealed-deflate")
+_MAX_AUTH_CHARACTERS = 2000
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _LENGTH_BYTES = 8
@@ -56,17 +58,18 @@ def unpack(
     """
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
-    body = _texts(signed["body"])
+    body, encoding = _texts(signed["body"]), signed["encoding"]
+    # What is signed beside the body is never long.
+    is_known = encoding == "json" or encoding in _ENCODINGS
+    if not is_known or weigh(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
+        raise CodeModeProtocolError("the continuation is malformed")
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
     rest = {key: value for key, value in signed.items() if key != "body"}
     auth = _ring(options, "continuation", context_binding).verify(rest, metered(body), now_ms=now_ms)
-    encoding = signed["encoding"]
-    if options.seal and not str(encoding).startswith("sealed"):
+    if options.seal and not encoding.startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
     if encoding == "json":
         return body, auth
-    if encoding not in _ENCODINGS:
-        raise CodeModeProtocolError("the continuation is malformed")
     return [*_unpacked(metered(body), encoding, options, auth.key_id)], auth
 
 
