@@ -69,7 +69,8 @@ if TYPE_CHECKING:
         NestedToolResultEvent,
         Trace,
     )
-    from .resume_guard import MemoryResumeGuard, ResumeGuard, SqliteResumeGuard
+    from .resume_guard import MemoryResumeGuard, ResumeGuard
+    from .sqlite_guard import SqliteResumeGuard
 
 __all__ = [
     "ApprovalPolicy",
@@ -148,7 +149,8 @@ _LATE = {
     "lifecycle": (
         "ConsoleEvent FetchRequestEvent FetchResultEvent InterruptEvent NestedToolCallEvent NestedToolResultEvent Trace"
     ),
-    "resume_guard": "MemoryResumeGuard ResumeGuard SqliteResumeGuard",
+    "resume_guard": "MemoryResumeGuard ResumeGuard",
+    "sqlite_guard": "SqliteResumeGuard",
 }
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names.split()}
 

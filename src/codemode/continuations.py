@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from .approval_messages import approval_resolutions
 from .blocking import run_sync
 from .catalog import Catalog
-from .errors import (
-    CodeModeAbortedError,
-    CodeModeConcurrencyError,
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-    error_from_view,
-)
+from .claimed_resume import ClaimedResume
+from .errors import CodeModeProtocolError
 from .execution import Execution, OuterCall, now_ms
 from .genuine import verify
 from .host_threads import LARGE_CHARACTERS, run_check
 from .interrupts import APPROVAL_KIND, Interrupt, pending_requests
 from .json_shape import weigh
-from .options import CodeModeOptions
+from .key_warnings import warn_if_unshared
+from .options import CodeModeOptions, ContinuationOptions
 from .protocol.continuation import Continuation, body_of
 from .protocol.signing import Auth
+from .recorded_outcomes import RecordedOutcomes
 from .resolutions import Answer, CheckedInput, check_answers, read_answers
 from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
-from .sealing import unpack
+from .sealing import answers_digest, unpack
 from .tools import Tool, collect_tools
 from .values import NOT_GIVEN, canonical_json, encode_json
 from .workers.pool import WorkerPool, pool_or_default
 
-_RUNNING_SLACK_MS = 60_000
-_OUTSIDE_ERRORS = (
-    CodeModeAbortedError,
-    CodeModeConcurrencyError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
 _process_guard = MemoryResumeGuard()
 
 
@@ -132,38 +118,22 @@ async def _resume(
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     # Made before the claim: options that are wrong must not use the continuation up.
     execution = Execution(catalog, settings, outer_call, pool)
-    guard: ResumeGuard = settings.continuation.guard or _process_guard
+    keeping = settings.continuation
+    warn_if_unshared(keeping)
+    guard: ResumeGuard = keeping.guard if keeping.guard is not None else _process_guard
+    outcomes = RecordedOutcomes.of(interrupt, auth, keeping)
     with _refusals():
         size = weigh(resolutions, LARGE_CHARACTERS)
-        recorded = await guard.claim(await run_check(size, lambda: _claim(auth, resolutions, settings)))
-    if recorded is not None:
-        value = await run_check(len(recorded), lambda: _replayed_outcome(recorded))
-        if outer.on_result is not None and not isinstance(value, Interrupt):
-            outer.on_result(continuation.kept["outer_tool_call_id"], value, None)
-        return value
+        claim = await run_check(size, lambda: _claim(auth, resolutions, keeping))
+        standing = await guard.claim(claim)
+    claimed = ClaimedResume(guard, claim, outcomes, execution, outer_call, continuation, answers, inputs, interrupt)
+    if standing is not None:
+        return await claimed.as_claimed(standing)
     if now_ms() >= auth.expires_at_ms:
         # It held when it was verified. By now the guard may have forgotten somebody else's claim.
-        await guard.release(auth.nonce)
+        await guard.release(claim.key)
         raise CodeModeProtocolError("the continuation has expired", details={"origin": "continuation"})
-    try:
-        value = await execution.resume(continuation, answers, inputs, interrupt)
-    except BaseException as error:
-        try:
-            # Nothing was run and the program did not get to its end: as if nobody had tried.
-            if not execution.has_gone_on and not _is_programs_end(error):
-                await guard.release(auth.nonce)
-            else:
-                await guard.record(auth.nonce, _failed_outcome(error))
-        except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
-            error.add_note(f"The resume guard failed too: {failure!r}")
-        raise
-    try:
-        await guard.record(auth.nonce, _outcome(value))
-    except Exception as failure:
-        error = CodeModeError("the program went on, but the resume guard did not take its outcome")
-        error.recovery = await execution.way_on()
-        raise error from failure
-    return value
+    return await claimed.run()
 
 
 async def _checked_answers(
@@ -209,49 +179,9 @@ def open_continuation(
     return kept, opened.js
 
 
-def _claim(auth: Auth, resolutions: Mapping[str, Any], options: CodeModeOptions) -> Claim:
-    text = encode_json(dict(resolutions), what="the resolutions")
-    digest = hashlib.sha256(canonical_json(json.loads(text)).encode()).hexdigest()
-    running_until_ms = now_ms() + options.execution_policy.timeout_ms + _RUNNING_SLACK_MS
-    return Claim(auth.nonce, digest, running_until_ms, auth.expires_at_ms)
-
-
-def _is_programs_end(error: BaseException) -> bool:
-    return isinstance(error, CodeModeError) and not isinstance(error, _OUTSIDE_ERRORS)
-
-
-def _outcome(value: Any) -> str:
-    if isinstance(value, Interrupt):
-        return json.dumps({"interrupt": value.to_dict()})
-    return json.dumps({"value": value})
-
-
-def _failed_outcome(error: BaseException) -> str:
-    if not isinstance(error, CodeModeError):
-        aborted = error.__cause__
-        error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
-    failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
-    recovery = None if error.recovery is None else error.recovery.to_dict()
-    outcome = {"error": failure, "calls": error.calls, "recovery": recovery}
-    try:
-        # Details are for people: what is not JSON is kept as text.
-        return json.dumps({**outcome, "details": error.details}, default=str)
-    except Exception:  # noqa: BLE001 - a tool may raise an error with any details
-        return json.dumps({**outcome, "details": {}}, default=str)
-
-
-def _replayed_outcome(text: str) -> Any:
-    outcome = cast("dict[str, Any]", json.loads(text))
-    if "value" in outcome:
-        return outcome["value"]
-    if "interrupt" in outcome:
-        return Interrupt.from_dict(outcome["interrupt"])
-    failure = outcome["error"]
-    error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=outcome["details"])
-    error.calls = tuple(outcome["calls"])
-    if outcome["recovery"] is not None:
-        error.recovery = Interrupt.from_dict(outcome["recovery"])
-    raise error
+def _claim(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
+    text = canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
+    return Claim(auth.nonce, answers_digest(text, options, auth), auth.expires_at_ms)
 
 
 def continue_interrupt_sync(interrupt: Interrupt | Mapping[str, Any], resolution: Any = NOT_GIVEN, **given: Any) -> Any:

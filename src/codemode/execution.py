@@ -18,7 +18,6 @@ from .errors import (
     CodeModeError,
     CodeModeProtocolError,
     CodeModeSerializationError,
-    CodeModeSourceTooLargeError,
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
@@ -26,22 +25,22 @@ from .extras import fetches_of, require_cipher, telemetry_listeners
 from .host_threads import run_check
 from .identity import derived_identity
 from .interrupts import Interrupt, pending_requests
+from .key_warnings import warn_if_unshared
 from .listeners import Events
 from .nested_call import NestedCalls
-from .option_checks import WrongTypeError
-from .options import CodeModeOptions, ExecutionPolicy
+from .options import CodeModeOptions
 from .outer_call import OuterCall
+from .program_text import check_source
 from .protocol import events
 from .protocol.continuation import Continuation, texts_of
-from .protocol.endings import syntax_error
 from .protocol.invocation import Invocation
 from .protocol.ledger import Ledger, LedgerEntry, Rejected
-from .recovery import Recovery
+from .recovery import Recovery, begun_ledger
 from .resolutions import Answer, CheckedInput
 from .runner import Runner
 from .sealing import pack
 from .source.cache import AnalysedProgram, ProgramCache
-from .source.checks import check_program, fence_problems
+from .source.checks import check_program
 from .tools import Tool
 from .values import MAX_DEPTH, check_values, decode_json, nests_deeper_than, utf8_length, well_formed
 from .workers import nesting
@@ -104,6 +103,25 @@ class Execution:
             continuation.settings(self._settings()), recorded=continuation.ledger, resolved=answers.keys()
         )
         return await self._run(machine, continuation.js)
+
+    async def lapsed(
+        self, continuation: Continuation, answers: Mapping[int, Answer], inputs: Mapping[int, CheckedInput]
+    ) -> CodeModeError:
+        """Return the error for a resume with these answers whose host is gone, with the way to go on from there."""
+        machine = Invocation(continuation.settings(self._settings()))
+        machine.js = continuation.js
+        policy = self._options.approval
+        machine.ledger = begun_ledger(continuation.ledger, answers, inputs, policy, now_ms())
+        shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
+        ledger = Recovery(self._catalog, shown).ledger(machine.ledger, machine.settings.salt)
+        error = CodeModeAbortedError(
+            "the host that went on with this program is gone and did not say how it ended: what was answered may have"
+            " run, and its outcome is unknown",
+            details={"is_resumed": True, "origin": "continuation"},
+        )
+        error.calls = tuple(_call_status(entry) for entry in machine.ledger.entries)
+        error.recovery = await self._interrupt(machine, ledger)
+        return error
 
     @property
     def has_gone_on(self) -> bool:
@@ -258,6 +276,7 @@ class Execution:
         self._way_on = await run_check(0, lambda: self._paused(machine, ledger))
 
     def _paused(self, machine: Invocation, ledger: Ledger) -> Interrupt:
+        warn_if_unshared(self._options.continuation)
         continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
         texts, binding = texts_of(continuation.to_dict()), self._outer.context_binding
         return Interrupt(
@@ -288,23 +307,6 @@ class Execution:
             clock=policy.clock,
             fetch=self._fetches is not None,
         )
-
-
-def check_source(js: object, policy: ExecutionPolicy) -> None:
-    """Refuse a text that can be no program before a worker is taken.
-
-    Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `ValueError` for what is not text.
-    """
-    if not isinstance(js, str):
-        raise WrongTypeError(f"a program must be a string, not {type(js).__name__}")
-    size = utf8_length(js)
-    if size > policy.max_source_bytes:
-        raise CodeModeSourceTooLargeError(
-            f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
-            details={"bytes": size, "max_bytes": policy.max_source_bytes},
-        )
-    if problems := fence_problems(js):
-        raise syntax_error(problems)
 
 
 def now_ms() -> int:

@@ -8,10 +8,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .approval import ApprovalRequest, denial
 from .catalog import Catalog
-from .protocol.ledger import Ledger, LedgerEntry, recovery_ledger
+from .errors import guest_view
+from .options import ApprovalPolicy
+from .protocol.ledger import Ledger, LedgerEntry, Outcome, Rejected, recovery_ledger
+from .resolutions import Answer, Approval, CheckedInput, KnownOutcome, is_denial
 from .tools import MISSING, Tool
 from .values import canonical_json, decode_json
+
+
+def begun_ledger(
+    ledger: Ledger,
+    answers: Mapping[int, Answer],
+    inputs: Mapping[int, CheckedInput],
+    policy: ApprovalPolicy,
+    now_ms: int,
+) -> Ledger:
+    """Return the ledger of a resume that was begun with these answers and of which nothing more is known.
+
+    What an answer let run may have run. What it only told, a denial or an outcome, is so.
+    """
+    begun = Ledger(list(ledger.entries), list(ledger.deliveries))
+    for request_id, answer in answers.items():
+        entry, checked = begun[request_id], inputs.get(request_id)
+        told = _told(entry, answer, policy)
+        if told is not None:
+            begun.settle(request_id, told, now_ms)
+            begun.deliveries.append(request_id)
+        elif isinstance(answer, Approval):
+            begun.start(request_id, None if checked is None else checked.shown_json, is_approved=True)
+        else:
+            begun.start(request_id, entry.executed_input_json, is_approved=entry.is_approved)
+    return begun
+
+
+def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy) -> Outcome | None:
+    if isinstance(answer, KnownOutcome):
+        return answer.outcome
+    if not is_denial(answer):
+        return None
+    request = ApprovalRequest(entry.name, None, entry.tool_call_id or "")
+    return Rejected(*guest_view(denial(request, answer.decision, policy)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ Everything goes in pieces, so that no call into C holds the interpreter for long
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -202,6 +204,23 @@ def _is_genuine(opening: Any, tag: bytes) -> bool:
     except InvalidTag:
         return False
     return True
+
+
+def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
+    """Return a text that only whoever can open the continuation of ``auth`` can read, and that fits no other one."""
+    sealed = _sealed([text.encode()], _ring(options, "outcome").secret(auth.key_id), auth.nonce)
+    return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(sealed))
+
+
+def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
+    """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
+    secret = _ring(options, "outcome").secret(auth.key_id)
+    return b"".join(_opened([urlsafe_b64decode(text)], secret, auth.nonce)).decode()
+
+
+def answers_digest(text: str, options: ContinuationOptions, auth: Auth) -> str:
+    """Return what tells answers apart and does not tell what they are, for whoever can resume the continuation."""
+    return hmac.new(_ring(options, "answers").secret(auth.key_id), text.encode(), hashlib.sha256).hexdigest()
 
 
 def require_cipher(options: ContinuationOptions) -> None:

@@ -1,6 +1,7 @@
 """The secrets with which this process signs continuations, unless an option names others. Signs nothing itself.
 
-Imported with the package, before anything that is imported late: processes that are forked from one share its secret.
+A secret that nobody has set belongs to one process: a forked child makes its own, for what its parent resumed is known
+in the parent's memory alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ DEFAULT_MAX_AGE_MS = 3_600_000
 _KEY_BYTES = 32
 
 _keys: tuple[bytes, ...] = (os.urandom(_KEY_BYTES),)
+_made_in = os.getpid()
 _are_set = False
 _max_age_ms = DEFAULT_MAX_AGE_MS
 
@@ -27,15 +29,19 @@ def set_continuation_signing_key(
     """
     from .options import ContinuationOptions
 
-    global _keys, _are_set, _max_age_ms  # noqa: PLW0603 - process-wide settings
+    global _keys, _made_in, _are_set, _max_age_ms  # noqa: PLW0603 - process-wide settings
     checked = ContinuationOptions(keys=cast("Any", key_or_keys), max_age_ms=max_age_ms)
-    _keys = checked.keys if checked.keys is not None else (os.urandom(_KEY_BYTES),)
+    _keys, _made_in = checked.keys if checked.keys is not None else (os.urandom(_KEY_BYTES),), os.getpid()
     _are_set = checked.keys is not None
     _max_age_ms = checked.max_age_ms if checked.max_age_ms is not None else DEFAULT_MAX_AGE_MS
 
 
 def process_keys() -> tuple[bytes, ...]:
     """Return the secrets: the last one signs, any of them verifies."""
+    global _keys, _made_in
+    # Asked each time: not every fork tells Python of itself.
+    if not _are_set and _made_in != os.getpid():
+        _keys, _made_in = (os.urandom(_KEY_BYTES),), os.getpid()
     return _keys
 
 

@@ -74,13 +74,17 @@ def test_a_double_click_in_two_processes_runs_once(paused, log):
     assert host("resume", paused, log, "old", "--claims") == first
 
 
-def test_a_crashed_owner_is_not_replaced(paused, log):
+def test_10_a_crashed_owner_is_not_replaced(paused, log):
     assert host("crash", paused, log, "old", "--claims") == 3
     crashed = log.read_text()
-    # The claim counts as lost once its run must have timed out; make it so now instead of waiting for it.
+    # Nobody renews its claim any more: let the time be later now instead of waiting for it.
     claims = sqlite3.connect(paused.with_suffix(".claims"))
-    assert claims.execute("UPDATE claims SET running_until_ms = 0").rowcount == 1
+    assert claims.execute("UPDATE resumes SET renewed_at_ms = 0").rowcount == 1
     claims.commit()
     claims.close()
-    assert "never said how it ended" in host("resume", paused, log, "old", "--claims")["error"]
+    first, second = (host("resume", paused, log, "old", "--claims") for _ in range(2))
+    assert "outcome is unknown" in first["error"]
+    ((_, kind),) = first["recovery"]
+    assert kind == "code-mode/unknown-outcome"
+    assert first == second
     assert log.read_text() == crashed

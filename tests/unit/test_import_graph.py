@@ -44,7 +44,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("signatures", "source", "protocol"),
     ("workers", "nested_call", "approval", "catalog", "lifecycle", "fetch", "interrupts"),
     ("runner",),
-    ("execution", "continuations", "interrupt_store"),
+    ("execution", "continuations", "interrupt_store", "claimed_resume"),
     ("single_run",),
     ("code_mode_tool",),
     ("__init__", "__main__", "cli", "testing"),

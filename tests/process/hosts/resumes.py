@@ -6,6 +6,7 @@ crash FILE LOG KEY --claims       die in the middle of the tool
 """
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 import codemode
 
+# Without --claims the warning about a key that is shared and a guard that is not would be right, and noise here.
+logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
 JS = "const order = await tools.look({order: 'A1'}); return await tools.refund({order, at: Math.random()})"
 
 
@@ -51,6 +54,10 @@ def main(action: str, file: str, *rest: str) -> None:
         )
     except codemode.CodeModeProtocolError as error:
         result = {"error": error.message}
+    except codemode.CodeModeAbortedError as error:
+        requests = error.recovery.requests if error.recovery is not None else ()
+        unknown = [[request.interrupt_id, request.payload["kind"]] for request in requests]
+        result = {"error": error.message, "recovery": unknown}
     print(json.dumps(result))
 
 

@@ -1,0 +1,105 @@
+"""One resume under its claim: run it, keep the claim alive, record what it came to. Knows no keys and no signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+from .execution import Execution
+from .host_threads import run_check
+from .interrupts import Interrupt
+from .outer_call import OuterCall
+from .protocol.continuation import Continuation
+from .recorded_outcomes import RecordedOutcomes
+from .renewal import ClaimLost, renewed
+from .resolutions import Answer, CheckedInput
+from .resume_guard import LAPSED, Claim, ResumeGuard
+
+_OUTSIDE_ERRORS = (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedResume:
+    """A resume that was checked, and where its claim and its outcome are kept."""
+
+    guard: ResumeGuard
+    claim: Claim
+    outcomes: RecordedOutcomes
+    execution: Execution
+    outer: OuterCall
+    continuation: Continuation
+    answers: Mapping[int, Answer]
+    inputs: Mapping[int, CheckedInput]
+    interrupt: Interrupt
+
+    async def run(self) -> Any:
+        """Go on with the program, whose claim is ours. Returns its value or the next interrupt."""
+        try:
+            async with renewed(self.guard, self.claim.key):
+                value = await self.execution.resume(self.continuation, self.answers, self.inputs, self.interrupt)
+        except ClaimLost:
+            return await self.as_claimed(await self.guard.claim(self.claim))
+        except BaseException as error:
+            await self._settle(error)
+            raise
+        return await self._recorded(value)
+
+    async def as_claimed(self, standing: Any) -> Any:
+        """Return, or raise, what somebody else's resume came to: its outcome, or that nobody knows it."""
+        if standing is LAPSED:
+            return await self._lapsed()
+        if standing is None:
+            raise CodeModeAbortedError("the claim of this resume was lost", details={"origin": "continuation"})
+        value = await run_check(len(standing), lambda: self.outcomes.replayed(standing))
+        if self.outer.on_result is not None and not isinstance(value, Interrupt):
+            self.outer.on_result(self.continuation.kept["outer_tool_call_id"], value, None)
+        return value
+
+    async def _lapsed(self) -> Any:
+        error = await self.execution.lapsed(self.continuation, self.answers, self.inputs)
+        # The owner may have come back meanwhile: there is one outcome, and one way to go on.
+        text = self.outcomes.of_error(error)
+        standing = await self.guard.record(self.claim.key, text)
+        if standing is not None and standing != text:
+            return await self.as_claimed(standing)
+        raise error
+
+    async def _settle(self, error: BaseException) -> None:
+        try:
+            # Nothing was run and the program did not get to its end: as if nobody had tried.
+            if not self.execution.has_gone_on and not _is_programs_end(error):
+                await self.guard.release(self.claim.key)
+            else:
+                await self.guard.record(self.claim.key, self.outcomes.of_error(error))
+        except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
+            error.add_note(f"The resume guard failed too: {failure!r}")
+
+    async def _recorded(self, value: Any) -> Any:
+        text = self.outcomes.of_value(value)
+        try:
+            standing = await self.guard.record(self.claim.key, text)
+        except Exception as failure:
+            error = CodeModeError("the program went on, but the resume guard did not take its outcome")
+            error.recovery = await self.execution.way_on()
+            raise error from failure
+        # A guard that gives nothing back has kept it. Another outcome stands where this host stood still for too long.
+        return value if standing is None or standing == text else await self.as_claimed(standing)
+
+
+def _is_programs_end(error: BaseException) -> bool:
+    return isinstance(error, CodeModeError) and not isinstance(error, _OUTSIDE_ERRORS)
