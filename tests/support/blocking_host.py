@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -13,6 +14,8 @@ from blockbuster import blockbuster
 
 import codemode
 
+# A key without a guard that both processes see is warned of, rightly, and noise here.
+logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
 FOUND: list[str] = []
 
 
