@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.process.leftovers import children, living_children, no_orphan_left, nothing_left
+from tests.process.leftovers import children, command_line, living_children, no_orphan_left, nothing_left
 
 from codemode import (
     CodeModeError,
@@ -66,7 +66,9 @@ class Reign:
         # Orphaned workers that are about to die are children of the host for a moment too.
         firsts = living_children(os.getpid()) - self._not_ours
         is_first = kind == "zygote" or not self._has_zygote
-        victims = sorted(firsts if is_first else {second for first in firsts for second in living_children(first)})
+        found = firsts if is_first else {second for first in firsts for second in living_children(first)}
+        # A child that has not begun its program yet stands still with the thread of the host that starts it, for ever.
+        victims = sorted(pid for pid in found if command_line(pid) != command_line(os.getpid()))
         if not victims:
             return
         number = signal.SIGSTOP if self._random.random() < 0.25 else signal.SIGKILL
