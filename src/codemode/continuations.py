@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from .resume_guard import Claim, MemoryResumeGuard, ResumeGuard
 from .sealing import answers_digest, unpack
 from .tools import Tool, collect_tools
 from .values import NOT_GIVEN, canonical_json, encode_json
+from .workers.image import engine_version, engine_version_is_known
 from .workers.pool import WorkerPool, pool_or_default
 
 _process_guard = MemoryResumeGuard()
@@ -129,11 +131,28 @@ async def _resume(
     claimed = ClaimedResume(guard, claim, outcomes, execution, outer_call, continuation, answers, inputs, interrupt)
     if standing is not None:
         return await claimed.as_claimed(standing)
+    try:
+        with _refusals():
+            await _require_runnable(continuation, auth, keeping)
+    except CodeModeProtocolError:
+        await guard.release(claim.key)
+        raise
+    return await claimed.run()
+
+
+async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
+    """Refuse what cannot go on, though what it has come to might be known."""
     if now_ms() >= auth.expires_at_ms:
         # It held when it was verified. By now the guard may have forgotten somebody else's claim.
-        await guard.release(claim.key)
-        raise CodeModeProtocolError("the continuation has expired", details={"origin": "continuation"})
-    return await claimed.run()
+        raise CodeModeProtocolError("the continuation has expired")
+    if options.any_engine:
+        return
+    engine = engine_version() if engine_version_is_known() else await asyncio.to_thread(engine_version)
+    if continuation.engine != engine:
+        raise CodeModeProtocolError(
+            f"the program was paused on version {continuation.engine} of the engine, and this host has {engine}: it may"
+            " go another way here. continuation={'any_engine': True} lets it go on all the same"
+        )
 
 
 async def _checked_answers(

@@ -72,6 +72,7 @@ class Execution:
         self._machine: Invocation | None = None
         self._kept_inputs: dict[int, str] = {}
         self._resumed: Interrupt | None = None
+        self._engine: str | None = None  # that of a pause which is given on as it is
         self._way_on: Interrupt | None = None
         self._random = secrets.token_hex(32)
         invocation_id = "code-mode-" + self._random[:16]
@@ -109,7 +110,7 @@ class Execution:
     ) -> CodeModeError:
         """Return the error for a resume with these answers whose host is gone, with the way to go on from there."""
         machine = Invocation(continuation.settings(self._settings()))
-        machine.js = continuation.js
+        machine.js, self._engine = continuation.js, continuation.engine
         policy = self._options.approval
         machine.ledger = begun_ledger(continuation.ledger, answers, inputs, policy, now_ms())
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
@@ -176,8 +177,8 @@ class Execution:
         return await run_check(len(text), lambda: _decoded_result(text, max_values))
 
     async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
-        policy = self._options.execution_policy
-        lease = await self._pool.acquire(policy.memory_limit_bytes, policy.on_saturation)
+        on_saturation = self._options.execution_policy.on_saturation
+        lease = await self._pool.acquire(machine.settings.memory_limit_bytes, on_saturation)
         lease.wait_for(self._threads)
         try:
             self._events.worker_taken()
@@ -277,7 +278,7 @@ class Execution:
 
     def _paused(self, machine: Invocation, ledger: Ledger) -> Interrupt:
         warn_if_unshared(self._options.continuation)
-        continuation = Continuation.of(machine.js or "", engine_version(), machine.settings, ledger)
+        continuation = Continuation.of(machine.js or "", self._engine or engine_version(), machine.settings, ledger)
         texts, binding = texts_of(continuation.to_dict()), self._outer.context_binding
         return Interrupt(
             requests=pending_requests(ledger.waiting),

@@ -235,7 +235,8 @@ class ContinuationOptions(OptionPart):
     """How continuations are signed and resumed. None means the process-wide setting.
 
     ``keys`` are bytes or text; the last signs, any verifies. ``context_binding`` is signed, not stored. ``seal``
-    encrypts (extra ``sealed``), and then only sealed ones are taken; ``compress`` makes them smaller.
+    encrypts (extra ``sealed``), and then only sealed ones are taken; ``compress`` makes them smaller. ``any_engine``
+    takes those that another version of the engine has made, whose programs may go another way.
     """
 
     path: ClassVar[str] = "continuation"
@@ -246,6 +247,7 @@ class ContinuationOptions(OptionPart):
     seal: bool = flag(default=False)
     compress: bool = flag(default=False)
     guard: Any = field(default=None, metadata={"check": having("claim", "record", "release")})
+    any_engine: bool = flag(default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

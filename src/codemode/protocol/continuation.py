@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, cast
 
 from ..errors import CodeModeProtocolError
+from ..options import MAX_MEMORY_LIMIT_BYTES, MAX_STACK_SIZE_BYTES
 from ..values import canonical_json, decode_json
 from .events import Settings
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
@@ -31,6 +33,8 @@ _KEPT_SETTINGS = (
     "max_catalog_requests",
     "max_console_bytes",
     "max_ledger_bytes",
+    "memory_limit_bytes",
+    "max_stack_size_bytes",
     "profile",
     "fetch",
     "language_names",
@@ -262,6 +266,12 @@ def _positive(value: object) -> int:
     return value
 
 
+def _at_most(maximum: int, value: object) -> int:
+    if _positive(value) > maximum:
+        raise CodeModeProtocolError(f"the continuation holds a limit beyond {maximum}")
+    return _positive(value)
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise CodeModeProtocolError("the continuation holds a value that is neither true nor false")
@@ -286,6 +296,8 @@ _SETTING_READERS: dict[str, Callable[[object], Any]] = {
     "outer_tool_call_id": _text,
     "salt": _text,
     "seed": _text,
+    "memory_limit_bytes": partial(_at_most, MAX_MEMORY_LIMIT_BYTES),
+    "max_stack_size_bytes": partial(_at_most, MAX_STACK_SIZE_BYTES),
     "profile": _text,
     "fetch": _flag,
     "language_names": _texts,
