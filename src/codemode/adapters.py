@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .patterns import foreign_patterns
+
 if TYPE_CHECKING:
     from .tools import Tool
 
@@ -36,7 +38,10 @@ class AdapterRegistry:
         if found is None:
             self._discover()
             found = self._find(value)
-        return None if found is None else found(value)
+        if found is None:
+            return None
+        with foreign_patterns():
+            return found(value)
 
     @property
     def failures(self) -> tuple[str, ...]:

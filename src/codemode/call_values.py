@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
@@ -53,24 +54,24 @@ async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str |
     """
     if output is None and tool.output_json_schema is None:
         return None
+    # Not a function in this one: what encloses a value keeps it as long as an error knows of the function.
+    return await run_check(weigh(output, LARGE_CHARACTERS), partial(_output_text, tool, output, policy))
+
+
+def _output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
     what = f"the output of tool {tool.name!r}"
-
-    def write() -> str:
-        checked = output
-        if tool.output_json_schema is not None:
-            # Counted first: a validator would build what it is given anew.
-            refuse_too_many(output, policy.max_values, what)
-            checked = tool.validate_output(output)
-        return encode_json(checked, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)
-
-    return await run_check(weigh(output, LARGE_CHARACTERS), write)
+    if tool.output_json_schema is not None:
+        # Counted first: a validator would build what it is given anew.
+        refuse_too_many(output, policy.max_values, what)
+        output = tool.validate_output(output)
+    return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)
 
 
 async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
     """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
-    return await run_check(weigh(payload, LARGE_CHARACTERS), lambda: encode_json(payload, **limits, what=what))
+    return await run_check(weigh(payload, LARGE_CHARACTERS), partial(encode_json, payload, **limits, what=what))
 
 
 async def read_text(text: str) -> Any:

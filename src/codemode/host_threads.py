@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _TOOL_THREADS = 64
 _IDLE_SECONDS = 5.0
 _TURN_SECONDS = 0.01
+_SECONDS_BETWEEN_PAUSES = 0.0015
+_PAUSE_SECONDS = 0.00005
 # A validator takes up to ten milliseconds for so much.
 LARGE_CHARACTERS = 1 << 11
 
@@ -43,7 +46,25 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
             return steps.run_on_the_loop(work)
         except steps.TooLongForTheLoop:
             pass
-    return await (_current.get() or _nobodys).run_check(work)
+    try:
+        return await (_current.get() or _nobodys).run_check(work)
+    except Exception as error:
+        let_go(error)
+        raise
+
+
+def let_go(error: BaseException) -> None:
+    """Empty the frames of an error that is kept: they would keep the value that it is about."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            if one.__suppress_context__:
+                one.__context__ = None  # nobody is shown it, and a validator's own error holds the value
+            pending += [one.__cause__, one.__context__]
 
 
 class HostThreads:
@@ -175,7 +196,10 @@ class _Job:
         try:
             settle, outcome = self._fulfil, self._run(self)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-            settle, outcome = self._reject, error
+            # Without this frame, which still runs when it is received and could not be emptied.
+            told = error.__traceback__
+            settle, outcome = self._reject, error.with_traceback(told and told.tb_next)
+        self.work = _done
         with suppress(RuntimeError):  # the loop was closed meanwhile
             self.loop.call_soon_threadsafe(settle, outcome)
 
@@ -186,6 +210,10 @@ class _Job:
     def _reject(self, error: BaseException) -> None:
         if not self.future.done():
             self.future.set_exception(error)
+
+
+def _done() -> None:
+    """Stand in for work that is done, and may hold much."""
 
 
 class _ByOwner:
@@ -316,20 +344,25 @@ def _run_plainly(job: _Job) -> Any:
 
 def _run_in_turn(job: _Job) -> Any:
     turns = _turns
-    started = 0.0
+    started = paused = 0.0
 
     def look() -> int:
-        nonlocal started
+        nonlocal started, paused
         if job.is_unwanted:
             raise steps.WorkStopped
-        if time.monotonic() - started > _TURN_SECONDS:
+        now = time.monotonic()
+        if now - started > _TURN_SECONDS:
             turns.yield_turn()
             started = time.monotonic()
+        if now - paused > _SECONDS_BETWEEN_PAUSES:
+            # An event loop asks for the interpreter after each system call, and would wait five milliseconds for it.
+            time.sleep(_PAUSE_SECONDS)
+            paused = time.monotonic()
         return steps.STEPS_BETWEEN_LOOKS
 
     turns.take()
     try:
-        started = time.monotonic()
+        started = paused = time.monotonic()
         return job.variables.run(steps.run_metered, job.work, steps.STEPS_BETWEEN_LOOKS, look)
     finally:
         turns.give()

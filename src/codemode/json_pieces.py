@@ -14,6 +14,8 @@ from .json_shape import SCALARS, holds_more_values_than
 
 # Some two milliseconds, where every value is a long number.
 PIECE_VALUES = 1 << 12
+_STEPS_FOR_A_PIECE = 500
+_LOOKED_AT = 20_000
 
 
 def encode_in_pieces(encoder: json.JSONEncoder, value: Any) -> str:
@@ -27,19 +29,19 @@ def encode_in_pieces(encoder: json.JSONEncoder, value: Any) -> str:
 
 
 def holds_itself(value: Any) -> bool:
-    """Tell whether a container holds itself, at any depth."""
-    return _sizes(value) is None
+    """Tell whether a container holds itself, at any depth, as far as a look at some thousands of them tells."""
+    return _sizes(value, _LOOKED_AT) is None
 
 
-def _sizes(value: Any) -> dict[int, int] | None:
+def _sizes(value: Any, most: int = 1 << 62) -> dict[int, int] | None:
     """Return how many values each container holds, by identity; None when it holds itself, of which the encoder tells.
 
-    A container that stands in several places counts in each.
+    A container that stands in several places counts in each. After ``most`` containers no more are looked at.
     """
     sizes: dict[int, int] = {}
     open_ones: dict[int, list[Any]] = {}
     pending: list[Any] = [value]
-    while pending:
+    while pending and len(sizes) + len(open_ones) <= most:
         item = pending[-1]
         if id(item) in sizes:
             pending.pop()
@@ -91,6 +93,7 @@ class _Pieces:
         for item in items:
             inside = self._sizes.get(id(item), 0)
             if run and size + inside > PIECE_VALUES:
+                steps.take(_STEPS_FOR_A_PIECE)
                 written += before, self._encoder.encode(run)[1:-1]
                 run, size, before = [], 0, ","
             if inside > PIECE_VALUES:
@@ -109,6 +112,7 @@ class _Pieces:
             item = members[key]
             inside = self._sizes.get(id(item), 0)
             if run and size + inside > PIECE_VALUES:
+                steps.take(_STEPS_FOR_A_PIECE)
                 written += before, self._encoder.encode(run)[1:-1]
                 run, size, before = {}, 0, ","
             if inside > PIECE_VALUES:

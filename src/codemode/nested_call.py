@@ -19,7 +19,7 @@ from .errors import (
     guest_view,
 )
 from .host_code import HostRaised, decided, executed, guarded, hidden
-from .host_threads import LARGE_CHARACTERS, run_check
+from .host_threads import LARGE_CHARACTERS, let_go, run_check
 from .interrupts import APPROVAL_KIND, InterruptRequested
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
@@ -93,6 +93,7 @@ class NestedCalls:
         except CodeModeProtocolError:
             raise
         except CodeModeError as error:
+            let_go(error)
             return self.rejected(entry, error)
         except HostRaised as thrown:
             return self.rejected(entry, thrown.error)

@@ -12,6 +12,8 @@ JsonSchema = dict[str, Any] | bool
 Problem = dict[str, str]
 
 MAX_PROBLEMS = 8
+TOO_DEEP: Problem = {"path": "", "message": "nests too deeply to be checked"}
+TOO_MUCH: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
 _MAX_MESSAGE_CHARACTERS = 200
 
 

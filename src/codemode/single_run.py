@@ -12,7 +12,8 @@ from .errors import CodeModeWorkerError
 from .extras import extras_are_loaded, load_extras, require_extras
 from .late_imports import importing
 from .options import CodeModeOptions
-from .tools import collect_tools, load_schema_kind
+from .tool_schemas import load_schema_kind
+from .tools import collect_tools
 from .workers.pool import WorkerPool, pool_or_default
 
 

@@ -5,6 +5,7 @@ Knows nothing of threads' owners or of what the work is.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -18,6 +19,10 @@ STEPS_BETWEEN_LOOKS = 250
 
 class TooLongForTheLoop(BaseException):
     """Work that was begun on the event loop belongs into a thread. Not an `Exception`: nothing may swallow it."""
+
+
+class TooMuchWork(Exception):  # noqa: N818 - never leaves this package
+    """Work on a value would take out of proportion long."""
 
 
 class WorkStopped(BaseException):
@@ -58,6 +63,20 @@ def run_metered(work: Callable[[], ResultT], steps: int, on_spent: Callable[[], 
         return work()
     finally:
         _meter.left, _meter.on_spent = before
+
+
+def without_collector(work: Callable[[], ResultT]) -> ResultT:
+    """Run what builds very many objects that are in no circle, in one call into C.
+
+    The garbage collector would go through all of them again and again, five times as long as it takes to make them.
+    """
+    if not gc.isenabled():
+        return work()
+    gc.disable()
+    try:
+        return work()
+    finally:
+        gc.enable()
 
 
 def run_on_the_loop(work: Callable[[], ResultT]) -> ResultT:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, overload
 
 from .adapters import ADAPTERS
 from .errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
-from .failure_log import log_broken_schema
 from .option_checks import WrongTypeError, mapping_or_none, string_or_none
 from .parameters import (
     NOTHING,
@@ -24,8 +24,9 @@ from .parameters import (
     describe_function,
     execute_kind,
 )
+from .patterns import PatternRefused, are_foreign, foreign_patterns
 from .schemas import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_input, takes_object
-from .type_schemas import ParametersSchema, TypeSchema
+from .tool_schemas import InferredOutput, Mode, admitted, compiled
 
 if TYPE_CHECKING:
     import asyncio
@@ -98,6 +99,7 @@ class Tool:
     to_model_output: Callable[..., Any] | None
     annotations: Mapping[str, Any]
     is_foreign: ClassVar[bool] = False  # of a framework or server: nobody here can mend its schemas
+    _has_foreign_schemas: ClassVar[bool] = False  # each tool has its own
 
     def __init__(
         self,
@@ -122,12 +124,14 @@ class Tool:
         mapping_or_none(annotations, f"annotations of tool {name!r}")
         if isinstance(input_examples, str | bytes | Mapping) or not isinstance(cast("Any", input_examples), Iterable):
             raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
+        is_foreign = self.is_foreign or are_foreign()
+        object.__setattr__(self, "_has_foreign_schemas", is_foreign)
         values = {
             "name": name,
             "execute": execute,
             "description": description,
-            "input_schema": input_schema,
-            "output_schema": output_schema,
+            "input_schema": admitted(input_schema, "input", name, is_foreign=is_foreign),
+            "output_schema": admitted(output_schema, "output", name, is_foreign=is_foreign),
             "needs_approval": needs_approval,
             "input_examples": tuple(input_examples),
             "to_model_output": to_model_output,
@@ -135,6 +139,8 @@ class Tool:
         }
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
+        if not is_foreign:
+            self._refuse_patterns()
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> Tool:
@@ -160,7 +166,10 @@ class Tool:
 
     def renamed(self, name: str) -> Tool:
         """Give the same tool under another name."""
-        return self if name == self.name else replace(self, name=name)
+        if name == self.name:
+            return self
+        with foreign_patterns(are_foreign=self._has_foreign_schemas):
+            return replace(self, name=name)
 
     def prepare(self) -> None:
         """Compile both schemas now. Raises `ValueError` naming the tool when one is broken."""
@@ -253,30 +262,23 @@ class Tool:
 
     @cached_property
     def _compiled_output(self) -> CompiledSchema | None:
-        if not isinstance(self.output_schema, _InferredOutput):
-            return self._compile(self.output_schema, "output")
-        try:
-            return TypeSchema(self.output_schema.annotation, "output")
-        except ValueError:
-            # The author annotated for readers, not for us: a type that is not JSON is no mistake.
-            return None
+        return self._compile(self.output_schema, "output")
 
-    def _compile(self, schema: Any, mode: Literal["input", "output"]) -> CompiledSchema | None:
-        try:
-            if schema is None:
-                return None
-            if isinstance(schema, Parameters):
-                return ParametersSchema(schema)
-            if isinstance(schema, Mapping | bool):
-                from .dict_schemas import DictSchema
+    def _compile(self, schema: Any, mode: Mode) -> CompiledSchema | None:
+        return compiled(schema, mode, self.name, is_foreign=self._has_foreign_schemas)
 
-                return DictSchema(cast("Mapping[str, Any] | bool", schema))
-            return TypeSchema(schema, mode)
-        except ValueError as error:
-            if self.is_foreign and isinstance(schema, Mapping):
-                log_broken_schema(mode, self.name, error)
-                return self._compile({"type": "object"} if mode == "input" else True, mode)
-            raise ValueError(f"{mode}_schema of tool {self.name!r}: {error}") from error
+    def _refuse_patterns(self) -> None:
+        """Compile what may hold patterns already; of other mistakes `prepare` tells."""
+        if "pydantic" not in sys.modules:  # then nobody has written such a type
+            return
+        for schema, name in ((self.input_schema, "_compiled_input"), (self.output_schema, "_compiled_output")):
+            if schema is None or isinstance(schema, Mapping | bool | InferredOutput):
+                continue
+            try:
+                getattr(self, name)
+            except Exception as error:
+                if isinstance(error.__cause__, PatternRefused):
+                    raise
 
     @cached_property
     def _call(self) -> Callable[[Any, Any], Any]:
@@ -304,28 +306,13 @@ class Tool:
         )
 
 
-def load_schema_kind(kind: str) -> None:
-    """Import what compiles schemas of a kind, which takes a while and reads files."""
-    if kind == "type":
-        TypeSchema(int, "input")  # which looks for pydantic's plugins too
-    else:
-        from .dict_schemas import DictSchema
-
-        DictSchema(True)
-
-
 def _check_callable(tool_name: str, option: str, value: Any) -> None:
     if value is not None and not callable(value):
         raise WrongTypeError(f"{option} of tool {tool_name!r} must be callable or None, got {value!r}")
 
 
-@dataclass(frozen=True)
-class _InferredOutput:
-    annotation: Any
-
-
-def _described_output(said: FunctionDescription) -> _InferredOutput | None:
-    return None if said.returns is NOTHING else _InferredOutput(said.returns)
+def _described_output(said: FunctionDescription) -> InferredOutput | None:
+    return None if said.returns is NOTHING else InferredOutput(said.returns)
 
 
 def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:

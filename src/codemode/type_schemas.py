@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+from . import steps
 from .parameters import NOTHING, Parameter, Parameters
+from .patterns import refusal_of
 from .schemas import (
     MAX_PROBLEMS,
+    TOO_MUCH,
     JsonSchema,
     Problem,
     SchemaMismatch,
@@ -17,6 +20,8 @@ from .schemas import (
     plain_copy,
     unique,
 )
+from .steps import TooMuchWork
+from .type_guards import GuardedValidator, Refuse, raise_refusal
 from .type_traits import hiding_keys, varies
 from .values import encode_json
 
@@ -24,14 +29,16 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _MAX_LISTED_ERRORS = 1000
+_PIECE_ITEMS = 500
 
 
 class TypeSchema:
     """Any type a pydantic ``TypeAdapter`` takes, or such an adapter."""
 
-    def __init__(self, python_type: Any, mode: Literal["input", "output"]) -> None:
+    def __init__(self, python_type: Any, mode: Literal["input", "output"], refuse: Refuse = raise_refusal) -> None:
         from pydantic import TypeAdapter, ValidationError
         from pydantic.errors import PydanticUserError
+        from pydantic_core import SchemaError
 
         self._mismatch = ValidationError  # an import in a function costs each call a microsecond
         try:
@@ -41,9 +48,11 @@ class TypeSchema:
                 mode="validation" if mode == "input" else "serialization", schema_generator=_schema_generator()
             )
             # The adapter's own methods would only hand on, in Python.
-            self._validator: Any = adapter.validator
+            self._validator = GuardedValidator(adapter, refuse)
             self._serializer: Any = adapter.serializer
             self._core_schema: Any = adapter.core_schema
+        except SchemaError as error:
+            raise refusal_of(error) from error
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             raise ValueError(f"not a type that pydantic can describe: {error}") from error
 
@@ -68,20 +77,26 @@ class TypeSchema:
     def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
         """Check and serialise, by alias."""
         try:
-            instance = self._validator.validate_python(value)
+            instance = self._validator.validate(value)
         except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
-        return self._serializer.to_python(instance, mode="json", by_alias=True, warnings=False)
+        except TooMuchWork:
+            raise SchemaMismatch([TOO_MUCH]) from None
+        return self._serialized(instance, round_trip=False)
 
     def instance_of(self, value: Any) -> Any:
         """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
         try:
-            return self._validator.validate_python(value)
-        except self._mismatch:
-            pass
+            return self._validator.validate(value)
+        except self._mismatch as error:
+            validator = self._validator.in_json
+            if validator is None:
+                raise SchemaMismatch(_type_problems(error)) from None
+        except TooMuchWork:
+            raise SchemaMismatch([TOO_MUCH]) from None
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
-            return self._validator.validate_json(encode_json(value, what="The input"))
+            return validator.validate_json(encode_json(value, what="The input"))
         except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
 
@@ -102,7 +117,25 @@ class TypeSchema:
         return plain_copy(given)
 
     def _own_form(self, instance: Any) -> Any:
-        return self._serializer.to_python(instance, mode="json", by_alias=True, round_trip=True, warnings=False)
+        return self._serialized(instance, round_trip=True)
+
+    def _serialized(self, instance: Any, *, round_trip: bool) -> Any:
+        how = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
+        if type(instance) is not list or not self._is_plain_list:
+            return self._serializer.to_python(instance, **how)
+        # A list in pieces: the whole of a long one would keep the interpreter.
+        written: list[Any] = []
+        for start in range(0, len(cast("list[Any]", instance)), _PIECE_ITEMS):
+            steps.take(_PIECE_ITEMS)
+            piece = cast("list[Any]", instance)[start : start + _PIECE_ITEMS]
+            written += steps.without_collector(partial(self._serializer.to_python, piece, **how))
+        return written
+
+    @cached_property
+    def _is_plain_list(self) -> bool:
+        schema = self._core_schema
+        schema = schema["schema"] if schema["type"] == "definitions" else schema
+        return schema["type"] == "list" and "serialization" not in schema
 
     def _opened(self, own: Any, given: Any) -> Any:
         """Return an own form with what was given in place of the fields that hide something."""
@@ -133,6 +166,7 @@ class ParametersSchema:
 
     def __init__(self, parameters: Parameters) -> None:
         from pydantic import ConfigDict, create_model
+        from pydantic_core import SchemaError
 
         # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
         self._names = {f"p{number}": one.name for number, one in enumerate(parameters.given)}
@@ -140,6 +174,8 @@ class ParametersSchema:
         extra = "allow" if parameters.takes_any_keyword else "forbid"
         try:
             model = create_model("Input", __config__=ConfigDict(extra=extra), **cast("Any", fields))
+        except SchemaError as error:
+            raise refusal_of(error) from error
         except (RuntimeError, NameError, TypeError) as error:
             raise ValueError(f"a parameter has a type that pydantic cannot describe: {error}") from error
         self._type = TypeSchema(model, "input")

@@ -18,6 +18,7 @@ MAX_DEPTH = 512
 """How deeply arrays and objects may nest, both ways."""
 
 MAX_INT_DIGITS = 4300
+_LARGE_TEXT = 1 << 16
 _TOO_LONG = 10**MAX_INT_DIGITS
 
 # Begun only where a run of digits begins: else every digit of it would be a new beginning.
@@ -54,7 +55,7 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
         raise ValueError(f"JSON nests deeper than {max_depth} levels")
     _refuse_huge_integers(text)
     try:
-        value = _decode(text)
+        value = _decode(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: _decode(text))
     except RecursionError:
         # The caller may already be deep in its own stack.
         raise ValueError("JSON nests too deeply for the current stack") from None

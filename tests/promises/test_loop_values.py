@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from typing import Any
@@ -212,3 +213,28 @@ def test_loop_an_estimate_of_a_large_value_is_large(value):
     text = encode_json(value, what="it")
     assert weigh(value, 1 << 20) * 8 >= len(text)
     assert weigh(value, 10) <= 10 + 20 * len(text)
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, list[int | list[int]], {"items": {"type": "string"}}])
+def test_loop_an_error_does_not_keep_the_value_that_it_is_about(schema):
+    length = 123_457
+
+    def kept(_input: Any) -> int:
+        gc.collect()
+        return sum(type(one) is list and len(one) == length for one in gc.get_objects())
+
+    tools = [Tool("take", execute=lambda _: None, input_schema=schema), Tool("kept", execute=kept)]
+    js = (
+        f"try {{ await tools.take(Array({length}).fill([['x']])) }} catch (e) {{ return [e.name, await tools.kept()] }}"
+    )
+    assert run(js, tools, max_values=500_000) == ["CodeModeToolError", 0]
+
+
+def test_loop_an_error_does_not_keep_the_output_that_it_is_about():
+    length = 123_459
+    tools = [
+        Tool("give", execute=lambda _: [object()] * length),
+        Tool("kept", execute=lambda _: sum(type(one) is list and len(one) == length for one in gc.get_objects())),
+    ]
+    js = "try { await tools.give() } catch (e) { return [e.name, await tools.kept()] }"
+    assert run(js, tools) == ["CodeModeSerializationError", 0]

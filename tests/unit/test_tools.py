@@ -482,7 +482,10 @@ def variant(kind):
 def test_recursive_alternatives_end_in_bounded_time():
     one = make(input_schema={"oneOf": [variant("leaf"), variant("multiply"), variant("add")]})
     assert one.validate_input(tree(3)).value == tree(3)
-    assert problems_of(one, tree(40)) == [{"path": "", "message": "is too large or too intricate to be checked"}]
+    assert one.validate_input(tree(40)).value == tree(40)
+    wrong = tree(40)
+    wrong["right"]["kind"] = "nothing"
+    assert problems_of(one, wrong)
 
 
 def test_large_plain_data_is_not_too_much():
@@ -498,9 +501,6 @@ def test_large_plain_data_is_not_too_much():
         ({"pattern": r"\S+@\S+\.\S+"}, "a@" * 50_000, False),
         ({"pattern": r"^\p{L}+$"}, "größe", True),
         ({"pattern": r"^(?<first>a)$"}, "a", True),
-        ({"pattern": r"^(?!\.\.)"}, "../x", False),
-        ({"pattern": r"^(?!\.\.)"}, "x", True),
-        ({"pattern": r"^(?!\.\.)"}, "x" * 1001, False),
         ({"pattern": "b"}, "abc", True),
         ({"pattern": "b"}, 5, True),
         ({"patternProperties": {"^(x+)+$": {"type": "string"}}}, {"x" * 50_000 + "y": 1}, True),

@@ -1,0 +1,42 @@
+"""Where in a JSON Schema other schemas stand. Knows nothing of what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+DATA_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
+"""Their values are no schemas, whatever they look like."""
+
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+"""Their values hold schemas under names of the author's."""
+
+RESTRICTIVE: Mapping[str, tuple[str, ...]] = {
+    "not": (),
+    "if": ("then", "else"),
+    "oneOf": (),
+    "contains": ("minContains", "maxContains"),
+    "disallow": (),
+}
+"""Rules that a value may break because a schema in them takes it, and what has no meaning without them."""
+
+
+def subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and every schema in it, also in keywords that nobody knows: a reference may lead there."""
+    seen: set[int] = set()
+    pending = [schema]
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, list | tuple | Mapping) or id(cast("Any", item)) in seen:
+            continue
+        seen.add(id(cast("Any", item)))
+        if isinstance(item, list | tuple):
+            pending.extend(cast("list[Any]", item))
+        else:
+            rules = cast("Mapping[str, Any]", item)
+            yield rules
+            for keyword, rule in rules.items():
+                if keyword in SCHEMA_MAPS and isinstance(rule, Mapping):
+                    pending.extend(cast("Mapping[str, Any]", rule).values())
+                elif keyword not in DATA_KEYWORDS:
+                    pending.append(rule)

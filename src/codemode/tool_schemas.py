@@ -1,0 +1,87 @@
+"""The schemas of a tool as validators. A pattern that cannot be run is refused, or, of a framework's tool, left out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from .failure_log import log_broken_schema
+from .parameters import Parameters
+from .patterns import PatternRefused, refused_patterns, require_linear, without_patterns
+from .schemas import CompiledSchema
+from .type_schemas import ParametersSchema, TypeSchema
+
+Mode = Literal["input", "output"]
+
+_log = logging.getLogger("codemode.tools")
+
+
+@dataclass(frozen=True)
+class InferredOutput:
+    """What a function is annotated to return."""
+
+    annotation: Any
+
+
+def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
+    """Return a schema as a tool may have it. Raises `ValueError` for a JSON Schema whose pattern cannot be run."""
+    if not isinstance(schema, Mapping):
+        return schema
+    if not is_foreign:
+        try:
+            require_linear(schema)
+        except PatternRefused as error:
+            raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
+        return cast("Any", schema)
+    given = cast("Any", schema)
+    refused = refused_patterns(schema)
+    for reason in refused.values():
+        _warn(mode, tool_name, reason)
+    return without_patterns(given, refused) if refused else given
+
+
+def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> CompiledSchema | None:
+    """Return the validator of a schema; None takes anything. Raises `ValueError` naming the tool for a broken one."""
+    if isinstance(schema, InferredOutput):
+        try:
+            return TypeSchema(schema.annotation, mode)
+        except ValueError:
+            # The author annotated for readers, not for us: a type that is not JSON is no mistake.
+            return None
+
+    def refuse(error: PatternRefused) -> None:
+        if not is_foreign:
+            raise error
+        _warn(mode, tool_name, str(error))
+
+    try:
+        if schema is None:
+            return None
+        if isinstance(schema, Parameters):
+            return ParametersSchema(schema)
+        if isinstance(schema, Mapping | bool):
+            from .dict_schemas import DictSchema
+
+            return DictSchema(admitted(schema, mode, tool_name, is_foreign=True) if is_foreign else cast("Any", schema))
+        return TypeSchema(schema, mode, refuse)
+    except ValueError as error:
+        if is_foreign and isinstance(schema, Mapping):
+            log_broken_schema(mode, tool_name, error)
+            return compiled({"type": "object"} if mode == "input" else True, mode, tool_name, is_foreign=False)
+        raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
+
+
+def load_schema_kind(kind: str) -> None:
+    """Import what compiles schemas of a kind, which takes a while and reads files."""
+    if kind == "type":
+        TypeSchema(int, "input")  # which looks for pydantic's plugins too
+    else:
+        from .dict_schemas import DictSchema
+
+        DictSchema(True)
+
+
+def _warn(mode: Mode, tool_name: str, reason: str) -> None:
+    _log.warning("the %s schema of tool %r is used without a pattern: %s", mode, tool_name, reason)
