@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .cancellation import to_its_end
 from .errors import (
     CodeModeAbortedError,
     CodeModeConcurrencyError,
@@ -15,8 +16,9 @@ from .errors import (
     CodeModeWorkerError,
 )
 from .execution import Execution
-from .host_threads import run_check
+from .host_threads import LARGE_CHARACTERS, run_check
 from .interrupts import Interrupt
+from .json_shape import weigh
 from .outer_call import OuterCall
 from .protocol.continuation import Continuation
 from .recorded_outcomes import RecordedOutcomes
@@ -73,9 +75,9 @@ class ClaimedResume:
     async def _lapsed(self) -> Any:
         error = await self.execution.lapsed(self.continuation, self.answers, self.inputs)
         # The owner may have come back meanwhile: there is one outcome, and one way to go on.
-        text = self.outcomes.of_error(error)
+        text = await self._written(self.outcomes.of_error, error)
         standing = await self.guard.record(self.claim.key, text)
-        if standing is not None and standing != text:
+        if isinstance(standing, str) and standing != text:
             return await self.as_claimed(standing)
         raise error
 
@@ -85,12 +87,12 @@ class ClaimedResume:
             if not self.execution.has_gone_on and not _is_programs_end(error):
                 await self.guard.release(self.claim.key)
             else:
-                await self.guard.record(self.claim.key, self.outcomes.of_error(error))
+                await self.guard.record(self.claim.key, await self._written(self.outcomes.of_error, error))
         except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
             error.add_note(f"The resume guard failed too: {failure!r}")
 
     async def _recorded(self, value: Any) -> Any:
-        text = self.outcomes.of_value(value)
+        text = await self._written(self.outcomes.of_value, value)
         try:
             standing = await self.guard.record(self.claim.key, text)
         except Exception as failure:
@@ -98,7 +100,17 @@ class ClaimedResume:
             error.recovery = await self.execution.way_on()
             raise error from failure
         # A guard that gives nothing back has kept it. Another outcome stands where this host stood still for too long.
-        return value if standing is None or standing == text else await self.as_claimed(standing)
+        return await self.as_claimed(standing) if isinstance(standing, str) and standing != text else value
+
+    async def _written(self, write: Callable[[Any], str], outcome: Any) -> str:
+        return await to_its_end(run_check(_size(outcome), lambda: write(outcome)))
+
+
+def _size(outcome: Any) -> int:
+    """Return how many characters there are to write, if many."""
+    paused = outcome if isinstance(outcome, Interrupt) else getattr(outcome, "recovery", None)
+    texts = paused.continuation["body"] if isinstance(paused, Interrupt) else ()
+    return sum(map(len, texts)) + weigh(outcome, LARGE_CHARACTERS)
 
 
 def _is_programs_end(error: BaseException) -> bool:

@@ -208,14 +208,17 @@ def _is_genuine(opening: Any, tag: bytes) -> bool:
 
 def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return a text that only whoever can open the continuation of ``auth`` can read, and that fits no other one."""
-    sealed = _sealed([text.encode()], _ring(options, "outcome").secret(auth.key_id), auth.nonce)
+    pieces = (text[start : start + _PIECE_BYTES].encode() for start in range(0, len(text), _PIECE_BYTES))
+    sealed = _sealed(pieces, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
     return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(sealed))
 
 
 def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
     secret = _ring(options, "outcome").secret(auth.key_id)
-    return b"".join(_opened([urlsafe_b64decode(text)], secret, auth.nonce)).decode()
+    # Of characters in groups of four, as they were written.
+    pieces = (urlsafe_b64decode(text[start : start + _PIECE_BYTES]) for start in range(0, len(text), _PIECE_BYTES))
+    return b"".join(_opened(pieces, secret, auth.nonce)).decode()
 
 
 def answers_digest(text: str, options: ContinuationOptions, auth: Auth) -> str:

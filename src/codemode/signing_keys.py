@@ -12,9 +12,8 @@ from typing import Any, cast
 DEFAULT_MAX_AGE_MS = 3_600_000
 _KEY_BYTES = 32
 
-_keys: tuple[bytes, ...] = (os.urandom(_KEY_BYTES),)
-_made_in = os.getpid()
-_are_set = False
+_set: tuple[bytes, ...] | None = None
+_own: dict[int, tuple[bytes, ...]] = {}  # by process
 _max_age_ms = DEFAULT_MAX_AGE_MS
 
 
@@ -29,25 +28,25 @@ def set_continuation_signing_key(
     """
     from .options import ContinuationOptions
 
-    global _keys, _made_in, _are_set, _max_age_ms  # noqa: PLW0603 - process-wide settings
+    global _set, _max_age_ms  # noqa: PLW0603 - process-wide settings
     checked = ContinuationOptions(keys=cast("Any", key_or_keys), max_age_ms=max_age_ms)
-    _keys, _made_in = checked.keys if checked.keys is not None else (os.urandom(_KEY_BYTES),), os.getpid()
-    _are_set = checked.keys is not None
+    _set = checked.keys
+    _own.clear()
     _max_age_ms = checked.max_age_ms if checked.max_age_ms is not None else DEFAULT_MAX_AGE_MS
 
 
 def process_keys() -> tuple[bytes, ...]:
     """Return the secrets: the last one signs, any of them verifies."""
-    global _keys, _made_in
-    # Asked each time: not every fork tells Python of itself.
-    if not _are_set and _made_in != os.getpid():
-        _keys, _made_in = (os.urandom(_KEY_BYTES),), os.getpid()
-    return _keys
+    if _set is not None:
+        return _set
+    # Asked for each time: not every fork tells Python of itself. Of several threads the first one's is taken.
+    process = os.getpid()
+    return _own.get(process) or _own.setdefault(process, (os.urandom(_KEY_BYTES),))
 
 
 def set_keys() -> tuple[bytes, ...] | None:
     """Return the secrets if somebody has set them, None for a random one."""
-    return _keys if _are_set else None
+    return _set
 
 
 def process_max_age_ms() -> int:

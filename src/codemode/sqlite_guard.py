@@ -56,6 +56,8 @@ class SqliteResumeGuard:
     def __init__(self, path: str | Path, *, clock: GuardClock | None = None) -> None:
         if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"path must be a string or a path, got {path!r}")
+        if str(path) in ("", ":memory:"):
+            raise ValueError(f"path must name a file, got {str(path)!r}: for one process there is MemoryResumeGuard")
         self._path = str(path)
         self._own_clock = clock
         self._clock = clock if clock is not None else GuardClock()
