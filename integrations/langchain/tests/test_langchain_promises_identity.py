@@ -12,7 +12,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from scripted_agent import ScriptedModel, Session, agent, calls, content, model, results
+from scripted_agent import APPROVE, ScriptedModel, Session, agent, calls, content, model, results
 
 KEY = {"continuation": {"keys": "k" * 32}}
 JS = "await tools.say({ text: JSON.stringify([Math.random(), Date.now()]) }); return await tools.say({ text: 'end' })"
@@ -55,7 +55,9 @@ def run_again(is_async: bool, options: Any) -> list[Any]:
         session.start()
     assert "Dies" in repr([caught.value, caught.value.__cause__, caught.value.__context__])
     said.is_dying = False
-    assert content(session.send(None)) == "end"
+    (asked,) = session.send(None)["__interrupt__"]
+    assert asked.value["type"] == "unknown_outcome"
+    assert content(session.answer({asked.id: APPROVE})) == "end"
     return [json.loads(one) for one in said.said if one != "end"]
 
 

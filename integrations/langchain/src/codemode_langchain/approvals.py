@@ -139,6 +139,23 @@ class Approvals:
         return Question(key=request.interrupt_id, request=request, value=value, response_schema=schema)
 
 
+def unknown_outcome(key: str, request: PendingRequest, js: str) -> Question:
+    """Return what a person is asked about a program whose process ended in the middle."""
+    description = (
+        "Unknown outcome: the process that ran this program ended in the middle, and calls of its tools may have"
+        f" happened. Approve to run it again from where it last waited, with all that follows.\n\nProgram:\n{js}"
+    )
+    action = {"name": "codeMode", "args": {"js": js}, "description": description}
+    allowed: tuple[DecisionType, ...] = ("approve", "reject")
+    value = {
+        "type": "unknown_outcome",
+        **action,
+        "action_requests": [action],
+        "review_configs": [{"action_name": "codeMode", "allowed_decisions": list(allowed)}],
+    }
+    return Question(key=key, request=request, value=value, response_schema=_decision_type("codeMode", allowed, None))
+
+
 def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the core takes for a decision. A response counts as approved: it is given in the tool's place."""
     kind, message = decision["type"], decision.get("message")

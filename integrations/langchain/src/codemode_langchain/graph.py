@@ -10,8 +10,11 @@ import inspect
 import itertools
 import json
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any, NoReturn, cast
@@ -26,6 +29,9 @@ _CALL = "__pregel_call"
 _SCRATCHPAD = "__pregel_scratchpad"
 _RESUME_MAP = "__pregel_resume_map"
 _NAMESPACE = "checkpoint_ns"
+_CHECKPOINTER = "__pregel_checkpointer"
+_TASK_ID = "__pregel_task_id"
+_RETURN = "__return__"
 _CHECKPOINTS = "checkpoint_map"
 # Checkpoints are named by UUIDs of version 6, which count ticks of 100 ns from 1582.
 _UUID_WITH_TIME = 6
@@ -63,15 +69,58 @@ def binding_in_node(config: RunnableConfig) -> str | None:
 
 def time_of_step_ms(config: RunnableConfig) -> int | None:
     """Return when the step of the graph was recorded that the node belongs to, the same when it runs again."""
-    checkpoints: Mapping[str, str] = config.get("configurable", {}).get(_CHECKPOINTS) or {}
+    _, checkpoint = _checkpoint_of(config)
     try:
-        own = UUID(list(checkpoints.values())[-1])
-    except (IndexError, ValueError):
+        own = UUID(checkpoint)
+    except (ValueError, TypeError, AttributeError):
         return None
     if own.version != _UUID_WITH_TIME:
         return None
     ticks = int(own.hex[:12] + own.hex[13:16], 16) - _UUID_EPOCH
     return ticks // 10_000
+
+
+def checkpoint_being_saved(config: RunnableConfig) -> Any:
+    """Return the future of the write of the node's own checkpoint, which LangGraph does in the background; or None."""
+    call = config.get("configurable", {}).get(_CALL)
+    loop = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+    return getattr(loop, "_put_checkpoint_fut", None)
+
+
+def save_now(config: RunnableConfig, result: Any) -> None:
+    """Write the result of the task that runs with this configuration at once: LangGraph writes it in the background."""
+    saver, task_id, place = _place_of_result(config)
+    if saver is not None:
+        saver.put_writes(place, [(_RETURN, result)], task_id)
+
+
+async def save_now_async(config: RunnableConfig, result: Any) -> None:
+    """Do what `save_now` does without blocking."""
+    saver, task_id, place = _place_of_result(config)
+    if saver is not None:
+        await saver.aput_writes(place, [(_RETURN, result)], task_id)
+
+
+def _place_of_result(config: RunnableConfig) -> tuple[Any, str, dict[str, Any]]:
+    configurable = config.get("configurable", {})
+    namespace, checkpoint = _checkpoint_of(config)
+    place = {"thread_id": str(configurable.get("thread_id")), _NAMESPACE: namespace, "checkpoint_id": checkpoint}
+    return configurable.get(_CHECKPOINTER), configurable.get(_TASK_ID, ""), {"configurable": place}
+
+
+def _checkpoint_of(config: RunnableConfig) -> tuple[str, Any]:
+    """Return the namespace of the graph that a node or task belongs to, and the id of its checkpoint."""
+    configurable = config.get("configurable", {})
+    checkpoints: Mapping[str, Any] = configurable.get(_CHECKPOINTS) or {}
+    place = str(configurable.get(_NAMESPACE, ""))
+    while place:
+        place, _, _ = place.rpartition("|")
+        if place in checkpoints:
+            break
+    checkpoint = checkpoints.get(place)
+    # A task is named within the node that started it, which is listed with the checkpoint of its graph.
+    same = [one for one, other in checkpoints.items() if other == checkpoint]
+    return min(same, key=len, default=""), checkpoint
 
 
 def start_task(config: RunnableConfig, number: int, function: Callable[[], Any], name: str) -> Any:
@@ -124,12 +173,37 @@ def _renumbered(
         node_configurable = {**node.config["configurable"], _SCRATCHPAD: scratchpad}
         own = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
         start = call.func if wrap is None else _Wrapping(call.func, wrap)
-        renumbered = partial(start, weakref.ref(own), *call.args[1:], **call.keywords)
+        renumbered = partial(start, weakref.ref(own), *call.args[1:], **_with_own_threads(call.keywords))
     except (AttributeError, IndexError, KeyError, TypeError):
         # Calls are then matched by order alone, and whoever reads a record finds out when it is not the right one.
         return configurable
     renumbered.__dict__["node"] = own  # the reference above is weak
     return {**configurable, _CALL: renumbered}
+
+
+def _with_own_threads(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Let tasks that block run beside the threads of the graph: its nodes hold those while they wait for tasks."""
+    is_blocking = "submit" in settings and "loop" not in settings
+    return {**settings, **({"submit": lambda: _on_own_thread} if is_blocking else {})}
+
+
+def _on_own_thread(function: Callable[..., Any], *args: Any, **settings: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    variables = copy_context()
+    own = {name: value for name, value in settings.items() if not name.startswith("__")}
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = variables.run(function, *args, **own)
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name="codemode-task", daemon=True).start()
+    return future
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,18 @@ from langchain_core.tools import BaseTool, ToolException
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 
 from .arguments import Arguments
+from .beginnings import Beginning
 from .channels import Writes
 from .conversion import Capture, guest_value, told, tool_call
 from .graph import Answer, NestedScratchpad, command_in, interrupts_in, is_wrong_answer
 from .state_updates import Pairs, kept, pairs_of
 
 INTERRUPT_KIND = "langgraph-interrupt"
+BEGUN_KIND = "langgraph-begun"
+_STOPPED = (
+    "the process that ran this program ended in the middle; which calls had happened is not known, and a person decided"
+    " not to run it again"
+)
 
 
 class Caller(Protocol):
@@ -63,7 +69,8 @@ class NestedRun:
     call's place, both by the id of the nested call. What comes of the calls beside their values is in ``commands``,
     ``artifacts`` and ``asked``: what a call asks, as ``questions``, each with ``id``, ``value`` and
     ``response_schema``, ``is_own`` (not of a graph inside the tool) and ``answers``, how many earlier batches hold.
-    ``earlier`` are the commands of the parts before.
+    ``earlier`` are the commands of the parts before. ``beginning`` tells whether this part had begun before, which a
+    person then decides about; ``is_stopped`` when that person has said no.
     """
 
     caller: Caller
@@ -71,6 +78,8 @@ class NestedRun:
     answers: Mapping[str, Sequence[Sequence[Answer]]] = field(default_factory=dict[str, Sequence[Sequence[Answer]]])
     responses: Mapping[str, str] = field(default_factory=dict[str, str])
     earlier: Sequence[Any] = ()
+    beginning: Beginning | None = None
+    is_stopped: bool = False
     asked: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]], init=False)
     commands: list[Any] = field(default_factory=list[Any], init=False)
     artifacts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], init=False)
@@ -80,6 +89,8 @@ class NestedRun:
         """Make one call; it may block."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
+        if self.beginning is not None:
+            self._begin(is_first=self.beginning.is_first())
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
@@ -91,12 +102,20 @@ class NestedRun:
         """Make one call without blocking."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
+        if self.beginning is not None:
+            self._begin(is_first=await self.beginning.ais_first())
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
             return attempt.finished(await self._acall(attempt))
         except WrongAnswer:
             return attempt.finished(await self._acall(attempt.without_newest_answers()))
+
+    def _begin(self, *, is_first: bool) -> None:
+        if self.is_stopped:
+            raise CodeModeToolError(_STOPPED)
+        if not is_first:
+            request_interrupt({"kind": BEGUN_KIND})
 
     def _call(self, attempt: _Attempt) -> Any:
         with set_config_context(attempt.config) as variables:

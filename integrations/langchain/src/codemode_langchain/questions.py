@@ -9,8 +9,9 @@ from typing import Any
 
 from codemode import Interrupt, PendingRequest, Tool
 
-from .approvals import Approvals, Question, resolution_of
+from .approvals import Approvals, Question, resolution_of, unknown_outcome
 from .graph import Answer
+from .nested import BEGUN_KIND
 
 Batch = tuple[Answer, ...]
 
@@ -21,18 +22,24 @@ class Questions:
     A nested call that waits for several answers is one request of the core and several questions here.
     """
 
-    def __init__(self, approvals: Approvals, tool_named: Callable[[str], Tool | None]) -> None:
+    def __init__(self, approvals: Approvals, tool_named: Callable[[str], Tool | None], js: str) -> None:
         self._approvals = approvals
         self._tool_named = tool_named
+        self._js = js
         self._answers: dict[str, Any] = {}
         self._handed_over: set[str] = set()
         self._inside: dict[str, tuple[Batch, ...]] = {}
         self._responses: dict[str, str] = {}
         self._asked: dict[str, Mapping[str, Any]] = {}
+        self._is_stopped = False
 
     def of(self, interrupt: Interrupt) -> list[Question]:
         """Return all that people are asked while a program is paused."""
-        return [question for request in interrupt.requests for question in self._of_request(request)]
+        begun = [one for one in interrupt.requests if one.payload.get("kind") == BEGUN_KIND]
+        # One question for all calls that came first: it is about the program.
+        unknown = [unknown_outcome(begun[0].interrupt_id, one, self._js) for one in begun]
+        others = [one for one in interrupt.requests if one not in begun]
+        return [*unknown, *(question for request in others for question in self._of_request(request))]
 
     def _of_request(self, request: PendingRequest) -> list[Question]:
         if request.is_approval:
@@ -86,6 +93,11 @@ class Questions:
 
     # --- what nested calls know of them ---
 
+    def is_stopped(self, questions: Sequence[Question]) -> bool:
+        """Tell whether a person does not want a program of unknown outcome to run again."""
+        answers = [self._answers[one.key] for one in questions if one.request.payload.get("kind") == BEGUN_KIND]
+        return self._is_stopped or any(answer["type"] == "reject" for answer in answers)
+
     def handed_over(self, questions: Sequence[Question]) -> tuple[dict[str, tuple[Batch, ...]], dict[str, str]]:
         """Return the answers inside calls, in batches, and those given in a call's place, by the call's id."""
         inside, responses = dict(self._inside), dict(self._responses)
@@ -107,6 +119,7 @@ class Questions:
     def take(self, questions: Sequence[Question], asked: Mapping[str, Mapping[str, Any]]) -> None:
         """Note that a segment was given these answers, and what calls asked in it."""
         self._inside, self._responses = self.handed_over(questions)
+        self._is_stopped = self.is_stopped(questions)
         self._handed_over.update(one.key for one in questions)
         self._asked.update(asked)
 

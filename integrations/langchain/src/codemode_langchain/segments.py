@@ -26,6 +26,7 @@ from codemode import (
 from codemode.failure_text import failure_text
 
 from .approvals import Approvals, Question
+from .beginnings import Beginning
 from .graph import (
     ask_person,
     binding_in_node,
@@ -105,7 +106,7 @@ class Segments:
     _error: CodeModeError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._questions = Questions(self.approvals, self.tool.catalog.get)
+        self._questions = Questions(self.approvals, self.tool.catalog.get, self.js)
 
     def run(self) -> Outcome:
         """Run to the end. Raises LangGraph's interrupt while people have to answer."""
@@ -140,7 +141,7 @@ class Segments:
 
     def _steps(self) -> Generator[Work, Any, Outcome]:
         """What is to be done, one thing after the other; whoever does it sends back how it ended."""
-        todo = RunSegment(step=0, interrupt=None, questions=(), run=self._nested_run(()))
+        todo = RunSegment(step=0, interrupt=None, questions=(), run=self._nested_run(0, ()))
         while True:
             record: Record = yield todo
             self._take(record, todo)
@@ -148,9 +149,9 @@ class Segments:
                 return self._outcome(record)
             interrupt = Interrupt.from_dict(record["interrupt"])
             questions = yield from self._answered(interrupt)
-            todo = RunSegment(
-                step=todo.step + 1, interrupt=interrupt, questions=questions, run=self._nested_run(questions)
-            )
+            step = todo.step + 1
+            run = self._nested_run(step, questions)
+            todo = RunSegment(step=step, interrupt=interrupt, questions=questions, run=run)
 
     def _answered(self, interrupt: Interrupt) -> Generator[Work, Any, tuple[Question, ...]]:
         """Return the questions that have an answer. Raises LangGraph's interrupt when there is none."""
@@ -162,18 +163,27 @@ class Segments:
             )
         questions = self._questions.of(interrupt)
         new = [one for one in questions if not self._questions.is_answered(one) and one.key not in self._waiting]
-        collected: Collected = yield Ask(questions=tuple(new))
+        collected: Collected = yield Ask(questions=tuple({one.key: one for one in new}.values()))
         self._questions.answer(collected.answers)
         self._waiting.update(collected.waiting)
         answered = tuple(one for one in questions if self._questions.is_answered(one))
         if not answered:
-            raise_interrupts([stop for one in questions for stop in self._waiting[one.key]])
+            raise_interrupts(
+                [stop for key in dict.fromkeys(one.key for one in questions) for stop in self._waiting[key]]
+            )
         return answered
 
-    def _nested_run(self, questions: Sequence[Question]) -> NestedRun:
+    def _nested_run(self, step: int, questions: Sequence[Question]) -> NestedRun:
         inside, responses = self._questions.handed_over(questions)
-        earlier = tuple(one for left in self._left for one in left["commands"])
-        return NestedRun(caller=self.caller, config=self.config, answers=inside, responses=responses, earlier=earlier)
+        return NestedRun(
+            caller=self.caller,
+            config=self.config,
+            answers=inside,
+            responses=responses,
+            earlier=tuple(one for left in self._left for one in left["commands"]),
+            beginning=Beginning(self.config, number_of(self.tool_call_id, "beginning", str(step))),
+            is_stopped=self._questions.is_stopped(questions),
+        )
 
     # --- records ---
 

@@ -1,0 +1,70 @@
+"""Notes in the checkpoint that a part of a program calls tools from here on: whoever comes back knows that it began.
+
+A part whose process died in the middle has no result there. Which of its calls had happened nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import wait
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from .graph import binding_in_node, checkpoint_being_saved, save_now, save_now_async, start_task
+
+_NAME = "begun"
+
+
+class Beginning:
+    """The beginning of one part of a program, noted before its first call and no later than that is made."""
+
+    def __init__(self, config: RunnableConfig, number: int) -> None:
+        self._config = config
+        self._number = number
+        self._own = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._is_kept = binding_in_node(config) is not None
+        self._noted: bool | None = None
+        self._work: asyncio.Task[bool] | None = None
+
+    def is_first(self) -> bool:
+        """Note it. False when somebody has begun this part before."""
+        if not self._is_kept:
+            return True
+        with self._lock:
+            if self._noted is None:
+                self._noted = bool(self._start(self._note).result() == self._own)
+            return self._noted
+
+    async def ais_first(self) -> bool:
+        """Do what `is_first` does without blocking."""
+        if not self._is_kept:
+            return True
+        if self._work is None:
+            self._work = asyncio.create_task(self._anoted())
+        return await asyncio.shield(self._work)
+
+    async def _anoted(self) -> bool:
+        return bool(await self._start(self._anote) == self._own)
+
+    def _start(self, function: Callable[[], Any]) -> Any:
+        return start_task(self._config, self._number, function, _NAME)
+
+    # LangGraph writes in the background, and the first call may be the last thing that this process does.
+
+    def _note(self) -> str:
+        if (writing := checkpoint_being_saved(self._config)) is not None:
+            wait([writing])
+        save_now(ensure_config(), self._own)
+        return self._own
+
+    async def _anote(self) -> str:
+        if (writing := checkpoint_being_saved(self._config)) is not None:
+            await asyncio.wait([writing])
+        await save_now_async(ensure_config(), self._own)
+        return self._own

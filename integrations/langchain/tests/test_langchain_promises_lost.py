@@ -1,0 +1,172 @@
+"""A program whose process died in the middle is not run again unasked: nobody knows which of its calls had happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from codemode_langchain import CodeModeMiddleware
+from langchain_core.tools import tool
+from langgraph.types import Command
+from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, results
+
+SCRIPT = Path(__file__).with_name("killed_in_a_call.py")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("answer", ["approve", "reject"])
+@pytest.mark.parametrize("where", ["start", "resume"])
+def test_loss_of_the_process_in_a_call_is_asked_about(tmp_path: Path, mode: str, answer: str, where: str):
+    died = run(str(tmp_path), where, answer, mode)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    happened = (tmp_path / "log").read_text().split()
+    assert "dies" in happened
+    came_back = run(str(tmp_path), where, answer, mode)
+    assert came_back.returncode == 0, came_back.stderr
+    told = json.loads(came_back.stdout)
+    # Nothing has run by the time somebody is asked.
+    assert (told["asked"], told["before"]) == ("unknown_outcome", happened)
+    log = (tmp_path / "log").read_text().split()
+    if answer == "reject":
+        assert (told["status"], log) == ("error", happened)
+        assert "which calls had happened is not known" in told["said"]
+        return
+    again = ["dies"] if where == "resume" else ["first", "beside", "dies"]
+    assert sorted(log[len(happened) :]) == sorted(again)
+    assert told["status"] == "success"
+
+
+class Dies(BaseException):
+    """Ends a run as nothing that a program could be told of."""
+
+
+ENDS = r"Dies|cancelled|^$"
+
+
+class Tools:
+    """A tool that dies, as often as it is told to, after it has done something."""
+
+    def __init__(self, dying: int = 1) -> None:
+        self.done: list[str] = []
+        self.dying = dying
+        tools = self
+
+        @tool
+        def write(text: str) -> str:
+            """Write."""
+            tools.done.append(text)
+            if text == "dies" and tools.dying:
+                tools.dying -= 1
+                raise Dies
+            return text
+
+        self.tools = [write]
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def is_async(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+def started(tools: Tools, js: str, *, is_async: bool, times: int = 1) -> tuple[Session, Any]:
+    session = Session(agent([js], tools.tools, CodeModeMiddleware()), is_async)
+    with pytest.raises(BaseException, match=ENDS):
+        session.start()
+    output = None
+    for _ in range(times):
+        output = session.send(None)
+    return session, output
+
+
+def test_loss_caught_by_the_program_is_asked_about_once(is_async: bool):
+    js = """
+    const all = await Promise.allSettled(["a", "dies", "b"].map((text) => tools.write({ text })));
+    try { await tools.write({ text: "c" }) } catch {}
+    return all.map((one) => one.status);
+    """
+    tools = Tools()
+    session, output = started(tools, js, is_async=is_async, times=2)
+    (asked,) = output["__interrupt__"]
+    happened = list(tools.done)
+    output = session.answer({asked.id: {"type": "reject"}})
+    assert (content(output), tools.done) == ('["rejected", "rejected", "rejected"]', happened)
+
+
+def test_loss_of_the_second_run_runs_no_third_one_unasked(is_async: bool):
+    """In the same process the core knows of it, and says so."""
+    tools = Tools(dying=2)
+    session, output = started(tools, "return await tools.write({ text: 'dies' })", is_async=is_async)
+    (asked,) = output["__interrupt__"]
+    with pytest.raises(BaseException, match=ENDS):
+        session.answer({asked.id: APPROVE})
+    (message,) = results(session.send(None))
+    assert message.status == "error"
+    assert tools.done == ["dies"] * 2
+
+
+def test_a_run_that_was_lost_before_its_first_call_runs(is_async: bool):
+    tools = Tools()
+    lost = [True]
+
+    class Losing(CodeModeMiddleware):
+        def _bound(self, request: Any, handler: Any) -> Any:
+            if lost.pop() if lost else False:
+                raise Dies
+            return super()._bound(request, handler)
+
+    session = Session(agent(["return await tools.write({ text: 'a' })"], tools.tools, Losing()), is_async)
+    with pytest.raises(BaseException, match=ENDS):
+        session.start()
+    assert content(session.send(None)) == "a"
+
+
+def test_a_cancelled_run_is_asked_about(is_async: bool):
+    if not is_async:
+        return
+    tools = Tools()
+    reached = threading.Event()
+
+    @tool
+    async def hang(text: str) -> str:
+        """Hang."""
+        tools.done.append(text)
+        if len(tools.done) == 1:
+            reached.set()
+            await asyncio.Event().wait()
+        return text
+
+    graph = agent(["return await tools.hang({ text: 'a' })"], [hang], CodeModeMiddleware())
+
+    async def cancelled() -> Any:
+        running = asyncio.create_task(graph.ainvoke(START, CONFIG))
+        await asyncio.wait_for(asyncio.to_thread(reached.wait, 30), 40)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        asked = (await graph.ainvoke(None, CONFIG))["__interrupt__"]
+        assert [one.value["type"] for one in asked] == ["unknown_outcome"]
+        assert tools.done == ["a"]
+        return await graph.ainvoke(Command(resume=APPROVE), CONFIG)
+
+    assert content(asyncio.run(cancelled())) == "a"
+    assert tools.done == ["a", "a"]
+
+
+def test_more_programs_of_one_turn_than_the_graph_has_threads(is_async: bool):
+    tools = Tools(dying=0)
+    programs = [f"return await tools.write({{ text: '{number}' }})" for number in range(40)]
+    output = Session(agent(programs, tools.tools, CodeModeMiddleware()), is_async).start()
+    assert {one.content for one in results(output)} == {str(number) for number in range(40)}
