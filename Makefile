@@ -41,12 +41,13 @@ bench-peers: $(STAMP)
 bench-smoke: $(STAMP)
 	$(BIN)/python -m benchmarks.run --rounds 1 --runs 1 --seconds 0.2
 
-# The long runs behind RELIABILITY.md: about a quarter of an hour.
+# The long runs behind RELIABILITY.md: about half an hour.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.load 1000
 	$(BIN)/python -m tests.soak.tenants 2000
 	$(BIN)/python -m tests.soak.chaos 3000
 	$(BIN)/python -m tests.soak.chaos 500 1 exec
+	$(BIN)/python -m tests.soak.stalls 5000
 	$(BIN)/python -m tests.soak.soak 20000
 
 # Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.

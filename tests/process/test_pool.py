@@ -445,8 +445,9 @@ def test_a_zygote_that_died_or_stopped_is_replaced(
     started = time.monotonic()
     assert [one(pool) for _ in range(4)] == [2] * 4
     assert time.monotonic() - started < 4
+    # A stopped one is killed by a thread, when it has not told in its time what became of the last worker.
+    asyncio.run(until(lambda: zygote not in zygotes(before)))
     assert len(zygotes(before)) == 1
-    assert zygote not in zygotes(before)
 
 
 def test_a_stopped_zygote_costs_many_waiting_invocations_one_replacement(make_pool: PoolMaker) -> None:

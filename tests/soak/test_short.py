@@ -7,10 +7,13 @@ import sys
 
 import pytest
 from tests.process.leftovers import nothing_left
+from tests.soak import stalls
 from tests.soak.chaos import run_chaos
 from tests.soak.load import cancel_waiting, run_at_once, run_from_threads
 from tests.soak.soak import Figures, problems_of, run_soak
 from tests.soak.tenants import Tenant, check_apart, side_by_side
+
+from codemode import Tool
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -36,6 +39,30 @@ def test_a_soak_that_leaks_is_told() -> None:
         "memory", "descriptors", "processes",
     ]  # fmt: skip
     assert problems_of(Figures([1.0], [10 << 20, 14 << 20], [10, 12], [1, 1])) == []
+
+
+@pytest.mark.parametrize(("start_method", "invocations"), [("fork", 50), ("exec", 8)])
+def test_programs_of_hundreds_of_refused_calls_never_stand_still(start_method: str, invocations: int) -> None:
+    done = stalls.run_stalls(invocations, hogs=1, start_method=start_method, seconds=120)
+    assert done.watchdog is not None
+    assert (done.wrong, done.watchdog.stalls) == ([], [])
+    assert len(done.seconds) == invocations
+
+
+def test_a_program_that_stands_still_is_described_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wait() -> None:
+        await asyncio.sleep(3 * stalls.QUIET_SECONDS)
+
+    monkeypatch.setattr(stalls, "QUIET_SECONDS", 0.6)
+    monkeypatch.setattr(stalls, "TOOLS", [Tool("wait", execute=wait)])
+    monkeypatch.setattr(stalls, "PROGRAMS", {"waits": "i ? Promise.reject(i) : tools.wait()"})
+    monkeypatch.setattr(stalls, "FEWEST_REFUSED", {"waits": 299})
+    done = stalls.run_stalls(1, hogs=0, seconds=60)
+    assert done.wrong == []
+    assert done.watchdog is not None
+    (told,) = done.watchdog.stalls
+    for part in ("'_turns_owed': 0", "unsettled [1]", "readers and writers", "wchan: ", "State:"):
+        assert part in told, told
 
 
 def test_hundreds_at_once_on_four_workers() -> None:

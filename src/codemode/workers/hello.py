@@ -58,10 +58,12 @@ class HelloCheck:
         self._isolation_required = isolation_required
         self._accepted: bytes | None = None
         self.report: IsolationReport | None = None
+        self.is_prepared = False
 
     def prepare(self) -> None:
         """Read and import what `check` needs; it would do so itself, on the event loop."""
         _ = self._expected, self._isolation
+        self.is_prepared = True
 
     def check(self, kind: bytes, payload: bytes) -> None:
         """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""

@@ -195,7 +195,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._admission = Admission(self._maximum)
         self.threads = HostThreads()
-        self._stock = Stock(self._new_source, self.options.spare_workers, lambda: self._admission.active <= 1)
+        self._stock = Stock(self._make_source, self.options.spare_workers, lambda: self._admission.active <= 1)
         self._spares = self._stock.spares
 
     def _maximum(self, active: int, memory_limit_bytes: int) -> int:
@@ -208,8 +208,8 @@ class WorkerPool:
         for attempt in range(_START_ATTEMPTS):
             worker = await self._stock.take()
             try:
-                hello = await read_hello(worker.process.channel, worker.generation.hello_seconds)
-                self._hello_check().check(*hello)
+                check = await self._prepared_check()
+                check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
             except (TimeoutError, OSError, CodeModeError) as error:
                 self._stock.did_not_start(worker)
                 if attempt + 1 == _START_ATTEMPTS:
@@ -222,16 +222,11 @@ class WorkerPool:
                 return worker
         raise AssertionError("unreachable")
 
-    def _new_source(self) -> WorkerSource:
-        """Return a new source. Reads files and starts a process: in a thread, as far as there is a loop."""
-        source = self._make_source()
-        try:
-            # Everything that a hello is compared with, while the first worker boots.
-            self._hello_check().prepare()
-        except BaseException:
-            source.kill()
-            raise
-        return source
+    async def _prepared_check(self) -> HelloCheck:
+        # The first worker boots meanwhile, and what it will be compared with is in files.
+        if self._hello is None or not self._hello.is_prepared:
+            await self.off_loop(lambda: self._hello_check().prepare())
+        return self._hello_check()
 
     def _hello_check(self, image: WorkerImage | None = None) -> HelloCheck:
         if self._hello is None:
