@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 from dataclasses import replace
@@ -84,9 +83,9 @@ def test_27_a_worker_that_never_answers_is_killed():
     def stop(pool: WorkerPool) -> None:
         for worker in pool._stock.in_use:
             assert not worker.process.wait_dead(0)  # which also takes its pidfd
-            pid = pid_of(worker.process._life.pidfd)
-            os.kill(pid, signal.SIGSTOP)
-            stopped.append(pid)
+            pidfd = worker.process._life.pidfd
+            stopped.append(pid_of(pidfd))
+            signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
 
     with WorkerPool(PoolOptions(spare_workers=0)) as pool:
         tools = [Tool("stop", execute=lambda: stop(pool))]
