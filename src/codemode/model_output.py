@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -24,6 +24,7 @@ Show: TypeAlias = Callable[[Any], Any]
 MAX_KEPT_TRACES = 256
 # Of JSON, and of what else is kept of a run; the values that it stands for take some times as much.
 MAX_KEPT_BYTES = 4 << 20
+_MAX_FORGOTTEN = 1 << 14
 _NOT_SHOWN: Shown = {"type": "text", "value": "(this output cannot be shown)"}
 
 
@@ -35,6 +36,7 @@ class ModelOutputs:
         self._show_of = show_of  # a tool's own to_model_output, by the tool's name
         self._kept: deque[_Run] = deque()
         self._kept_bytes = 0
+        self._forgotten: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results that a run once gave
         self._lock = threading.Lock()
 
     def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> None:
@@ -53,7 +55,15 @@ class ModelOutputs:
             self._kept.append(run)
             self._kept_bytes += run.size
             while len(self._kept) > MAX_KEPT_TRACES or self._kept_bytes > MAX_KEPT_BYTES:
-                self._kept_bytes -= self._kept.popleft().size
+                self._forget(self._kept.popleft())
+
+    def _forget(self, run: _Run) -> None:
+        self._kept_bytes -= run.size
+        if _is_shared(run.result):
+            # Whoever had it may still ask: an equal result of a later run under the same id must not pass for it.
+            self._forgotten[run.outer_tool_call_id, type(run.result), run.result] = None
+            if len(self._forgotten) > _MAX_FORGOTTEN:
+                self._forgotten.popitem(last=False)
 
     def show(self, result: Any, tool_call_id: str | None) -> Shown:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
@@ -94,6 +104,8 @@ class ModelOutputs:
     def _trace_of(self, result: Any, tool_call_id: str | None) -> Trace | None:
         """Return the trace of the one run that this result certainly came from, else None."""
         with self._lock:
+            if _is_shared(result) and (tool_call_id or "", type(result), result) in self._forgotten:
+                return None
             runs = [run for run in self._kept if run.gave(result, tool_call_id)]
         return runs[0].trace if len(runs) == 1 else None
 

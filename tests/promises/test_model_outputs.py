@@ -86,3 +86,22 @@ def test_15_a_run_too_large_to_keep_still_counts_as_one():
     js = "await tools.rows(); await tools.rows(); return true"
     large = code_mode.execute_sync({"js": js}, tool_call_id=CALL)
     assert entries(code_mode, large, CALL) == []
+
+
+@pytest.mark.parametrize("value", ["null", "false", "7", "0.5", "''"])
+def test_15_a_run_that_was_forgotten_still_counts_as_one(value):
+    """Its caller asks late, when runs of other tenants have taken the room: none of them may answer for it."""
+
+    async def rows(_input, context):
+        return f"{context.context} " + "x" * (MAX_KEPT_BYTES // 2)
+
+    policy = {"max_tool_output_bytes": MAX_KEPT_BYTES}
+    options = {"model_output": OUTPUTS, "execution_policy": policy}
+    code_mode = create_code_mode_tool([Tool("rows", execute=rows)], options)
+    js = f"await tools.rows(); return {value}"
+    theirs = code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant A")
+    for number in range(3):
+        code_mode.execute_sync({"js": js}, tool_call_id=f"other {number}", context="tenant C")
+    code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant B")
+    assert entries(code_mode, theirs, CALL) == []
+    assert len(code_mode._outputs._kept) < 5
