@@ -327,6 +327,5 @@ def test_what_a_half_read_generator_raises_is_not_for_the_program():
         return rows()
 
     js = "try { return await tools.read() } catch (error) { return error.message }"
-    message = start(js, [Tool("read", execute=read)])
-    assert "RuntimeError" in message
-    assert "secret" not in message
+    # It is read by the tool's own thread: what it raises is what the tool raises.
+    assert start(js, [Tool("read", execute=read)]) == "the tool failed"
