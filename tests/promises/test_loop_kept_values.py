@@ -16,6 +16,15 @@ from codemode.nested_call import NestedCalls
 TOLD = {"lifecycle": {"on_nested_tool_result": lambda _event: None}}
 
 
+@pytest.fixture(autouse=True)
+def only_what_is_new():
+    """Leave out of every look at the heap what other tests have left on it: there may be millions of objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 class Marked(list):
     """A value that can be told from others."""
 
