@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import steps
 from .cancellation import to_its_end
 from .errors import (
     CodeModeAbortedError,
@@ -18,7 +19,6 @@ from .errors import (
 from .execution import Execution
 from .host_threads import LARGE_CHARACTERS, run_check
 from .interrupts import Interrupt
-from .json_shape import weigh
 from .outer_call import OuterCall
 from .protocol.continuation import Continuation
 from .recorded_outcomes import RecordedOutcomes
@@ -75,8 +75,7 @@ class ClaimedResume:
     async def _lapsed(self) -> Any:
         error = await self.execution.lapsed(self.continuation, self.answers, self.inputs)
         # The owner may have come back meanwhile: there is one outcome, and one way to go on.
-        text = await self._written(self.outcomes.of_error, error)
-        standing = await self.guard.record(self.claim.key, text)
+        text, standing = await self._kept(self.outcomes.of_error, error)
         if isinstance(standing, str) and standing != text:
             return await self.as_claimed(standing)
         raise error
@@ -87,14 +86,13 @@ class ClaimedResume:
             if not self.execution.has_gone_on and not _is_programs_end(error):
                 await self.guard.release(self.claim.key)
             else:
-                await self.guard.record(self.claim.key, await self._written(self.outcomes.of_error, error))
+                await self._kept(self.outcomes.of_error, error)
         except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
             error.add_note(f"The resume guard failed too: {failure!r}")
 
     async def _recorded(self, value: Any) -> Any:
-        text = await self._written(self.outcomes.of_value, value)
         try:
-            standing = await self.guard.record(self.claim.key, text)
+            text, standing = await self._kept(self.outcomes.of_value, value)
         except Exception as failure:
             error = CodeModeError("the program went on, but the resume guard did not take its outcome")
             error.recovery = await self.execution.way_on()
@@ -102,15 +100,18 @@ class ClaimedResume:
         # A guard that gives nothing back has kept it. Another outcome stands where this host stood still for too long.
         return await self.as_claimed(standing) if isinstance(standing, str) and standing != text else value
 
-    async def _written(self, write: Callable[[Any], str], outcome: Any) -> str:
-        return await to_its_end(run_check(_size(outcome), lambda: write(outcome)))
+    async def _kept(self, write: Callable[[Any], str], outcome: Any) -> tuple[str, Any]:
+        """Write an outcome and record it. Returns its text and what stands."""
+        try:
+            text = steps.run_on_the_loop(lambda: write(outcome))
+        except steps.TooLongForTheLoop:
+            # Whoever is cancelled meanwhile has recorded it nevertheless.
+            return await to_its_end(self._kept_elsewhere(write, outcome))
+        return text, await self.guard.record(self.claim.key, text)
 
-
-def _size(outcome: Any) -> int:
-    """Return how many characters there are to write, if many."""
-    paused = outcome if isinstance(outcome, Interrupt) else getattr(outcome, "recovery", None)
-    texts = paused.continuation["body"] if isinstance(paused, Interrupt) else ()
-    return sum(map(len, texts)) + weigh(outcome, LARGE_CHARACTERS)
+    async def _kept_elsewhere(self, write: Callable[[Any], str], outcome: Any) -> tuple[str, Any]:
+        text = await run_check(LARGE_CHARACTERS, lambda: write(outcome))
+        return text, await self.guard.record(self.claim.key, text)
 
 
 def _is_programs_end(error: BaseException) -> bool:

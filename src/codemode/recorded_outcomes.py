@@ -1,12 +1,13 @@
 """What a resume came to, as the text that a guard keeps, and back. Sealed where its continuation is.
 
-The text is a line of JSON, and a line for each text of the continuation in it: no line takes long to write or to read.
+A line of JSON, and behind it the texts of a continuation as they are: escaping and parsing them again would take as
+long as they are.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,9 +17,11 @@ from .json_pieces import encode_in_pieces
 from .options import ContinuationOptions
 from .protocol.signing import Auth
 from .sealing import open_text, seal_text
+from .steps import metered
+from .values import MAX_DEPTH, decode_json
 
-_PAUSES = ("interrupt", "recovery")
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+_DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,10 @@ class RecordedOutcomes:
 
     def of_value(self, value: Any) -> str:
         """Write a value, or the next interrupt."""
-        key, item = ("interrupt", value.to_dict()) if isinstance(value, Interrupt) else ("value", value)
-        return self._written({key: item})
+        if isinstance(value, Interrupt):
+            plain, texts = _taken_apart(value)
+            return self._written(f'{{"interrupt":{_json(plain)}}}', texts)
+        return self._written(f'{{"value":{_json(value)}}}', ())
 
     def of_error(self, error: BaseException) -> str:
         """Write an error, with its recovery."""
@@ -45,55 +50,76 @@ class RecordedOutcomes:
             aborted = error.__cause__
             error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
         failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
-        recovery = None if error.recovery is None else error.recovery.to_dict()
-        outcome = {"error": failure, "calls": error.calls, "recovery": recovery}
-        return self._written({**outcome, "details": _plain(error.details)})
+        recovery, texts = (None, ()) if error.recovery is None else _taken_apart(error.recovery)
+        head = _as_json({"error": failure, "calls": error.calls}, error.details)
+        return self._written(f'{head[:-1]},"recovery":{_json(recovery)}}}', texts)
 
     def replayed(self, text: str) -> Any:
         """Return the value or interrupt that was recorded, or raise the error."""
-        outcome = self._read(text)
+        try:
+            outcome, texts = self._read(text)
+        except ValueError as error:
+            raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
         if "value" in outcome:
             return outcome["value"]
         if "interrupt" in outcome:
-            return Interrupt.from_dict(outcome["interrupt"])
-        raise _recorded_error(outcome)
+            return _put_together(outcome["interrupt"], texts)
+        raise _recorded_error(outcome, texts)
 
-    def _written(self, outcome: dict[str, Any]) -> str:
-        texts: list[str] = []
-        for key in _PAUSES:
-            if outcome.get(key) is not None:
-                paused = outcome[key]
-                texts = paused["continuation"]["body"]
-                outcome[key] = {**paused, "continuation": {**paused["continuation"], "body": None}}
-        text = "\n".join([encode_in_pieces(_ENCODER, outcome), *map(json.dumps, texts)])
+    def _written(self, head: str, texts: Iterable[str]) -> str:
+        text = "".join([head, "\n", *metered(texts)])
         return seal_text(text, self.options, self.auth) if self.is_sealed else text
 
-    def _read(self, text: str) -> dict[str, Any]:
-        try:
-            plain = open_text(text, self.options, self.auth) if self.is_sealed else text
-            first, *rest = plain.split("\n")
-            outcome = cast("dict[str, Any]", json.loads(first))
-            texts = [json.loads(line) for line in rest]
-        except ValueError as error:
-            raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
-        for key in _PAUSES:
-            if outcome.get(key) is not None:
-                outcome[key]["continuation"]["body"] = texts
-        return outcome
+    def _read(self, text: str) -> tuple[dict[str, Any], _Texts]:
+        opened = open_text(text, self.options, self.auth) if self.is_sealed else text
+        end = opened.find("\n") % (len(opened) + 1)  # to the end where no text follows
+        outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _DEPTH_AROUND)
+        return cast("dict[str, Any]", outcome), _Texts(opened, end + 1)
 
 
-def _plain(details: Mapping[str, Any]) -> Any:
+class _Texts:
+    """Texts that stand one behind the other, taken by their lengths."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self._text = text
+        self._at = start
+
+    def take(self, lengths: list[int]) -> list[str]:
+        taken: list[str] = []
+        for length in lengths:
+            taken.append(self._text[self._at : self._at + length])
+            self._at += length
+        return taken
+
+
+def _taken_apart(interrupt: Interrupt) -> tuple[dict[str, Any], list[str]]:
+    """Return an interrupt with the lengths of its continuation's texts, and these."""
+    plain = interrupt.to_dict()
+    texts = cast("list[str]", interrupt.continuation["body"])
+    return {**plain, "continuation": {**plain["continuation"], "body": [*map(len, texts)]}}, texts
+
+
+def _put_together(plain: dict[str, Any], texts: _Texts) -> Interrupt:
+    continuation = plain["continuation"]
+    return Interrupt.from_dict({**plain, "continuation": {**continuation, "body": texts.take(continuation["body"])}})
+
+
+def _json(value: Any) -> str:
+    return encode_in_pieces(_ENCODER, value)
+
+
+def _as_json(outcome: Mapping[str, Any], details: Mapping[str, Any]) -> str:
     try:
         # Details are for people: what is not JSON is kept as text.
-        return json.loads(json.dumps(details, default=str))
+        return json.dumps({**outcome, "details": details}, default=str)
     except Exception:  # noqa: BLE001 - a tool may raise an error with any details
-        return {}
+        return json.dumps({**outcome, "details": {}}, default=str)
 
 
-def _recorded_error(outcome: Mapping[str, Any]) -> CodeModeError:
+def _recorded_error(outcome: Mapping[str, Any], texts: _Texts) -> CodeModeError:
     failure = outcome["error"]
     error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=outcome["details"])
     error.calls = tuple(outcome["calls"])
     if outcome["recovery"] is not None:
-        error.recovery = Interrupt.from_dict(outcome["recovery"])
+        error.recovery = _put_together(outcome["recovery"], texts)
     return error

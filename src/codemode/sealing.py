@@ -27,7 +27,7 @@ _MAX_AUTH_CHARACTERS = 2000
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _LENGTH_BYTES = 8
-_PIECE_BYTES = 3 << 16  # whole groups of three bytes, which base64 writes as four characters
+_PIECE_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
 
 
 def pack(
@@ -208,7 +208,7 @@ def _is_genuine(opening: Any, tag: bytes) -> bool:
 
 def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return a text that only whoever can open the continuation of ``auth`` can read, and that fits no other one."""
-    pieces = (text[start : start + _PIECE_BYTES].encode() for start in range(0, len(text), _PIECE_BYTES))
+    pieces = (piece.encode() for piece in metered(_cut(text, _PIECE_BYTES)))
     sealed = _sealed(pieces, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
     return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(sealed))
 
@@ -216,9 +216,12 @@ def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
 def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
     secret = _ring(options, "outcome").secret(auth.key_id)
-    # Of characters in groups of four, as they were written.
-    pieces = (urlsafe_b64decode(text[start : start + _PIECE_BYTES]) for start in range(0, len(text), _PIECE_BYTES))
+    pieces = (urlsafe_b64decode(piece) for piece in metered(_cut(text, _PIECE_BYTES)))
     return b"".join(_opened(pieces, secret, auth.nonce)).decode()
+
+
+def _cut(text: str, size: int) -> Iterator[str]:
+    return (text[start : start + size] for start in range(0, len(text), size))
 
 
 def answers_digest(text: str, options: ContinuationOptions, auth: Auth) -> str:
