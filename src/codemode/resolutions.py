@@ -12,6 +12,7 @@ from .exact_integers import PLACES_KEY, integers_as_in, without_texts
 from .interrupts import APPROVAL_KIND
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from .records import record
+from .schemas import completed
 from .tools import MISSING, Tool, ValidatedInput
 from .values import canonical_json, decode_json, encode_json, refuse_too_many
 
@@ -184,13 +185,13 @@ def input_to_run(tool: Tool, entry: LedgerEntry, edited_json: str | None = None)
 
 
 def _as_shown(tool: Tool, entry: LedgerEntry, shown_json: str) -> ValidatedInput:
-    """Return the value that was shown, made of what the guest issued or, where that gives another one, of itself.
+    """Return the value that was shown, made of what was issued, that with the defaults that were shown, or of itself.
 
-    A default may be new each time, and a validator may change what it has made: only one of the two comes out the same.
+    A default may be new each time, and a validator may change what it has made.
     """
-    shown = _canonical(shown_json)
-    reason = ""
-    for plain in (_issued(entry), decode_json(shown_json)):
+    made = decode_json(shown_json)
+    issued, shown, reason = _issued(entry), canonical_json(made), ""
+    for plain in (issued, completed({} if issued is MISSING else issued, made), made):
         try:
             validated = tool.validate_input(plain)
         except CodeModeToolError as error:
@@ -247,10 +248,6 @@ def _is_changed(tool: Tool, plain: Any, part: Callable[[Any], Any], made: Any) -
 
 def _shown(validated: ValidatedInput) -> str:
     return canonical_json(validated.json_value)
-
-
-def _canonical(text: str) -> str:
-    return canonical_json(decode_json(text))
 
 
 def check_answers(

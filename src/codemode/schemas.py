@@ -52,6 +52,17 @@ def plain_copy(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
+def completed(given: Any, shown: Any) -> Any:
+    """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
+    if isinstance(given, dict) and isinstance(shown, dict):
+        own, others = cast("dict[str, Any]", given), cast("dict[str, Any]", shown)
+        return {**others, **{key: completed(one, others[key]) if key in others else one for key, one in own.items()}}
+    if isinstance(given, list) and isinstance(shown, list):
+        items, others = cast("list[Any]", given), cast("list[Any]", shown)
+        return [completed(*pair) for pair in zip(items, others, strict=True)] if len(items) == len(others) else items
+    return cast("Any", given)
+
+
 class CompiledSchema(Protocol):
     """A schema that is ready for use."""
 

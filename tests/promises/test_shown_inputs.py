@@ -212,10 +212,40 @@ class Dated(Cents):
     at: int = pydantic.Field(default_factory=lambda: next(ticks))
 
 
+class Orders(pydantic.BaseModel):
+    first: Dated
+    others: list[Dated]
+    named: dict[str, Dated]
+    at: int = pydantic.Field(default_factory=lambda: next(ticks))
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        (Dated, {"amount": 6}),
+        (Orders, {"first": {"amount": 6}, "others": [{"amount": 1}, {"amount": 2}], "named": {"a": {"amount": 3}}}),
+    ],
+)
+def test_12_a_default_made_anew_beside_a_validator_that_changes_runs_as_shown(spy, schema, given):
+    tools = [spy.guarded("pay", input_schema=schema)]
+    interrupt = start(f"return await tools.pay({json.dumps(given)})", tools)
+    assert go_on(interrupt, tools, OK) == {"done": "pay"}
+    ((_, ran),) = spy.ran
+    assert ran.model_dump() == interrupt.input
+    assert (ran.amount if schema is Dated else ran.others[1].amount) in (600, 200)
+
+
+def once_more(amount: int) -> int:
+    return amount + next(ticks)
+
+
+class Moody(pydantic.BaseModel):
+    amount: Annotated[int, pydantic.AfterValidator(once_more)]
+
+
 def test_12_what_cannot_come_out_as_shown_is_refused_and_can_be_denied(spy):
-    tools = [spy.guarded("pay", input_schema=Dated)]
+    tools = [spy.guarded("pay", input_schema=Moody)]
     interrupt = start("return await tools.pay({amount: 6})", tools)
-    assert interrupt.input["amount"] == 600
     with pytest.raises(CodeModeProtocolError, match="does not come out as it was shown"):
         go_on(interrupt, tools, OK)
     assert spy.ran == []

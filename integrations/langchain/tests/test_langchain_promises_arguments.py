@@ -274,6 +274,29 @@ def test_02_a_default_that_is_new_each_time_runs_as_it_was_shown(place: Any, is_
     assert [str(got["id"]) for got in ledger.got] == [one.value["args"]["id"]]
 
 
+class Dated(ByField):
+    parts: list[ByField] = []
+    id: uuid.UUID = Field(default_factory=uuid.uuid4)
+
+
+@pytest.mark.parametrize("asks_too", [False, True], ids=["once", "paused inside"])
+def test_02_so_it_does_beside_a_validator_that_changes(place: Any, is_async: bool, ledger: Ledger, asks_too: bool):
+    def take(euros: int, parts: list[ByField], id: uuid.UUID) -> str:  # noqa: A002 - a field of the schema
+        ledger.got.append({"euros": euros, "parts": [one.model_dump() for one in parts], "id": str(id)})
+        return interrupt("sure?") if asks_too else "paid"
+
+    pay = StructuredTool.from_function(take, name="pay", description="Pay.", args_schema=Dated)
+    js = "return await tools.pay({ euros: 6, parts: [{ euros: 1 }] })"
+    session = place(js, [pay], is_async=is_async, approve={"pay": True})
+    (one,) = session.start()["__interrupt__"]
+    output = session.answer({one.id: APPROVE})
+    if asks_too:
+        session.answer({output["__interrupt__"][0].id: "yes"})
+    assert one.value["args"]["euros"] == 600
+    assert one.value["args"]["parts"] == [{"euros": 100}]
+    assert ledger.got == [one.value["args"]] * (2 if asks_too else 1)
+
+
 def test_02_what_changes_at_the_resume_does_not_run(place: Any, is_async: bool, ledger: Ledger):
     factor = itertools.count(1)
 

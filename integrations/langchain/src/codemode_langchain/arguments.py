@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
 
 from codemode import CodeModeToolError
-from codemode.schemas import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_copy
+from codemode.schemas import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, completed, plain_copy
 from codemode.type_schemas import TypeSchema
 
 from .shown_values import shown, shown_fields
@@ -112,7 +112,8 @@ class ArgumentsSchema:
         if (values := arguments.values) is not None:
             arguments.values = None
             return values
-        for source in (arguments.given, arguments.shown):
+        given = arguments.given
+        for source in (given, completed(given, arguments.shown), arguments.shown):
             again: Arguments = self.validate_input(plain_copy(source)).value
             if again.shown == arguments.shown and again.values is not None:
                 return again.values
