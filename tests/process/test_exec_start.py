@@ -71,6 +71,14 @@ async def all_spares(pool: WorkerPool) -> list[WorkerProcess]:
     return [worker.process for worker in pool._spares]
 
 
+async def only_spares(before: set[int]) -> None:
+    """Wait until the worker that is done is gone: it is closed in a thread of the pool."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(children() - before) > _SPARES:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
 async def double(number: int) -> int:
     return number * 2
 
@@ -218,6 +226,7 @@ def test_a_spare_that_died_or_stopped_costs_at_most_its_own_invocation(
     before = children()
     within(run_code_mode("return 1", (), pool=pool))
     within(all_spares(pool))
+    within(only_spares(before))
     for pid in children() - before:
         os.kill(pid, number)
     endings: list[Any] = []
