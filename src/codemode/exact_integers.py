@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
-from .values import MAX_INT_DIGITS
+from .json_pieces import MAX_INT_DIGITS
 
 PLACES_KEY = "bigIntegers"
 """The key beside such values under which their places are listed."""

@@ -10,63 +10,123 @@ from collections.abc import Collection, Iterable
 from typing import Any, cast
 
 from . import steps
-from .json_shape import SCALARS, holds_more_values_than
+from .json_shape import SCALARS, members
 
-# Some two milliseconds, where every value is a long number.
+MAX_INT_DIGITS = 1000
+"""The most digits of an integer, both ways: writing and reading one takes time quadratic in them."""
+
+# Some two milliseconds, where every value is a long number. A long text or integer stands for several values.
 PIECE_VALUES = 1 << 12
+_CHARACTERS_OF_A_VALUE = 128
+_BITS_OF_A_VALUE = 128
+_LONG_INTEGER = 1 << _BITS_OF_A_VALUE
+_TOO_LONG = 10**MAX_INT_DIGITS
 _STEPS_FOR_A_PIECE = 500
-_LOOKED_AT = 20_000
+_LOOKED_AT = 1 << 18
+_SHORT_SCALARS = frozenset({float, bool, type(None)})
 
 
 def encode_in_pieces(encoder: json.JSONEncoder, value: Any) -> str:
-    """Write a value with a compact ``encoder``. Raises what the encoder raises."""
-    if not holds_more_values_than(value, PIECE_VALUES):
+    """Write a value with a compact ``encoder``. Raises what the encoder raises, and `ValueError` for long integers."""
+    if _is_one_piece(value):
         return encoder.encode(value)
-    sizes = _sizes(value)
-    if sizes is None:
-        return encoder.encode(value)
-    return "".join(_Pieces(encoder, sizes).of(value))
+    return "".join(_Pieces(encoder, _sizes(value)).of(value))
+
+
+def is_long_integer(value: int) -> bool:
+    """Return True for an integer of more digits than cross."""
+    return not -_TOO_LONG < value < _TOO_LONG
 
 
 def holds_itself(value: Any) -> bool:
-    """Tell whether a container holds itself, at any depth, as far as a look at some thousands of them tells."""
-    return _sizes(value, _LOOKED_AT) is None
+    """Tell whether a container holds itself, at any depth, as far as a look at a quarter of a million values tells."""
+    open_ones = {id(value): iter(members(value))}
+    for _ in range(_LOOKED_AT):
+        inside = open_ones[next(reversed(open_ones))]
+        item = next(inside, inside)
+        if item is inside:
+            open_ones.popitem()
+            if not open_ones:
+                break
+        elif type(item) not in SCALARS:
+            steps.take()
+            if id(item) in open_ones:
+                return True
+            open_ones[id(item)] = iter(members(item))
+    return False
 
 
-def _sizes(value: Any, most: int = 1 << 62) -> dict[int, int] | None:
-    """Return how many values each container holds, by identity; None when it holds itself, of which the encoder tells.
+def _is_one_piece(value: Any) -> bool:
+    size, pending = _size(value), [] if type(value) in SCALARS else [value]
+    while pending and size <= PIECE_VALUES:
+        more, inside = _look(pending.pop())
+        steps.take(1 + (more >> 5))
+        size += more
+        pending += inside
+    return size <= PIECE_VALUES
 
-    A container that stands in several places counts in each. After ``most`` containers no more are looked at.
+
+def _sizes(value: Any) -> dict[int, int]:
+    """Return how many values each container holds, by identity. Raises `ValueError` when one holds itself.
+
+    A container that stands in several places counts in each.
     """
     sizes: dict[int, int] = {}
-    open_ones: dict[int, list[Any]] = {}
-    pending: list[Any] = [value]
-    while pending and len(sizes) + len(open_ones) <= most:
+    open_ones: dict[int, tuple[int, list[Any]]] = {}
+    pending: list[Any] = [] if type(value) in SCALARS else [value]
+    while pending:
         item = pending[-1]
         if id(item) in sizes:
             pending.pop()
-        elif (inside := open_ones.pop(id(item), None)) is not None:
-            sizes[id(item)] = len(item) + sum([sizes[id(one)] for one in inside])
+        elif (looked_at := open_ones.pop(id(item), None)) is not None:
+            sizes[id(item)] = looked_at[0] + sum([sizes[id(one)] for one in looked_at[1]])
             pending.pop()
         else:
-            inside = _containers(item)
-            steps.take(1 + (len(item) >> 5))
-            if not inside:
-                sizes[id(item)] = len(item)
-                pending.pop()
-                continue
-            open_ones[id(item)] = inside
+            size, inside = _look(item)
+            steps.take(1 + (size >> 5))
+            open_ones[id(item)] = size, inside
             if any(id(one) in open_ones for one in inside):
-                return None
+                raise ValueError("Circular reference detected")  # the encoder's own words
             pending += inside
     return sizes
 
 
-def _containers(item: Any) -> list[Any]:
-    inside = cast("Collection[Any]", item.values() if isinstance(item, dict) else item)
-    if SCALARS.issuperset(map(type, inside)):
-        return []
-    return [one for one in inside if isinstance(one, dict | list | tuple)]
+def _look(item: Any) -> tuple[int, list[Any]]:
+    """Return how many values a container holds itself, and the containers in it. Whatever is no JSON holds nothing."""
+    if not isinstance(item, dict | list | tuple):
+        return 0, []
+    size, inside = len(cast("Collection[Any]", item)), cast("Collection[Any]", item)
+    if isinstance(item, dict):
+        inside = cast("dict[Any, Any]", item).values()
+        for key in cast("dict[Any, Any]", item):
+            if type(key) is not str or len(key) >= _CHARACTERS_OF_A_VALUE:
+                size += _size(key)
+    held: list[Any] = []
+    for one in inside:
+        kind = cast("type[Any]", type(one))
+        if kind is str:
+            if len(one) >= _CHARACTERS_OF_A_VALUE:
+                size += len(one) // _CHARACTERS_OF_A_VALUE
+        elif kind is int:
+            if not -_LONG_INTEGER < one < _LONG_INTEGER:
+                size += _size(one)
+        elif kind not in SCALARS:
+            if isinstance(one, dict | list | tuple):
+                held.append(one)
+            else:
+                size += _size(one)
+    return size, held
+
+
+def _size(value: Any) -> int:
+    """Return for how many values one stands by its own length. Raises `ValueError` for an integer that is too long."""
+    if isinstance(value, str):
+        return 1 + len(value) // _CHARACTERS_OF_A_VALUE
+    if not isinstance(value, int) or -_LONG_INTEGER < value < _LONG_INTEGER:
+        return 1
+    if is_long_integer(value):
+        raise ValueError(f"an integer of more than {MAX_INT_DIGITS} digits")
+    return 1 + value.bit_length() // _BITS_OF_A_VALUE
 
 
 class _Pieces:
@@ -79,19 +139,34 @@ class _Pieces:
         self._write(value, written)
         return written
 
+    def _inside(self, item: Any) -> int:
+        """Return for how many values one stands beside itself."""
+        inside = self._sizes.get(id(item))
+        return _size(item) - 1 if inside is None else inside
+
     def _write(self, value: Any, written: list[str]) -> None:
-        if self._sizes.get(id(value), 0) <= PIECE_VALUES:
+        if self._inside(value) <= PIECE_VALUES or isinstance(value, int):
             written.append(self._encoder.encode(value))
         elif isinstance(value, dict):
             self._write_dict(cast("dict[Any, Any]", value), written)
+        elif isinstance(value, str):
+            self._write_text(value, written)
         else:
             self._write_list(value, written)
+
+    def _write_text(self, text: str, written: list[str]) -> None:
+        written.append('"')
+        length = PIECE_VALUES * _CHARACTERS_OF_A_VALUE
+        for start in range(0, len(text), length):
+            steps.take(_STEPS_FOR_A_PIECE)
+            written.append(self._encoder.encode(text[start : start + length])[1:-1])
+        written.append('"')
 
     def _write_list(self, items: Iterable[Any], written: list[str]) -> None:
         run: list[Any] = []
         size, before = 0, "["
         for item in items:
-            inside = self._sizes.get(id(item), 0)
+            inside = 0 if type(item) in _SHORT_SCALARS else self._inside(item)
             if run and size + inside > PIECE_VALUES:
                 steps.take(_STEPS_FOR_A_PIECE)
                 written += before, self._encoder.encode(run)[1:-1]
@@ -110,16 +185,24 @@ class _Pieces:
         size, before = 0, "{"
         for key in sorted(members) if self._encoder.sort_keys else members:
             item = members[key]
-            inside = self._sizes.get(id(item), 0)
-            if run and size + inside > PIECE_VALUES:
+            inside, long_key = self._inside(item), _size(key) - 1
+            if run and size + inside + long_key > PIECE_VALUES:
                 steps.take(_STEPS_FOR_A_PIECE)
                 written += before, self._encoder.encode(run)[1:-1]
                 run, size, before = {}, 0, ","
-            if inside > PIECE_VALUES:
-                written += before, self._encoder.encode({key: None})[1:-5]
-                self._write(item, written)
+            if inside + long_key > PIECE_VALUES:
+                written.append(before)
+                self._write_member(key, item, written)
                 before = ","
             else:
                 run[key] = item
-                size += inside + 1
+                size += inside + long_key + 1
         written += [before, self._encoder.encode(run)[1:-1], "}"] if run else ["}"]
+
+    def _write_member(self, key: Any, item: Any, written: list[str]) -> None:
+        if isinstance(key, str):
+            self._write(key, written)
+            written.append(":")
+        else:
+            written.append(self._encoder.encode({key: None})[1:-5])
+        self._write(item, written)

@@ -19,8 +19,8 @@ UNLIMITED = 1 << 62
 _SLICE_CHARACTERS = 1 << 16
 _SPACE = b" \t\r\n"
 _MARKS = b'[]{},"'
-# Everything else is part of a scalar or a key, and which of them does not matter.
-_MARKED = bytes(byte if byte in _MARKS else 0x76 for byte in range(256))
+# Everything else is part of a scalar or a key, and which of them does not matter but for digits.
+_MARKED = bytes(byte if byte in _MARKS else 0x30 if 0x30 <= byte <= 0x39 else 0x76 for byte in range(256))
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _LEVELS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
 
@@ -70,7 +70,7 @@ class _Counts:
         return "values" if self._values > max_values else None
 
     def _nests_deeper(self, marks: bytes, max_depth: int) -> bool:
-        brackets = marks.translate(None, b',v"')
+        brackets = marks.translate(None, b',v0"')
         opened = brackets.count(b"[") + brackets.count(b"{")
         before, self._depth = self._depth, self._depth + 2 * opened - len(brackets)
         if before + opened <= max_depth:
@@ -83,8 +83,23 @@ class _Counts:
         return before + max(accumulate(levels), default=0) > max_depth
 
 
+def has_long_integer(text: str, max_digits: int) -> bool:
+    """Tell whether a JSON text holds, outside strings, more than ``max_digits`` digits in a row."""
+    width = (max_digits + 1) // 2
+    # So many digits fill a piece of half the length from end to end; hardly any other text does.
+    if not any(text[start : start + width].isdigit() for start in range(0, len(text) - width + 1, width)):
+        return False
+    run, before = b"0" * (max_digits + 1), b""
+    for marks in _structure(text):
+        joined = before + marks
+        if run in joined:
+            return True
+        before = joined[len(joined.rstrip(b"0")) :]
+    return False
+
+
 def _structure(text: str) -> Iterator[bytes]:
-    """Yield what stands outside strings, slice by slice: brackets, commas, and some ``v`` for a scalar or key."""
+    """Yield what stands outside strings, slice by slice: brackets, commas, digits as ``0``, ``v`` for the rest."""
     start, in_string = 0, False
     while start < len(text):
         end = start + _SLICE_CHARACTERS

@@ -5,26 +5,25 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, cast
 
 from . import steps
 from .errors import CodeModeSerializationError
-from .json_pieces import encode_in_pieces, holds_itself
-from .json_shape import find_excess, holds_more_values_than
+from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself, is_long_integer
+from .json_shape import find_excess, has_long_integer, holds_more_values_than
 
 MAX_DEPTH = 512
 """How deeply arrays and objects may nest, both ways."""
 
-MAX_INT_DIGITS = 4300
 _LARGE_TEXT = 1 << 16
-_TOO_LONG = 10**MAX_INT_DIGITS
-
-# Begun only where a run of digits begins: else every digit of it would be a new beginning.
-_DIGIT_RUN = re.compile(rf"(?<![0-9])[0-9]{{{MAX_INT_DIGITS + 1}}}")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_CUT_PAIR = 8  # two escapes are written for what is four bytes
+_ESCAPE_CHARACTERS = 6
+# Some milliseconds, where every character is half a pair.
+_PIECE_CHARACTERS = 1 << 14
+_STEPS_FOR_A_PIECE = 100
 
 
 NOT_GIVEN: Any = object()
@@ -49,11 +48,11 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
 
     Of duplicate keys the last wins, as in JavaScript. Lone surrogates written as escapes become U+FFFD.
     Raises `ValueError` for what is not JSON (``NaN``, ``Infinity``), a number that overflows a double
-    (``1e999``), an integer of more than 4300 digits, or nesting beyond ``max_depth``.
+    (``1e999``), an integer of more than 1000 digits, or nesting beyond ``max_depth``.
     """
     if nests_deeper_than(text, max_depth):
         raise ValueError(f"JSON nests deeper than {max_depth} levels")
-    _refuse_huge_integers(text)
+    _refuse_long_integers(text)
     try:
         value = _decode(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: _decode(text))
     except RecursionError:
@@ -95,13 +94,9 @@ def _too_many_values(max_values: int, what: str) -> CodeModeSerializationError:
     )
 
 
-def _refuse_huge_integers(text: str) -> None:
-    # Python's own guard against quadratic int() may have been lifted for the whole process.
-    if len(text) <= MAX_INT_DIGITS:
-        return
-    if 0 < sys.get_int_max_str_digits() <= MAX_INT_DIGITS or not _DIGIT_RUN.search(text):
-        return
-    if _DIGIT_RUN.search(_STRING.sub('""', text)):
+def _refuse_long_integers(text: str) -> None:
+    # Reading one takes time quadratic in its digits, and Python's own limit may have been lifted for the process.
+    if len(text) > MAX_INT_DIGITS and has_long_integer(text, MAX_INT_DIGITS):
         raise ValueError(f"JSON holds a number of more than {MAX_INT_DIGITS} digits")
 
 
@@ -151,7 +146,6 @@ def encode_json(value: Any, *, max_bytes: int | None = None, max_values: int | N
         refuse_too_many(value, max_values, what)
     try:
         text = encode_in_pieces(_STRICT, value)
-        _refuse_huge_integers(text)
     except (TypeError, ValueError, RecursionError):
         text = _encode_unusual(value, max_values, what)
     if nests_deeper_than(text, MAX_DEPTH):
@@ -173,11 +167,31 @@ def json_length(text: str) -> int:
     """Count the UTF-8 bytes that ``JSON.stringify`` would need for the value of this ASCII JSON text."""
     if "\\u" not in text:
         return len(text)
-    # Whoever decodes it for its length alone pays for every value in it.
-    halves = text.encode("ascii").decode("raw_unicode_escape")
-    whole = halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    escapes = text.replace("\\\\", "")  # what stays behind a backslash stays an escape
-    return utf8_length(whole) + 5 * (escapes.count("\\u000") + escapes.count("\\u001"))
+    length, before = 0, ""
+    for piece in _between_escapes(text):
+        # Whoever decodes it for its length alone pays for every value in it.
+        halves = piece.encode("ascii").decode("raw_unicode_escape")
+        whole = halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        escapes = piece.replace("\\\\", "")  # what stays behind a backslash stays an escape
+        length += utf8_length(whole) + 5 * (escapes.count("\\u000") + escapes.count("\\u001"))
+        if before >= "\ud800" and _PAIR.match(before + whole[0]):
+            length -= _CUT_PAIR
+        before = whole[-1]
+    return length
+
+
+def _between_escapes(text: str) -> Iterator[str]:
+    """Cut JSON text into short pieces, no escape in two. A pair of surrogates may be."""
+    start = 0
+    while start < len(text):
+        end = start + _PIECE_CHARACTERS
+        piece = text[start:end]
+        end += (len(piece) - len(piece.rstrip("\\"))) % 2
+        behind = text.find("\\", end, end + _ESCAPE_CHARACTERS)
+        end = behind if behind >= 0 else end + _ESCAPE_CHARACTERS
+        steps.take(_STEPS_FOR_A_PIECE)
+        yield text[start:end]
+        start = end
 
 
 def check_size(byte_count: int, max_bytes: int, what: str) -> None:
@@ -194,8 +208,8 @@ def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
         text = _encode_loosely(value)
         if max_values is not None:
             check_values(text, max_values, what)
+        _refuse_long_integers(text)
         text = encode_in_pieces(_STRICT, json.loads(text, parse_constant=lambda _: None))
-        _refuse_huge_integers(text)
     except CodeModeSerializationError:
         raise
     except Exception as error:
@@ -227,7 +241,7 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
         steps.take()
         children = _children(item)
         if children is None:
-            if isinstance(item, int) and not -_TOO_LONG < item < _TOO_LONG:
+            if isinstance(item, int) and is_long_integer(item):
                 yield path, f"more than {MAX_INT_DIGITS} digits in a value of type builtins.int"
             elif not _is_encodable(item):
                 yield path, f"a value of type {type(item).__module__}.{type(item).__qualname__}"

@@ -35,7 +35,7 @@ from codemode.values import decode_json, encode_json
 
 ORDER = 1180591620717411303
 EDGES = [sign * (2**53 + step) for sign in (1, -1) for step in (-2, -1, 0, 1, 2)]
-LONGEST = 10**4300 - 1
+LONGEST = 10**1000 - 1
 PAUSING = {"approval": {"mode": "interrupt"}}
 
 
@@ -105,9 +105,9 @@ def test_18_numbers_leave_as_the_language_writes_them():
     assert run("return [NaN, Infinity, 1e21, -0, 2 ** 53]") == [None, None, 1e21, 0, 2**53]
 
 
-@pytest.mark.parametrize("js", ["return 10n ** 4300n", "return { a: [-(10n ** 4300n)] }", "return 1n << 100000n"])
+@pytest.mark.parametrize("js", ["return 10n ** 1000n", "return { a: [-(10n ** 1000n)] }", "return 1n << 100000n"])
 def test_18_more_digits_than_the_host_takes_are_refused(js):
-    with pytest.raises(CodeModeSerializationError, match="4300 digits"):
+    with pytest.raises(CodeModeSerializationError, match="1000 digits"):
         run(js)
     js = f"try {{ {js.replace('return', 'await tools.echo(')}) }} catch (error) {{ return error.name }}"
     assert run(js, [ECHO]) == "RangeError"
@@ -120,7 +120,7 @@ def test_18_the_limit_of_digits_does_not_follow_the_processes_own(digits):
     try:
         assert run("return await tools.give({})", [giving(LONGEST)]) == LONGEST
         told = run("return tools.give({}).catch((error) => error.message)", [giving({"a": LONGEST + 1})])
-        assert "4300 digits" in told
+        assert "1000 digits" in told
         assert ".a" in told
         text = "9" * 5000  # digits in a text are no number
         assert run("return await tools.give({})", [giving({"a": text, "b": ORDER})]) == {"a": text, "b": ORDER}
@@ -128,11 +128,11 @@ def test_18_the_limit_of_digits_does_not_follow_the_processes_own(digits):
         sys.set_int_max_str_digits(was)
 
 
-long_integers = st.integers(min_value=0, max_value=4299).flatmap(
+long_integers = st.integers(min_value=0, max_value=999).flatmap(
     lambda digits: st.integers(min_value=-(10**digits), max_value=10**digits)
 )
 numbers = st.one_of(
-    st.integers(),
+    st.integers(min_value=-(2**128), max_value=2**128),
     st.integers(min_value=2**53 - 3, max_value=2**53 + 3),
     st.integers(min_value=-(2**64), max_value=2**64),
     long_integers,
@@ -254,7 +254,7 @@ def test_18_no_number_of_digits_breaks_a_check(rules, caplog):
     ]
     js = """
     const told = [];
-    for (const n of [10n ** 4299n, -(10n ** 400n), 2n ** 1024n])
+    for (const n of [10n ** 999n, -(10n ** 400n), 2n ** 1024n])
       for (const call of [tools.take({ n }), tools.model({ id: n, cents: n })])
         told.push(await call.catch((error) => error.code));
     return told;
@@ -513,7 +513,7 @@ def test_18_neighbours_are_not_the_same(one, other):
 
 def test_18_host_json_is_read_and_written_exactly():
     assert decode_json(encode_json([ORDER, -LONGEST], what="x")) == [ORDER, -LONGEST]
-    with pytest.raises(CodeModeSerializationError, match="4300 digits"):
+    with pytest.raises(CodeModeSerializationError, match="1000 digits"):
         encode_json({"a": LONGEST + 1}, what="x")
 
 

@@ -137,9 +137,9 @@ def test_huge_integers_are_refused_when_the_process_lifted_its_guard():
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
-        with pytest.raises(ValueError, match="4300 digits"):
+        with pytest.raises(ValueError, match="1000 digits"):
             decode_json("9" * 100_000)
-        assert decode_json("9" * 4300) == 10**4300 - 1
+        assert decode_json("9" * 1000) == 10**1000 - 1
     finally:
         sys.set_int_max_str_digits(before)
 

@@ -4,11 +4,11 @@ const { rawJSON } = G.JSON; // taken away from the guest later: it puts any text
 const Big = G.BigInt;
 const INTEGER = /^-?[0-9]+$/;
 const LAST_EXACT = 9007199254740992; // 2^53
-const TOO_LONG = 10n ** 4300n; // the host takes no more digits
+const TOO_LONG = 10n ** 1000n; // the host takes no more digits
 
 const writeExactly = (_key, value) => {
   if (typeof value !== "bigint") return value;
-  if (value >= TOO_LONG || value <= -TOO_LONG) throw new RangeErr("an integer of more than 4300 digits");
+  if (value >= TOO_LONG || value <= -TOO_LONG) throw new RangeErr("an integer of more than 1000 digits");
   return rawJSON(Str(value));
 };
 
