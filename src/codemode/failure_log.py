@@ -43,6 +43,11 @@ def log_broken_schema(side: str, name: str, error: ValueError) -> None:
     _TOOLS.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
 
 
+def log_left_out(error: ValueError) -> None:
+    """Log that programs go without a tool of a framework or server, for its name."""
+    _TOOLS.warning("a tool is left out, for no program could call it: %s", error)
+
+
 def log_tool_failure(what: str, raised: BaseException) -> None:
     """Log what a tool's own function raised where no call could tell of it."""
     _log(_TOOLS, "%s", (what,), raised)

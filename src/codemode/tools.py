@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, overload
 
 from .adapters import ADAPTERS
 from .errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from .failure_log import log_left_out
 from .option_checks import WrongTypeError, mapping_or_none, string_or_none
 from .parameters import (
     NOTHING,
@@ -349,25 +350,39 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
     return functools.partial(Tool.from_function, **settings)
 
 
+class ImpossibleNameError(ValueError):
+    """No program could call a tool of that name."""
+
+
 def check_name(name: Any) -> str:
-    """Give ``name`` back. Raises `ValueError` when a program could not call a tool of that name."""
+    """Give ``name`` back. Raises `ImpossibleNameError` when a program could not call a tool of that name."""
     if not isinstance(name, str) or not name:
-        raise ValueError(f"a tool's name must be a non-empty string, got {name!r}")
+        raise ImpossibleNameError(f"a tool's name must be a non-empty string, got {name!r}")
     if len(name) > MAX_NAME_CHARACTERS:
-        raise ValueError(f"tool name {name[:32]!r}... is longer than {MAX_NAME_CHARACTERS} characters")
+        raise ImpossibleNameError(f"tool name {name[:32]!r}... is longer than {MAX_NAME_CHARACTERS} characters")
     if name == "then":
-        raise ValueError("a tool called 'then' cannot be reached: it would make `tools` awaitable")
+        raise ImpossibleNameError("a tool called 'then' cannot be reached: it would make `tools` awaitable")
     if name.startswith("$"):
-        raise ValueError(f"tool name {name!r} starts with '$', which is kept for the catalog")
+        raise ImpossibleNameError(f"tool name {name!r} starts with '$', which is kept for the catalog")
     if not name.isprintable():
-        raise ValueError(f"tool name {name!r} contains a control character")
+        raise ImpossibleNameError(f"tool name {name!r} contains a control character")
     return name
+
+
+def can_be_called(name: Any) -> bool:
+    """Tell whether a program could call a tool of that name."""
+    try:
+        check_name(name)
+    except ImpossibleNameError:
+        return False
+    return True
 
 
 def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
     """Make named tools of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are the names.
 
-    Raises `ValueError` for an impossible or repeated name, and for an object that is no tool.
+    Raises `ValueError` for an impossible or repeated name, and for an object that is no tool. A framework's tool that
+    no program could call by its name is left out, with a warning in the log: nobody here has named it.
     """
     if isinstance(tools, Mapping):
         named = cast("Mapping[str, Any]", tools)
@@ -376,17 +391,27 @@ def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, Tool] = {}
     for value in tools:
-        one = _as_tool(value, None)
+        try:
+            one = _as_tool(value, None)
+        except ImpossibleNameError as error:
+            if isinstance(value, Tool) or _is_function(value):
+                raise
+            log_left_out(error)
+            continue
         if one.name in collected:
             raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
         collected[one.name] = one
     return collected
 
 
+def _is_function(value: Any) -> bool:
+    return inspect.isroutine(value) or isinstance(value, functools.partial)
+
+
 def _as_tool(value: Any, name: str | None) -> Tool:
     if isinstance(value, Tool):
         return value.renamed(name or value.name)
-    if inspect.isroutine(value) or isinstance(value, functools.partial):
+    if _is_function(value):
         return Tool.from_function(cast("Callable[..., Any]", value), name=name)
     converted = ADAPTERS.convert(value)
     if converted is not None:

@@ -15,10 +15,12 @@ from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, PendingRequest, Tool
 from codemode.schemas import resolve_reference
+from codemode.tools import can_be_called
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval
 
+OUTER_TOOL = "codeMode"
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 _MAX_SCHEMA_PARTS = 5_000
 ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
@@ -91,7 +93,16 @@ class Approvals:
 
     def refuse_kept(self, kept: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked."""
-        overlap = sorted(name for name in kept if self._rules.get(name, False) is not False)
+        gated = [name for name, rule in self._rules.items() if rule is not False]
+        for name in gated:
+            if name == OUTER_TOOL:
+                raise ValueError(
+                    f"approve names {name!r}, and is for the calls of its programs: list a HumanInTheLoopMiddleware for"
+                    " a review of whole programs"
+                )
+            if not can_be_called(name):
+                raise ValueError(f"approve names {name!r}, which no program can call and the model calls by itself")
+        overlap = sorted(set(gated) & set(kept))
         if overlap:
             raise ValueError(
                 f"{overlap[0]!r} is in both keep and approve: only calls from programs wait for a person, so a tool"
@@ -142,18 +153,19 @@ class Approvals:
 def unknown_outcome(key: str, request: PendingRequest, js: str) -> Question:
     """Return what a person is asked about a program whose process ended in the middle."""
     description = (
-        "Unknown outcome: the process that ran this program ended in the middle, and calls of its tools may have"
-        f" happened. Approve to run it again from where it last waited, with all that follows.\n\nProgram:\n{js}"
+        "Unknown outcome: this program was cut off in the middle, for its process ended or its run was cancelled, and"
+        " calls of its tools may have happened. Approve to run it again from where it last waited, with all that"
+        f" follows.\n\nProgram:\n{js}"
     )
-    action = {"name": "codeMode", "args": {"js": js}, "description": description}
+    action = {"name": OUTER_TOOL, "args": {"js": js}, "description": description}
     allowed: tuple[DecisionType, ...] = ("approve", "reject")
     value = {
         "type": "unknown_outcome",
         **action,
         "action_requests": [action],
-        "review_configs": [{"action_name": "codeMode", "allowed_decisions": list(allowed)}],
+        "review_configs": [{"action_name": OUTER_TOOL, "allowed_decisions": list(allowed)}],
     }
-    return Question(key=key, request=request, value=value, response_schema=_decision_type("codeMode", allowed, None))
+    return Question(key=key, request=request, value=value, response_schema=_decision_type(OUTER_TOOL, allowed, None))
 
 
 def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:

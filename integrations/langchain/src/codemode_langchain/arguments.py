@@ -5,10 +5,12 @@ LangChain validates what it is given. Where that gave another value than the one
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
@@ -208,7 +210,7 @@ class Injected:
     """The arguments of one tool that its graph gives, and no model."""
 
     def __init__(self, tool: BaseTool) -> None:
-        self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ()))
+        self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ())) | _settings_of(tool)
         schema = tool.args_schema
         fields: Mapping[str, FieldInfo] = getattr(schema, "model_fields", {})
         visible: Any = tool.tool_call_schema
@@ -249,6 +251,26 @@ class Injected:
             elif name == "tool_call_id":
                 found[name] = tool_call_id
         return found
+
+
+def without_settings(tool: BaseTool) -> Any:
+    """Return what a model is shown of a tool's input, without the settings of a run that LangChain gives it."""
+    schema: Any = tool.tool_call_schema
+    hidden = _settings_of(tool)
+    if not hidden or not isinstance(schema, type) or not issubclass(schema, BaseModel):
+        return schema
+    fields: Any = {name: (one.annotation, one) for name, one in schema.model_fields.items() if name not in hidden}
+    return create_model(schema.__name__, __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
+
+
+def _settings_of(tool: BaseTool) -> frozenset[str]:
+    """Return the arguments that get the settings of a run, where LangChain reads a schema off the method itself."""
+    if tool.args_schema is not None:
+        return frozenset()
+    hints: dict[str, Any] = {}
+    with contextlib.suppress(NameError, TypeError):
+        hints = get_type_hints(cast("Any", tool)._run)  # noqa: SLF001 - the method that is read
+    return frozenset(name for name, hint in hints.items() if hint is RunnableConfig)
 
 
 def call_ids(fields: Mapping[str, Any]) -> set[str]:

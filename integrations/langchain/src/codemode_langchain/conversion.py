@@ -12,12 +12,16 @@ from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools import Tool as SingleInputTool
 from pydantic import BaseModel
 
 from codemode import CodeModeToolError, Tool, ToolCallContext
 from codemode.schemas import CompiledSchema
 
-from .arguments import Arguments, ArgumentsSchema
+from .arguments import Arguments, ArgumentsSchema, without_settings
+
+# As LangChain itself describes it to a model.
+_SINGLE_INPUT = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
 
 NeedsApproval = bool | Callable[..., Any]
 
@@ -196,7 +200,9 @@ def _text(content: Any) -> str:
 
 def _described(tool: BaseTool) -> Any:
     """Return what a model is shown of a tool's input: a model, or else a JSON Schema."""
-    schema: Any = tool.tool_call_schema
+    if isinstance(tool, SingleInputTool) and tool.args_schema is None:
+        return _SINGLE_INPUT
+    schema: Any = without_settings(tool)
     return schema if isinstance(schema, type) and issubclass(schema, BaseModel) else _without_title(schema)
 
 

@@ -17,13 +17,14 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from codemode import CodeModeOptions, CodeModeToolError, WorkerPool
+from codemode.tools import can_be_called
 
 from .approvals import ApprovalRules, Approvals
 from .channels import state_now
 from .conversion import Capture, tool_call
-from .neighbours import refuse_blind_neighbours
+from .neighbours import refuse_blind_neighbours, tools_beside
 from .nested import Caller
-from .shown_tools import CodeModeState, ShownTools, shown_to
+from .shown_tools import CodeModeState, ShownTools, name_of, shown_to
 from .tool import NAME, CodeModeTool, Face, for_agents
 
 Result = ToolMessage | Command[Any]
@@ -92,6 +93,7 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here. Read while it is built: the moment to look at its neighbours."""
         refuse_blind_neighbours(self, self._keep, CodeModeMiddleware)
+        self._refuse_others_of_its_name(tools_beside(self))
         return [self._registered]
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
@@ -117,7 +119,8 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         return judged if isinstance(judged, ToolMessage) else await handler(judged)
 
     def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
-        native = [one for one in request.tools if not isinstance(one, BaseTool) or one.name in self._keep]
+        self._refuse_others_of_its_name(request.tools)
+        native = [one for one in request.tools if not isinstance(one, BaseTool) or self._is_kept(one.name)]
         programs = self._for_programs(one for one in request.tools if isinstance(one, BaseTool))
         shown = request.override(tools=[*native, CodeModeTool(self._face(programs))])
         return shown, cast("Any", self._shown_tools.note(programs, native))
@@ -131,7 +134,17 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
     def _for_programs(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
-        return [one for one in tools if one.name != NAME and one.name not in self._keep]
+        return [one for one in tools if one.name != NAME and not self._is_kept(one.name)]
+
+    def _is_kept(self, name: str) -> bool:
+        # What no program can call stays with the model.
+        return name in self._keep or not can_be_called(name)
+
+    def _refuse_others_of_its_name(self, tools: Iterable[Any]) -> None:
+        for one in tools:
+            is_own = isinstance(one, CodeModeTool) and one.is_like(self._registered)
+            if not is_own and name_of(one) == NAME:
+                raise ValueError(f"another tool of the agent is called {NAME!r} too: give it another name")
 
     def _judged(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
         """Return the call that is made, or what the model is told instead of one that it may not make by itself."""
@@ -140,14 +153,14 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
             return self._bound(request, handler)
         # Middleware listed before may have put another tool in its place.
         names = {name, name if tool is None else tool.name}
-        if names <= self._keep:
+        if all(map(self._is_kept, names)):
             return self._allowed(request, names) if any(map(self._approvals.may_ask, names)) else request
         return self._refused(request, names) or request
 
     def _refused(self, request: ToolCallRequest, names: Collection[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool
         shown, gated = shown_to(request), any(map(self._approvals.may_ask, names))
-        if not gated and shown is not None and names <= set(shown["native"]) - self._keep:
+        if not gated and shown is not None and names <= {one for one in shown["native"] if not self._is_kept(one)}:
             # A provider's own tool, whose calls other middleware or the tool node serves.
             return None
         in_programs = tool is not None if shown is None else name in shown["programs"]
@@ -162,13 +175,14 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return a kept tool's call with the very values that the function was asked about."""
         call, tool = request.tool_call, request.tool
         args: dict[str, Any] = dict(call["args"])
-        if tool is not None and (known := self._face([tool]).awaiting.catalog.get(tool.name)) is not None:
+        named = tool if tool is None or can_be_called(tool.name) else tool.model_copy(update={"name": "tool"})
+        if named is not None and (known := self._face([named]).awaiting.catalog.get(named.name)) is not None:
             try:
                 validated = known.validate_input(args)
             except CodeModeToolError as error:
                 return _error(request, error.message)
             args = validated.json_value
-            stand_in = Capture(tool, cast("Any", request).runtime.config, validated.value).tool
+            stand_in = Capture(cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value).tool
             request = request.override(tool=stand_in, tool_call=tool_call(call["name"], args, call["id"] or ""))
         if not any(self._approvals.asks_about(one, dict(args)) for one in names):
             return request
@@ -192,6 +206,8 @@ def _names(keep: Any) -> frozenset[str]:
     names = [keep] if isinstance(keep, str) else keep
     if not isinstance(names, Collection) or not all(isinstance(name, str) for name in cast("Collection[Any]", names)):
         raise ValueError(f"keep must be names of tools, got {keep!r}")
+    if NAME in cast("Collection[str]", names):
+        raise ValueError(f"keep names {NAME!r}, which is shown in the place of all others")
     return frozenset(cast("Collection[str]", names))
 
 

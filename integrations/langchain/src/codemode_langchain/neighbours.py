@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from types import FrameType
 from typing import Any, cast
 
 from langchain.agents import middleware as built_in
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ToolCallLimitMiddleware
+
+from codemode.tools import can_be_called
 
 from .tool import NAME
 
@@ -33,7 +36,7 @@ def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], keep: Collectio
             f"the agent has {kind.__name__} twice, and one would run programs by its own rules in the other's place:"
             " give one of them the rules of both"
         )
-    seen = {NAME, *keep}
+    seen = _Seen({NAME, *keep})
     for index, one in enumerate(listed):
         if isinstance(one, HumanInTheLoopMiddleware):
             _check_review(one, seen, is_before=index < place)
@@ -43,8 +46,8 @@ def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], keep: Collectio
             _check_wrapping(one, seen)
 
 
-def _check_review(review: Any, seen: Collection[str], *, is_before: bool) -> None:
-    gated = sorted(set(review.interrupt_on) - set(seen))
+def _check_review(review: Any, seen: _Seen, *, is_before: bool) -> None:
+    gated = seen.missing(review.interrupt_on)
     if not gated:
         return
     if getattr(review, "interrupt_mode", "batched") != "per_call":
@@ -60,9 +63,9 @@ def _check_review(review: Any, seen: Collection[str], *, is_before: bool) -> Non
         )
 
 
-def _check_limit(limit: Any, seen: Collection[str]) -> None:
+def _check_limit(limit: Any, seen: _Seen) -> None:
     """It counts what the model asks for. A nested call is asked for by a program."""
-    if limit.tool_name in seen:
+    if limit.tool_name is not None and not seen.missing([limit.tool_name]):
         return
     counted = "all tools" if limit.tool_name is None else repr(limit.tool_name)
     raise ValueError(
@@ -73,15 +76,33 @@ def _check_limit(limit: Any, seen: Collection[str]) -> None:
     )
 
 
-def _check_wrapping(one: Any, seen: Collection[str]) -> None:
+def _check_wrapping(one: Any, seen: _Seen) -> None:
     for name, loss in _WRAPPING.items():
         if isinstance(one, getattr(built_in, name, ())):
             named = getattr(one, "tools_to_emulate", None) or getattr(one, "_tool_filter", None) or ()
-            if missed := sorted(set(named) - set(seen)):
+            if missed := seen.missing(named):
                 raise ValueError(
                     f"{name} is listed before CodeModeMiddleware, where it never sees calls of {', '.join(missed)}"
                     f" made by a program: {loss}. List it after."
                 )
+
+
+class _Seen(frozenset[str]):
+    """The tools whose calls the model makes: those named, and what no program can call."""
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names that only programs call."""
+        return sorted(name for name in set(names) - self if can_be_called(name))
+
+
+def tools_beside(own: object) -> list[Any]:
+    """Return the tools of the agent that is being built in this thread, but for those of its own middleware ``own``."""
+    frame = _frame_with(own)
+    if frame is None:
+        return []
+    given: Any = frame.f_locals.get("tools")
+    others = [one for middleware in _listed_with(own) if middleware is not own for one in middleware.tools or ()]
+    return [*(cast("Sequence[Any]", given) if isinstance(given, list | tuple) else ()), *others]
 
 
 def _listed_with(own: object) -> Sequence[Any]:
@@ -89,10 +110,15 @@ def _listed_with(own: object) -> Sequence[Any]:
 
     The innermost function with a ``middleware`` that holds our own: `create_agent` itself, whatever was put around it.
     """
+    frame = _frame_with(own)
+    return () if frame is None else tuple(frame.f_locals["middleware"])
+
+
+def _frame_with(own: object) -> FrameType | None:
     frame = inspect.currentframe()
     while frame is not None:
         listed: Any = frame.f_locals.get("middleware")
         if isinstance(listed, list | tuple) and any(one is own for one in cast("Sequence[Any]", listed)):
-            return tuple(cast("Sequence[Any]", listed))
+            return frame
         frame = frame.f_back
-    return ()
+    return None

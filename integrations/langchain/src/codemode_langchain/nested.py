@@ -28,8 +28,8 @@ from .state_updates import Pairs, kept, pairs_of
 INTERRUPT_KIND = "langgraph-interrupt"
 BEGUN_KIND = "langgraph-begun"
 _STOPPED = (
-    "the process that ran this program ended in the middle; which calls had happened is not known, and a person decided"
-    " not to run it again"
+    "this program was cut off in the middle; which calls had happened is not known, and a person decided not to run it"
+    " again"
 )
 
 

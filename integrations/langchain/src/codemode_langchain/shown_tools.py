@@ -47,7 +47,7 @@ class ShownTools:
             self._steps[step] = {one.name: one for one in programs}
             while len(self._steps) > _MAX_STEPS:
                 self._steps.popitem(last=False)
-        names = [name for one in native if (name := _name_of(one)) is not None]
+        names = [name for one in native if (name := name_of(one)) is not None]
         return {_KEY: Shown(step=step, programs=[one.name for one in programs], native=names)}
 
     def callable_tools(self, request: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
@@ -75,10 +75,10 @@ def shown_in(state: Any) -> Shown | None:
     return found
 
 
-def _name_of(one: Any) -> str | None:
+def name_of(one: Any) -> str | None:
     """Return the name of a tool, or of one that a provider describes as a mapping."""
     if not isinstance(one, Mapping):
-        return getattr(one, "name", None)
+        return getattr(one, "name", None) or getattr(one, "__name__", None)
     described = cast("Mapping[str, Any]", one)
     function = described.get("function")
     name = described.get("name", cast("Any", function).get("name") if isinstance(function, Mapping) else None)

@@ -17,8 +17,10 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from codemode import CodeModeOptions, ToolCallContext, WorkerPool
 from codemode import CodeModeTool as Core
+from codemode.failure_log import log_left_out
+from codemode.tools import ImpossibleNameError, can_be_called, check_name
 
-from .approvals import ApprovalRules, Approvals
+from .approvals import OUTER_TOOL, ApprovalRules, Approvals
 from .arguments import Arguments, call_ids
 from .channels import write_earlier
 from .conversion import convert
@@ -27,7 +29,7 @@ from .nested import Caller, DirectCaller
 from .segments import Outcome, Segments
 from .state_updates import one_result
 
-NAME = "codeMode"
+NAME = OUTER_TOOL
 _MAX_AGE_MS = 30 * 24 * 3_600_000
 _tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
 
@@ -58,7 +60,7 @@ class Face:
         pool: WorkerPool | None = None,
     ) -> None:
         self.given = list(tools)  # also those that another of the same name hides: who knows a face by them keeps them
-        self.tools = {one.name: one for one in self.given}
+        self.tools = {one.name: one for one in self.given if can_be_called(one.name)}
         self.approvals = approvals
         converted = [self._converted(one) for one in self.tools.values()]
         self.blocking = Core([one for one, _ in converted], options, pool)
@@ -93,6 +95,10 @@ class CodeModeTool(BaseTool):
         super().__init__(description=face.description, **fields)
         self._face = face
         self._caller = caller if caller is not None else DirectCaller()
+
+    def is_like(self, other: CodeModeTool) -> bool:
+        """Tell whether it runs programs over the same tools by the same rules, as a copy does."""
+        return self._face is other._face
 
     def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
         """Run as every tool does; the id of the call names the nested calls."""
@@ -161,7 +167,7 @@ def create_code_mode_tool(
     ``approve`` says which nested calls a person decides about: a mapping tool name -> True, a function of the arguments
     or an `ApprovalConfig`; or a function ``(name, args) -> bool``. It needs a LangGraph node with a checkpointer.
     Raises `ValueError` for wrong options and rules, and for tools that need injected state: `CodeModeMiddleware` is for
-    those.
+    those. A tool that no program could call by its name is left out, with a warning in the log.
     """
     given = tools.get_tools() if isinstance(tools, Toolkit) else tools
     collected = [_as_tool(one) for one in given]
@@ -169,7 +175,7 @@ def create_code_mode_tool(
         _refuse_injection(one)
     approvals = Approvals(approve)
     approvals.require_known([one.name for one in collected])
-    return CodeModeTool(Face(collected, for_agents(options, has_pool=pool is not None), approvals, pool))
+    return CodeModeTool(Face(_reachable(collected), for_agents(options, has_pool=pool is not None), approvals, pool))
 
 
 def for_agents(options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool: bool) -> CodeModeOptions:
@@ -192,6 +198,18 @@ def for_agents(options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool:
 
 def _as_tool(given: Any) -> BaseTool:
     return given if isinstance(given, BaseTool) else cast("BaseTool", tool(given))
+
+
+def _reachable(tools: Iterable[BaseTool]) -> list[BaseTool]:
+    reachable: dict[str, BaseTool] = {}
+    for one in tools:
+        if one.name in reachable:
+            raise ValueError(f"two tools are called {one.name!r}")
+        try:
+            reachable[check_name(one.name)] = one
+        except ImpossibleNameError as error:
+            log_left_out(error)
+    return list(reachable.values())
 
 
 def _refuse_injection(one: BaseTool) -> None:

@@ -12,7 +12,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 from codemode import CodeModeOptions, CodeModeTool, Tool, ToolCallContext, WorkerPool, create_code_mode_tool
-from codemode.tools import check_name
+from codemode.tools import can_be_called
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
 _MAX_COMPILED = 8
@@ -40,16 +40,8 @@ def stays_native(definition: ToolDefinition, keep: Collection[str], ctx: RunCont
         or definition.tool_kind in _STAY_NATIVE_KINDS
         or definition.unless_native is not None
         or not ctx.is_tool_available(definition)
-        or not _is_callable_name(definition.name)
+        or not can_be_called(definition.name)
     )
-
-
-def _is_callable_name(name: str) -> bool:
-    try:
-        check_name(name)
-    except ValueError:
-        return False
-    return True
 
 
 class CompiledTools:
