@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from functools import partial
 from itertools import islice
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
@@ -45,15 +46,18 @@ async def executed(
     elif tool.execute_kind == "async_iterator":
         result = tool.call(validated.value, context)
     else:
-        call = ThreadCall(tool, validated.value, context, entry.tool_call_id or "")
-        result = await call.result(threads.run_tool)
+        result = await _in_thread(tool, entry, threads, partial(tool.call, validated.value, context))
         if inspect.isawaitable(result):
             result = await result
     if isinstance(result, GeneratorType):
         # It is the tool's code, may never end, and gives what it has only once.
         items = islice(cast("Iterator[Any]", result), max_values + 1)
-        return await threads.run_tool(lambda: list(items))
+        return await _in_thread(tool, entry, threads, lambda: list(items))
     return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
+
+
+async def _in_thread(tool: Tool, entry: LedgerEntry, threads: InvocationThreads, work: Callable[[], Any]) -> Any:
+    return await ThreadCall(tool.name, entry.tool_call_id or "", work).result(threads.run_tool)
 
 
 async def decided(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
@@ -70,26 +74,49 @@ async def decided(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
 
 async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     """Await host code. What it raises is hidden from the guest and kept for the host, whatever its class."""
+    task = asyncio.current_task()
     try:
         return await work
     except CodeModeError as error:
-        raise HostRaised(error) from error
+        raise HostRaised(sound(entry, error)) from error
     except (Exception, SystemExit) as error:
         pause = interrupt_within(error)
         if pause is not None:
             raise pause from None
         raise HostRaised(hidden(entry, error)) from error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+    except (asyncio.CancelledError, GeneratorExit) as error:
+        if _is_ended_from_outside(task):
             raise
-        # Nobody cancelled this call: something inside the tool was cancelled.
+        # Nobody cancelled or closed this call: something inside the tool raised it.
         raise HostRaised(hidden(entry, error)) from error
     except BaseExceptionGroup as group:
         pause = interrupt_within(group)
-        if pause is None:
+        if pause is not None:
+            raise pause from None
+        if group.split(_FAILURES)[1] is not None or _is_ended_from_outside(task):
             raise
-        raise pause from None
+        raise HostRaised(hidden(entry, group)) from group
+
+
+# What ends neither the host nor whoever tests it when a tool raises it.
+_FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+
+
+def _is_ended_from_outside(task: asyncio.Task[Any] | None) -> bool:
+    """Tell whether a call that runs in ``task`` was cancelled, or is closed because nobody awaits it any more."""
+    try:
+        return task is None or asyncio.current_task() is not task or bool(task.cancelling())
+    except RuntimeError:  # its loop no longer runs
+        return True
+
+
+def sound(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
+    """Return what host code raised, or that it failed when its class has put other things into the fields of ours."""
+    try:
+        is_sound = isinstance(error.message, str) and isinstance(error.code, str) and isinstance(error.details, dict)  # pyright: ignore[reportUnnecessaryIsInstance]
+    except Exception:  # noqa: BLE001 - they may be properties, or missing
+        is_sound = False
+    return error if is_sound else hidden(entry, error)
 
 
 def hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:

@@ -1,8 +1,8 @@
 """The threads in which host code runs that may keep the event loop: sync tools, and checks of large values.
 
 Threads belong to one pool or one share of it, so that no tenant takes those of another. Checks hold the interpreter
-while they run: however many wait, one runs at a time, each share in turn. Every thread ends when it is idle, and none
-keeps the interpreter from ending. Knows nothing of calls and of what is checked.
+while they run: however many wait, one runs at a time, each share in turn; one that hangs is passed over. Every thread
+ends when it is idle, and none keeps the interpreter from ending. Knows nothing of calls and of what is checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import steps
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _TOOL_THREADS = 64
 _IDLE_SECONDS = 5.0
 _TURN_SECONDS = 0.01
+_HUNG_SECONDS = 2.0
 _SECONDS_BETWEEN_PAUSES = 0.0015
 _PAUSE_SECONDS = 0.00005
 # A validator takes up to ten milliseconds for so much.
@@ -89,7 +90,7 @@ class HostThreads:
 
 
 class InvocationThreads:
-    """What one invocation has of the threads of its pool. Knows which of its tools still run."""
+    """What one invocation has of the threads of its pool. Knows which of its tools and checks still run."""
 
     def __init__(self, share: HostThreads, depth: int = 0) -> None:
         self._share = share
@@ -110,25 +111,38 @@ class InvocationThreads:
 
     async def run_tool(self, work: Callable[[], ResultT]) -> ResultT:
         """Run a sync tool, with the caller's context variables."""
-        return await self._share.tools(self._depth).run(_Job(self, work, self._run_tool))
+        return await self._share.tools(self._depth).run(_Job(self, work, _run_plainly))
 
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work, with the caller's context variables, when it is this share's turn."""
-        return await self._share.checks.run(_Job(self, work, _run_in_turn))
+        checks = self._share.checks
+        job = _Job(self, work, lambda job: _run_in_turn(job, checks))
+
+        def look() -> None:
+            nonlocal later
+            _turns.pass_over_hung()
+            later = job.loop.call_later(_HUNG_SECONDS, look)
+
+        later = job.loop.call_later(_HUNG_SECONDS, look)
+        try:
+            return await checks.run(job)
+        finally:
+            later.cancel()
 
     def call_when_free(self, call: Callable[[], None]) -> None:
-        """Call once no tool runs here: at once, or from the thread of the last one. No thread can be stopped."""
+        """Call once nothing runs here: at once, or from the thread of the last job. No thread can be stopped."""
         with self._lock:
             if self._running:
                 self._when_free = call
                 return
         call()
 
-    def _run_tool(self, job: _Job) -> Any:
+    def run(self, job: _Job, run: Callable[[_Job], Any]) -> Any:
+        """Run a job in this thread. Until it has ended the invocation keeps its slot."""
         with self._lock:
             self._running += 1
         try:
-            return job.variables.run(job.work)
+            return run(job)
         finally:
             with self._lock:
                 self._running -= 1
@@ -194,7 +208,7 @@ class _Job:
         if self.is_unwanted:
             return
         try:
-            settle, outcome = self._fulfil, self._run(self)
+            settle, outcome = self._fulfil, self.owner.run(self, self._run)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
             # Without this frame, which still runs when it is received and could not be emptied.
             told = error.__traceback__
@@ -262,6 +276,13 @@ class _Threads:
             self._jobs.append(job)
             self._changed.notify()
 
+    def replace_hung(self, by: int) -> None:
+        """Have one thread more while one of them hangs, and one less (-1) when it goes on."""
+        with self._changed, suppress(RuntimeError):
+            self._most += by
+            if self._jobs and self._idle <= len(self._jobs) and self._count < self._most:
+                self._start()
+
     async def run(self, job: _Job) -> Any:
         """Queue a job and wait for what comes of it."""
         self.put(job)
@@ -295,13 +316,24 @@ class _Threads:
     def _next(self) -> _Job | None:
         with self._changed:
             self._idle += 1
-            if not self._jobs:
+            if not self._jobs and self._count <= self._most:
                 self._changed.wait_for(self._jobs.__len__, _IDLE_SECONDS)
             self._idle -= 1
-            if self._jobs:
+            if self._jobs and self._count <= self._most:
                 return self._jobs.popleft()
             self._count -= 1
+            self._changed.notify()  # of a job that may have woken this thread
             return None
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """The right of one thread of ``threads`` to run a check, and when it was last seen to go on with it."""
+
+    threads: _Threads
+    seen_at: float = 0.0
+    is_passed_over: bool = False
+    gate: threading.Lock = field(default_factory=threading.Lock)
 
 
 class _Turns:
@@ -309,50 +341,71 @@ class _Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_taken = False
-        self._waiting: deque[threading.Lock] = deque()
+        self._holder: _Turn | None = None
+        self._waiting: deque[_Turn] = deque()
 
-    def take(self) -> None:
+    def take(self, turn: _Turn) -> None:
         """Wait for the turn."""
         with self._lock:
-            if not self._is_taken:
-                self._is_taken = True
+            if self._holder is None:
+                self._give_to(turn)
                 return
-            gate = threading.Lock()
-            gate.acquire()
-            self._waiting.append(gate)
-        gate.acquire()
+            turn.gate.acquire()
+            self._waiting.append(turn)
+        turn.gate.acquire()
+        turn.gate.release()
 
-    def give(self) -> None:
+    def give(self, turn: _Turn) -> None:
         """Hand the turn to whoever waits longest."""
         with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._is_taken = False
+            if self._holder is turn:
+                self._hand_on()
+        if turn.is_passed_over:
+            turn.is_passed_over = False
+            turn.threads.replace_hung(-1)
 
-    def yield_turn(self) -> None:
+    def yield_turn(self, turn: _Turn) -> None:
         """Let the others have theirs first."""
+        if self._waiting or turn.is_passed_over:
+            self.give(turn)
+            self.take(turn)
+
+    def pass_over_hung(self) -> None:
+        """Hand the turn on when its holder has not gone on for long, as when a validator waits for something."""
+        with self._lock:
+            hung = self._holder
+            if hung is None or time.monotonic() - hung.seen_at < _HUNG_SECONDS:
+                return
+            hung.is_passed_over = True
+            self._hand_on()
+        hung.threads.replace_hung(1)
+
+    def _hand_on(self) -> None:
+        self._holder = None
         if self._waiting:
-            self.give()
-            self.take()
+            following = self._waiting.popleft()
+            self._give_to(following)
+            following.gate.release()
+
+    def _give_to(self, turn: _Turn) -> None:
+        self._holder, turn.seen_at = turn, time.monotonic()
 
 
 def _run_plainly(job: _Job) -> Any:
-    return job.work()
+    return job.variables.run(job.work)
 
 
-def _run_in_turn(job: _Job) -> Any:
-    turns = _turns
+def _run_in_turn(job: _Job, threads: _Threads) -> Any:
+    turns, turn = _turns, _Turn(threads)
     started = paused = 0.0
 
     def look() -> int:
         nonlocal started, paused
         if job.is_unwanted:
             raise steps.WorkStopped
-        now = time.monotonic()
+        turn.seen_at = now = time.monotonic()
         if now - started > _TURN_SECONDS:
-            turns.yield_turn()
+            turns.yield_turn(turn)
             started = time.monotonic()
         if now - paused > _SECONDS_BETWEEN_PAUSES:
             # An event loop asks for the interpreter after each system call, and would wait five milliseconds for it.
@@ -360,12 +413,12 @@ def _run_in_turn(job: _Job) -> Any:
             paused = time.monotonic()
         return steps.STEPS_BETWEEN_LOOKS
 
-    turns.take()
+    turns.take(turn)
     try:
         started = paused = time.monotonic()
         return job.variables.run(steps.run_metered, job.work, steps.STEPS_BETWEEN_LOOKS, look)
     finally:
-        turns.give()
+        turns.give(turn)
 
 
 _current: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar("codemode_threads", default=None)

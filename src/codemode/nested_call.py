@@ -18,7 +18,7 @@ from .errors import (
     CodeModeToolError,
     guest_view,
 )
-from .host_code import HostRaised, decided, executed, guarded, hidden
+from .host_code import HostRaised, decided, executed, guarded, hidden, sound
 from .host_threads import LARGE_CHARACTERS, let_go, run_check
 from .interrupts import APPROVAL_KIND, InterruptRequested
 from .options import CodeModeOptions
@@ -128,6 +128,7 @@ class NestedCalls:
 
     def rejected(self, entry: LedgerEntry, error: CodeModeError) -> CallSettled:
         """Return that a request ended with this error."""
+        error = sound(entry, error)
         return CallSettled(entry.id, Rejected(*guest_view(error)), self.now_ms(), error)
 
 

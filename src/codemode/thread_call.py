@@ -1,4 +1,4 @@
-"""One call of a sync tool in a thread. What it raises when nobody waits any more goes to the log."""
+"""Code of a sync tool in a thread. What it raises when nobody waits any more goes to the log."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .failure_log import log_late_failure
-from .tools import Tool, ToolCallContext
 
 
 class ThreadCall:
-    """A call to be run in a thread, which cannot be stopped when its invocation has ended."""
+    """Work of a tool to be done in a thread, which cannot be stopped when its invocation has ended."""
 
-    def __init__(self, tool: Tool, value: Any, context: ToolCallContext | None, call_id: str) -> None:
-        self._tool = tool
-        self._value = value
-        self._context = context
+    def __init__(self, tool_name: str, call_id: str, work: Callable[[], Any]) -> None:
+        self._tool_name = tool_name
         self._call_id = call_id
+        self._work = work
         self._lock = threading.Lock()
         self._is_abandoned = False
         self._raised: BaseException | None = None
 
     async def result(self, run_tool: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Any:
-        """Return what the tool returns, run by ``run_tool``."""
+        """Return what the work returns, run by ``run_tool``."""
         try:
             return await run_tool(self._run)
         except asyncio.CancelledError:
@@ -35,11 +33,11 @@ class ThreadCall:
 
     def _run(self) -> Any:
         try:
-            return self._tool.call(self._value, self._context)
-        except StopIteration as error:
-            # A future cannot carry it: the call would never end.
+            return self._work()
+        except (StopIteration, GeneratorExit) as error:
+            # A future cannot carry the one, and the other is how tasks end: the call would never end.
             self._note(error)
-            raise RuntimeError("a tool raised StopIteration") from error
+            raise RuntimeError(f"a tool raised {type(error).__name__}") from error
         except BaseException as error:
             self._note(error)
             raise
@@ -49,11 +47,11 @@ class ThreadCall:
             self._is_abandoned = True
             raised, self._raised = self._raised, None
         if raised is not None:
-            log_late_failure(self._tool.name, self._call_id, raised)
+            log_late_failure(self._tool_name, self._call_id, raised)
 
     def _note(self, error: BaseException) -> None:
         with self._lock:
             if not self._is_abandoned:
                 self._raised = error
                 return
-        log_late_failure(self._tool.name, self._call_id, error)
+        log_late_failure(self._tool_name, self._call_id, error)

@@ -39,6 +39,29 @@ async def broken_stream(*_):
     raise KeyError(SECRET)
 
 
+async def broken_end(*_):
+    raise GeneratorExit(SECRET)
+
+
+def broken_generator(*_):
+    yield 1
+    raise KeyError(SECRET)
+
+
+class OwnFields(CodeModeToolError):
+    def __init__(self):
+        self.details = "text"
+
+
+class PickyAboutFields(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def check(cls, _value):
+        raise OwnFields from KeyError(SECRET)
+
+
 class Picky(BaseModel):
     n: int
 
@@ -93,6 +116,14 @@ HIDDEN = {
     ),
     "group": (Tool("t", execute=lambda: _raise(ExceptionGroup("several", [KeyError(SECRET)]))), {}),
     "exit": (Tool("t", execute=lambda: _raise(SystemExit(SECRET))), {}),
+    "exit in a group": (Tool("t", execute=lambda: _raise(BaseExceptionGroup("g", [SystemExit(SECRET)]))), {}),
+    "generator's end": (Tool("t", execute=lambda: _raise(GeneratorExit(SECRET))), {}),
+    "generator's end, async": (Tool("t", execute=broken_end), {}),
+    "generator": (Tool("t", execute=broken_generator), {}),
+    "message that is no text": (Tool("t", execute=lambda: _raise_from(CodeModeToolError(KeyError(SECRET)))), {}),
+    "code that is no text": (Tool("t", execute=lambda: _raise_from(CodeModeToolError("x", code=5))), {}),
+    "fields of its own": (Tool("t", execute=lambda: _raise_from(OwnFields())), {}),
+    "fields of its own, in a validator": (Tool("t", execute=lambda _: 1, input_schema=PickyAboutFields), {}),
 }
 
 
@@ -160,17 +191,24 @@ def test_22_a_failed_fetch_is_logged_and_a_refused_one_is_not(caplog):
     assert SECRET in caplog.text
 
 
-def test_22_a_tool_that_fails_after_its_invocation_ended_is_logged(caplog):
+@pytest.mark.parametrize("how", ["function", "generator"])
+def test_22_a_tool_that_fails_after_its_invocation_ended_is_logged(how, caplog):
     begun, go_on, ended = (threading.Event() for _ in range(3))
 
     class Told(logging.Handler):
         def emit(self, _record):
             ended.set()
 
-    def late():
+    def fail_late():
         begun.set()
         assert go_on.wait(20)
         raise KeyError(SECRET)
+
+    def stream_late():
+        yield 1
+        fail_late()
+
+    late = Tool("late", execute=fail_late if how == "function" else stream_late)
 
     async def cut_off():
         task = asyncio.ensure_future(run_code_mode("return await tools.late()", [late]))
@@ -216,6 +254,13 @@ def test_22_what_makes_a_summary_for_the_model_is_logged_when_it_fails(caplog):
     result = code_mode.execute_sync({"js": "return await tools.t()"}, tool_call_id="c")
     assert SECRET not in json.dumps(code_mode.to_model_output(result, tool_call_id="c"))
     assert SECRET in caplog.text
+
+
+def test_22_a_pause_after_an_error_with_fields_of_its_own_goes_on():
+    tools = [HIDDEN["code that is no text"][0], Tool("gated", execute=lambda _: 1, needs_approval=True)]
+    code_mode = create_code_mode_tool(tools, {"approval": {"mode": "interrupt"}})
+    paused = code_mode.execute_sync({"js": "await tools.t().catch(() => 0); return await tools.gated()"})
+    assert code_mode.resume_sync(paused, {"approved": True}) == 1
 
 
 def test_22_a_handler_that_raises_changes_nothing():

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from in_loop import in_loop
+from pydantic import BaseModel, field_validator
 
 from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode, steps
 from codemode.host_threads import HostThreads, run_check
@@ -182,6 +183,86 @@ async def test_14_an_invocation_that_asks_for_much_does_not_make_another_wait_fo
     gate.set()
     await in_time(asyncio.gather(first, *rest, other))
     assert order.index("modest") <= 1
+
+
+class Hanging:
+    """A check that waits for something, takes no steps meanwhile, and says that it has begun."""
+
+    def __init__(self) -> None:
+        self.begun, self.end = threading.Event(), threading.Event()
+
+    def __call__(self) -> str:
+        self.begun.set()
+        self.end.wait(TIMEOUT)
+        steps.take(10_000)
+        return "hung"
+
+
+@pytest.mark.parametrize("is_other_share", [True, False])
+def test_14_a_check_that_hangs_is_passed_over(is_other_share):
+    asyncio.run(pass_over(is_other_share=is_other_share))
+
+
+async def pass_over(*, is_other_share: bool):
+    hanging, share = Hanging(), HostThreads()
+    calm = (HostThreads() if is_other_share else share).of_invocation()
+    hung = asyncio.create_task(share.of_invocation().run_check(hanging))
+    assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
+    try:
+        assert await in_time(calm.run_check(lambda: "quick")) == "quick"
+        assert not hung.done()
+    finally:
+        hanging.end.set()
+    assert await in_time(hung) == "hung"
+    assert await in_time(calm.run_check(lambda: "quick")) == "quick"
+    assert share.checks._most == 1
+
+
+@in_loop
+async def test_14_a_check_that_was_passed_over_waits_for_its_turn_again():
+    hanging, go_on = Hanging(), threading.Event()
+    hung = asyncio.create_task(HostThreads().of_invocation().run_check(hanging))
+    assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
+    begun = threading.Event()
+
+    def busy() -> bool:
+        begun.set()
+        while not go_on.is_set():
+            steps.take()
+        return True
+
+    other = asyncio.create_task(HostThreads().of_invocation().run_check(busy))
+    assert await asyncio.to_thread(begun.wait, TIMEOUT)
+    hanging.end.set()
+    go_on.set()
+    assert await in_time(asyncio.gather(hung, other)) == ["hung", True]
+
+
+@in_loop
+async def test_14_a_slot_stays_taken_while_a_check_hangs():
+    hanging = Hanging()
+
+    class Slow(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def wait(cls, value: str) -> str:
+            hanging()
+            return value
+
+    tool = Tool("slow", execute=lambda _: 1, input_schema=Slow)
+    policy = {"execution_policy": {"timeout_ms": 1000}}
+    js = "await tools.slow({ text: 'x'.repeat(100000) })"
+    with WorkerPool({"max_workers": 1, "on_saturation": "wait"}) as pool:
+        run = asyncio.create_task(run_code_mode(js, [tool], pool=pool, options=policy))
+        assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
+        with pytest.raises(CodeModeTimeoutError):
+            await in_time(run)
+        assert pool.active == 1
+        waiting = asyncio.create_task(quick(pool))
+        hanging.end.set()
+        assert await in_time(waiting) == "done"
 
 
 @in_loop
