@@ -8,16 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from .fetch_urls import MAX_URL_CHARACTERS
 from .late_values import Late
 from .lifecycle import CallStatus, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from .protocol.ledger import Fulfilled, LedgerEntry, Outcome, Waiting
-from .values import decode_json, json_length, utf8_length
+from .values import decode_json, json_length, utf8_length, well_formed
 
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
-# As the kernel and the host write them. A body behind that may be long, and is nobody's business here.
-_ASKED = re.compile(r'\{"url":("(?:[^"\\]|\\.)*+"),"method":("(?:[^"\\]|\\.)*+")[,}]')
+# As the kernel and the host write them. A body behind that may be long, and is nobody's business here; longer URLs and
+# methods than these are refused, and shown in part.
+_CHARACTER = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])'
+_URL = re.compile(rf'\{{"url":"({_CHARACTER}{{0,{MAX_URL_CHARACTERS}}}+)')
+_METHOD = re.compile(rf'","method":"({_CHARACTER}{{0,40}}+)')
+_METHOD_BEHIND = re.compile(rf"(?<!\\){_METHOD.pattern}")
 _ANSWERED = re.compile(r'\{"status":([0-9]{1,9})[,}]')
 
 
@@ -34,13 +39,14 @@ class CallRecord:
     error: BaseException | None = None
     started: Call | None = None
     ended: Result | None = None
+    asked: dict[str, Any] | None = None
 
 
 def started_event(record: CallRecord, ids: Mapping[str, str]) -> Call:
     """Return the event of a call that begins."""
     entry, common = record.entry, _common(record, ids)
     if entry.kind == "fetch":
-        return FetchRequestEvent(**common, **_asked(entry))
+        return FetchRequestEvent(**common, **_asked(record))
     return NestedToolCallEvent(**common, **_called(entry))
 
 
@@ -57,7 +63,7 @@ def result_event(record: CallRecord, ids: Mapping[str, str]) -> Result:
         "error": record.error,
     }
     if entry.kind == "fetch":
-        return FetchResultEvent(**common, **_asked(entry), http_status=_http_status(text))
+        return FetchResultEvent(**common, **_asked(record), http_status=_http_status(text))
     common |= _called(entry)
     if not isinstance(outcome, Waiting):
         return NestedToolResultEvent(**common, output=_read_later(text))
@@ -88,15 +94,18 @@ def _called(entry: LedgerEntry) -> dict[str, Any]:
     }
 
 
-def _asked(entry: LedgerEntry) -> dict[str, Any]:
-    found = _ASKED.match(entry.input_json or "")
-    url, method = map(_text, found.groups()) if found is not None else ("", "")
-    return {"url": url, "method": method.upper()}
+def _asked(record: CallRecord) -> dict[str, Any]:
+    if record.asked is None:
+        text = record.entry.input_json or ""
+        url = _URL.match(text)
+        method = url and (_METHOD.match(text, url.end()) or _METHOD_BEHIND.search(text, url.end()))
+        record.asked = {"url": _text(url), "method": _text(method).upper()}
+    return record.asked
 
 
-def _text(written: str) -> str:
+def _text(found: re.Match[str] | None) -> str:
     try:
-        return str(json.loads(written))
+        return "" if found is None else well_formed(json.loads(f'"{found[1]}"'))
     except ValueError:  # a worker that is no longer ours may write anything
         return ""
 

@@ -95,26 +95,22 @@ def _look(item: Any) -> tuple[int, list[Any]]:
     """Return how many values a container holds itself, and the containers in it. Whatever is no JSON holds nothing."""
     if not isinstance(item, dict | list | tuple):
         return 0, []
-    size, inside = len(cast("Collection[Any]", item)), cast("Collection[Any]", item)
+    size, inside = len(cast("Collection[Any]", item)), cast("Collection[object]", item)
     if isinstance(item, dict):
-        inside = cast("dict[Any, Any]", item).values()
+        inside = cast("dict[Any, object]", item).values()
         for key in cast("dict[Any, Any]", item):
             if type(key) is not str or len(key) >= _CHARACTERS_OF_A_VALUE:
                 size += _size(key)
     held: list[Any] = []
     for one in inside:
-        kind = cast("type[Any]", type(one))
-        if kind is str:
+        if isinstance(one, str):
             if len(one) >= _CHARACTERS_OF_A_VALUE:
                 size += len(one) // _CHARACTERS_OF_A_VALUE
-        elif kind is int:
+        elif isinstance(one, int):
             if not -_LONG_INTEGER < one < _LONG_INTEGER:
                 size += _size(one)
-        elif kind not in SCALARS:
-            if isinstance(one, dict | list | tuple):
-                held.append(one)
-            else:
-                size += _size(one)
+        elif type(one) not in SCALARS and isinstance(one, dict | list | tuple):
+            held.append(one)
     return size, held
 
 

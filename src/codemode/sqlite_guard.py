@@ -47,6 +47,7 @@ class _Beat(NamedTuple):
 class SqliteResumeGuard:
     """Claims in a SQLite file, for all processes that open it; it and what stands beside it are readable by its owner.
 
+    The file is opened when it is first needed, off the event loop: `OSError` tells of one that cannot be opened.
     Old claims are deleted a day after they have expired. Time is the database's, unless a test gives a ``clock``.
     Raises `ValueError` for a ``path`` that is none.
     """
@@ -62,11 +63,7 @@ class SqliteResumeGuard:
         self._own_clock = clock
         self._clock = clock if clock is not None else GuardClock()
         self._beats: dict[str, int] = {}  # of the claims that were made here
-        with _making:
-            _make_private(self._path)
-            with self._connection() as connection:
-                connection.execute(_TABLE)
-                connection.execute(_INDEX)
+        self._is_open = False
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""
@@ -152,8 +149,28 @@ class SqliteResumeGuard:
             return self._own_clock.now_ms()
         return connection.execute(_DATABASE_TIME).fetchone()[0]
 
+    def _open(self) -> None:
+        with _making:
+            if self._is_open:
+                return
+            try:
+                _make_private(self._path)
+                with self._transaction() as connection:
+                    connection.execute(_TABLE)
+                    connection.execute(_INDEX)
+            except (OSError, sqlite3.Error) as error:
+                raise OSError(f"the claims of resumes cannot be kept in {self._path!r}: {error}") from error
+            self._is_open = True
+
     @contextmanager
     def _connection(self) -> Generator[sqlite3.Connection]:
+        if not self._is_open:
+            self._open()
+        with self._transaction() as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
         """One connection per transaction: it works from any thread and after a fork."""
         connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
         try:

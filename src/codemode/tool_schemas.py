@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from .failure_log import log_broken_schema
+from .option_checks import WrongTypeError
 from .parameters import Parameters
 from .patterns import PatternRefused, refused_patterns, require_linear, without_patterns
 from .schemas import CompiledSchema
 from .type_schemas import ParametersSchema, TypeSchema
 
 Mode = Literal["input", "output"]
+
+# Of what stands for a type and is no class: unions, type variables, aliases.
+_MODULES_OF_TYPES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
 
 _log = logging.getLogger("codemode.tools")
 
@@ -28,6 +32,10 @@ class InferredOutput:
 def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
     """Return a schema as a tool may have it. Raises `ValueError` for a JSON Schema whose pattern cannot be run."""
     if not isinstance(schema, Mapping):
+        if not _may_be_type(schema):
+            raise WrongTypeError(
+                f"{mode}_schema of tool {tool_name!r} must be a JSON Schema or a type, got {repr(schema)[:200]}"
+            )
         return schema
     if not is_foreign:
         try:
@@ -40,6 +48,14 @@ def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> An
     for reason in refused.values():
         _warn(mode, tool_name, reason)
     return without_patterns(given, refused) if refused else given
+
+
+def _may_be_type(schema: Any) -> bool:
+    """Return False for a value that is no type in any case. Imports nothing: what pydantic says of it comes later."""
+    kinds = type(None) | bool | str | type | Parameters | InferredOutput
+    if isinstance(schema, kinds) or callable(schema) or type(schema).__module__ in _MODULES_OF_TYPES:
+        return True
+    return hasattr(schema, "core_schema") or hasattr(schema, "__get_pydantic_core_schema__")
 
 
 def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> CompiledSchema | None:

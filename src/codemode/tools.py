@@ -269,16 +269,16 @@ class Tool:
         return compiled(schema, mode, self.name, is_foreign=self._has_foreign_schemas)
 
     def _refuse_patterns(self) -> None:
-        """Compile what may hold patterns already; of other mistakes `prepare` tells."""
-        if "pydantic" not in sys.modules:  # then nobody has written such a type
-            return
+        """Compile what may hold patterns already; of other mistakes `prepare` tells, but for a type by its name."""
         for schema, name in ((self.input_schema, "_compiled_input"), (self.output_schema, "_compiled_output")):
             if schema is None or isinstance(schema, Mapping | bool | InferredOutput):
+                continue
+            if "pydantic" not in sys.modules and not isinstance(schema, str):  # then nobody has written such a type
                 continue
             try:
                 getattr(self, name)
             except Exception as error:
-                if isinstance(error.__cause__, PatternRefused):
+                if isinstance(error.__cause__, PatternRefused) or isinstance(schema, str):
                     raise
 
     @cached_property

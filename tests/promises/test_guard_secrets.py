@@ -116,6 +116,6 @@ def test_16_what_was_open_to_others_is_closed(tmp_path, beside):
     for name in ("claims", "claims-wal", "claims-shm"):
         (tmp_path / name).chmod(0o644)
     guard = SqliteResumeGuard(path)
-    assert (mode_of(path), mode_of(tmp_path / f"claims{beside}")) == (0o600, 0o600)
     assert within(guard.claim(Claim("k", "yes", time.time_ns()))) is None
+    assert (mode_of(path), mode_of(tmp_path / f"claims{beside}")) == (0o600, 0o600)
     connection.close()

@@ -13,6 +13,7 @@ from pausing import PAUSING, Spy, start, within
 
 from codemode import CodeModeError, Tool, call_events, create_code_mode_tool
 from codemode.call_events import CallRecord, result_event, started_event
+from codemode.fetch_urls import MAX_URL_CHARACTERS
 from codemode.lifecycle import NestedToolResultEvent
 from codemode.protocol.ledger import Fulfilled, LedgerEntry
 from codemode.values import encode_json, json_length, utf8_length
@@ -101,6 +102,18 @@ def test_loop_method_and_url_come_out_of_any_request(url, method, body):
     text = json.dumps(asked, separators=(",", ":"), ensure_ascii=False)
     event = started_event(CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False), IDS)
     assert (event.url, event.method) == (url, method.upper())
+
+
+@pytest.mark.parametrize("part", ["a", "\u00e9", '"', "\\", '","method":"'])
+def test_loop_a_long_url_is_shown_in_part_and_read_once(part, monkeypatch):
+    read: list[int] = []
+    real = json.loads
+    monkeypatch.setattr(call_events.json, "loads", lambda text: read.append(len(text)) or real(text))
+    text = json.dumps({"url": f"https://a/{part * 1_000_000}x", "method": "put", "headers": []}, separators=(",", ":"))
+    record = CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False)
+    events = [started_event(record, IDS), *(result_event(record, IDS) for _ in range(3))]
+    assert {(len(event.url), event.method) for event in events} == {(MAX_URL_CHARACTERS, "PUT")}
+    assert (len(read), max(read) < 7 * MAX_URL_CHARACTERS) == (2, True)
 
 
 @settings(deadline=None)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
+from types import MappingProxyType
+from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeVar
 
 import pytest
 from fetching import run_with
+from pydantic import BaseModel, TypeAdapter
 
 from codemode import (
     ContinuationOptions,
@@ -145,11 +150,45 @@ def test_23_guards_tracers_and_keys_are_what_they_are_named(other):
 
 
 @pytest.mark.parametrize(
-    "schema", [5, "no such type", [1], object(), PoolOptions()], ids=lambda one: type(one).__name__
+    "schema",
+    [5, "no such type", "Missing", [1], b"x", 1.5, {1}, (int,), ..., object(), PoolOptions()],
+    ids=lambda one: type(one).__name__,
 )
 def test_23_a_schema_is_a_schema(schema):
     for side in ("input_schema", "output_schema"):
-        refused(f"{side} of tool 't'", create_code_mode_tool, [Tool("t", execute=one, **{side: schema})])
+        refused(f"{side} of tool 't'", Tool, "t", execute=one, **{side: schema})
+
+
+def test_23_what_is_no_schema_is_refused_without_pydantic():
+    script = """
+import sys
+from codemode import Tool
+for schema in (5, [1], b"x", object(), {1}):
+    try:
+        Tool("t", execute=len, output_schema=schema)
+    except ValueError as error:
+        assert "output_schema of tool 't'" in str(error), error
+    else:
+        raise SystemExit(f"{schema!r} was taken")
+assert "pydantic" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+class Order(BaseModel):
+    id: int
+
+
+TYPES = [
+    *(int, int | None, list[int], Annotated[int, 1], Literal["a"], Any, TypeVar("T"), NewType("N", int), "int"),
+    *(ForwardRef("int"), TypeAdapter(int), Order, len, True, None, {"type": "string"}, MappingProxyType({})),
+]
+
+
+@pytest.mark.parametrize("schema", TYPES, ids=str)
+def test_23_whatever_names_a_type_is_taken(schema):
+    for side in ("input_schema", "output_schema"):
+        Tool("t", execute=one, **{side: schema})
 
 
 # --- a fetch of the host's own, behind a proxy ---

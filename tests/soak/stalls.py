@@ -11,6 +11,7 @@ import asyncio
 import faulthandler
 import fcntl
 import io
+import os
 import random
 import statistics
 import struct
@@ -36,7 +37,7 @@ AT_ONCE, WORKERS, CALLS = 6, 4, 300
 # Far beyond what a starved processor makes of a turn, and below every time limit.
 QUIET_SECONDS, TIMEOUT_MS = 6.0, 30_000
 _LOOK_SECONDS = 0.5
-_HOG = "while True: pass"
+_HOG = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 
 # Each makes CALLS calls in one turn and says how many were refused; N makes the text new, so that it is analysed.
 PROGRAMS = {
@@ -267,6 +268,11 @@ class Stalls:
                 self.wrong.append(f"run {number}, {kind}, {gathered}: {refused} calls were refused")
 
 
+def hog_command() -> list[str]:
+    """Return what keeps a processor busy for as long as this process lives."""
+    return [sys.executable, "-S", "-c", _HOG, str(os.getpid())]
+
+
 def run_stalls(
     invocations: int, *, seed: int = 1, hogs: int = 3, start_method: str = "fork", seconds: float = 3600
 ) -> Stalls:
@@ -275,7 +281,7 @@ def run_stalls(
         until_the_end.enter_context(patch.object(execution_module, "Runner", Watched))
         pool = until_the_end.enter_context(WorkerPool({"max_workers": WORKERS, "start_method": start_method}))
         for _ in range(hogs):
-            hog = subprocess.Popen([sys.executable, "-S", "-c", _HOG])
+            hog = subprocess.Popen(hog_command())
             until_the_end.callback(hog.wait, 30)
             until_the_end.callback(hog.kill)
         stalls = Stalls(invocations, seed, pool)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+import subprocess
 import sys
 
 import pytest
@@ -47,6 +50,23 @@ def test_programs_of_hundreds_of_refused_calls_never_stand_still(start_method: s
     assert done.watchdog is not None
     assert (done.wrong, done.watchdog.stalls) == ([], [])
     assert len(done.seconds) == invocations
+
+
+def test_a_hog_dies_with_whoever_started_it() -> None:
+    script = (
+        "import subprocess; from tests.soak import stalls; print(subprocess.Popen(stalls.hog_command()).pid); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        hog = os.pidfd_open(int(parent.stdout.readline()))
+        try:
+            assert select.select([hog], [], [], 0)[0] == []
+            parent.kill()
+            assert select.select([hog], [], [], 30)[0] == [hog]
+        finally:
+            os.close(hog)
 
 
 def test_a_program_that_stands_still_is_described_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,7 @@ async def closed_on_the_loop() -> None:
 
 
 async def sealed() -> None:
-    guard = await asyncio.to_thread(codemode.SqliteResumeGuard, Path(sys.argv[2]) / "claims.db")
+    guard = codemode.SqliteResumeGuard(Path(sys.argv[2]) / "claims.db")
     await paused(guard=guard)
     await paused(guard=guard, seal=True, keys=["a key of some length"], compress=True)
 

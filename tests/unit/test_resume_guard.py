@@ -181,6 +181,35 @@ def test_sqlite_claims_outlive_the_object(tmp_path):
     within(scenario())
 
 
+def test_sqlite_touches_no_file_before_it_is_needed(tmp_path):
+    path = tmp_path / "later" / "claims.sqlite"
+    guard = SqliteResumeGuard(path)
+    with pytest.raises(OSError, match=r"cannot be kept in '.*claims.sqlite'"):
+        within(guard.claim(claim()))
+    path.parent.mkdir()
+    assert within(guard.claim(claim())) is None
+    assert path.exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "other file"])
+def test_sqlite_tells_of_a_path_that_cannot_be_opened(tmp_path, kind):
+    path = tmp_path / "claims"
+    path.mkdir() if kind == "folder" else path.write_text("this is no database " * 100)
+    guard = SqliteResumeGuard(path)
+    for _ in range(2):
+        with pytest.raises(OSError, match="the claims of resumes cannot be kept in"):
+            within(guard.claim(claim()))
+
+
+def test_sqlite_is_opened_once_however_many_come_at_once(tmp_path):
+    guard = SqliteResumeGuard(tmp_path / "claims")
+
+    async def scenario():
+        return await asyncio.gather(*(guard.claim(claim(str(number))) for number in range(8)))
+
+    assert within(scenario()) == [None] * 8
+
+
 def test_sqlite_does_not_keep_expired_claims(tmp_path):
     async def scenario():
         guard = SqliteResumeGuard(tmp_path / "claims.sqlite")

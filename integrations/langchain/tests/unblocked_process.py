@@ -32,7 +32,7 @@ class Noted(blockbuster.BlockingError):
 
 async def agents(directory: str) -> None:
     """Build agents, and run them to their end and to a pause."""
-    guard = await asyncio.to_thread(SqliteResumeGuard, f"{directory}/guard.db")
+    guard = SqliteResumeGuard(f"{directory}/guard.db")
 
     @tool
     async def add(a: int, b: int = 2) -> int:
