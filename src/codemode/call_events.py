@@ -17,11 +17,11 @@ from .values import decode_json, json_length, utf8_length, well_formed
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
-# As the kernel and the host write them. A body behind that may be long, and is nobody's business here; longer URLs and
-# methods than these are refused, and shown in part.
+# As the kernel and the host write them. A body behind that may be long, and is nobody's business here; a longer
+# URL or method than this is refused, and shown in part.
 _CHARACTER = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])'
 _URL = re.compile(rf'\{{"url":"({_CHARACTER}{{0,{MAX_URL_CHARACTERS}}}+)')
-_METHOD = re.compile(rf'","method":"({_CHARACTER}{{0,40}}+)')
+_METHOD = re.compile(rf'","method":"({_CHARACTER}{{0,{MAX_URL_CHARACTERS}}}+)')
 _METHOD_BEHIND = re.compile(rf"(?<!\\){_METHOD.pattern}")
 _ANSWERED = re.compile(r'\{"status":([0-9]{1,9})[,}]')
 
