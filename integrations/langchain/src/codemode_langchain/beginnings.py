@@ -15,7 +15,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from .graph import binding_in_node, checkpoint_being_saved, save_now, save_now_async, start_task
+from .checkpoints import checkpoint_being_saved, save_now, save_now_async
+from .graph import binding_in_node, start_task
 
 _NAME = "begun"
 

@@ -1,6 +1,6 @@
 """The state of a running graph as nested calls read and write it: at once for later calls, for the graph at the end.
 
-With `graph` the only module that knows LangGraph's private configuration keys.
+With `configuration_keys` the only module that knows LangGraph's private configuration keys.
 """
 
 from __future__ import annotations

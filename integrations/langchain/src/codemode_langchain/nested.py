@@ -22,7 +22,8 @@ from .arguments import Arguments
 from .beginnings import Beginning
 from .channels import Writes
 from .conversion import Capture, guest_value, told, tool_call
-from .graph import Answer, NestedScratchpad, command_in, interrupts_in, is_wrong_answer
+from .interrupts import command_in, interrupts_in, is_wrong_answer
+from .scratchpads import Answer, NestedScratchpad
 from .state_updates import Pairs, kept, pairs_of
 
 INTERRUPT_KIND = "langgraph-interrupt"

@@ -10,8 +10,8 @@ from typing import Any
 from codemode import Interrupt, PendingRequest, Tool
 
 from .approvals import Approvals, Question, resolution_of, unknown_outcome
-from .graph import Answer
 from .nested import BEGUN_KIND
+from .scratchpads import Answer
 
 Batch = tuple[Answer, ...]
 

@@ -27,16 +27,9 @@ from codemode.failure_text import failure_text
 
 from .approvals import Approvals, Question
 from .beginnings import Beginning
-from .graph import (
-    ask_person,
-    binding_in_node,
-    is_in_node,
-    number_of,
-    raise_interrupts,
-    start_task,
-    take_interrupts,
-    time_of_step_ms,
-)
+from .checkpoints import time_of_step_ms
+from .graph import binding_in_node, is_in_node, number_of, start_task
+from .interrupts import ask_person, raise_interrupts, take_interrupts
 from .nested import Caller, NestedRun
 from .questions import Questions, digest
 

@@ -1,0 +1,71 @@
+"""The checkpoint that a node runs from: when it was made, what is written beside it at once. Starts no task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+
+from .configuration_keys import CALL, CHECKPOINTER, CHECKPOINTS, NAMESPACE, RETURN, TASK_ID
+
+# Checkpoints are named by UUIDs of version 6, which count ticks of 100 ns from 1582.
+_UUID_WITH_TIME = 6
+_UUID_EPOCH = 0x01B21DD213814000
+
+
+def time_of_step_ms(config: RunnableConfig) -> int | None:
+    """Return when the step of the graph was recorded that the node belongs to, the same when it runs again."""
+    _, checkpoint = _checkpoint_of(config)
+    try:
+        own = UUID(checkpoint)
+    except (ValueError, TypeError, AttributeError):
+        return None
+    if own.version != _UUID_WITH_TIME:
+        return None
+    ticks = int(own.hex[:12] + own.hex[13:16], 16) - _UUID_EPOCH
+    return ticks // 10_000
+
+
+def checkpoint_being_saved(config: RunnableConfig) -> Any:
+    """Return the future of the write of the node's own checkpoint, which LangGraph does in the background; or None."""
+    call = config.get("configurable", {}).get(CALL)
+    loop = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+    return getattr(loop, "_put_checkpoint_fut", None)
+
+
+def save_now(config: RunnableConfig, result: Any) -> None:
+    """Write the result of the task that runs with this configuration at once: LangGraph writes it in the background."""
+    saver, task_id, place = _place_of_result(config)
+    if saver is not None:
+        saver.put_writes(place, [(RETURN, result)], task_id)
+
+
+async def save_now_async(config: RunnableConfig, result: Any) -> None:
+    """Do what `save_now` does without blocking."""
+    saver, task_id, place = _place_of_result(config)
+    if saver is not None:
+        await saver.aput_writes(place, [(RETURN, result)], task_id)
+
+
+def _place_of_result(config: RunnableConfig) -> tuple[Any, str, dict[str, Any]]:
+    configurable = config.get("configurable", {})
+    namespace, checkpoint = _checkpoint_of(config)
+    place = {"thread_id": str(configurable.get("thread_id")), NAMESPACE: namespace, "checkpoint_id": checkpoint}
+    return configurable.get(CHECKPOINTER), configurable.get(TASK_ID, ""), {"configurable": place}
+
+
+def _checkpoint_of(config: RunnableConfig) -> tuple[str, Any]:
+    """Return the namespace of the graph that a node or task belongs to, and the id of its checkpoint."""
+    configurable = config.get("configurable", {})
+    checkpoints: Mapping[str, Any] = configurable.get(CHECKPOINTS) or {}
+    place = str(configurable.get(NAMESPACE, ""))
+    while place:
+        place, _, _ = place.rpartition("|")
+        if place in checkpoints:
+            break
+    checkpoint = checkpoints.get(place)
+    # A task is named within the node that started it, which is listed with the checkpoint of its graph.
+    same = [one for one, other in checkpoints.items() if other == checkpoint]
+    return min(same, key=len, default=""), checkpoint

@@ -1,0 +1,11 @@
+"""LangGraph's private configuration keys, as far as tasks and checkpoints go. The state's are in `channels`."""
+
+CALL = "__pregel_call"
+SCRATCHPAD = "__pregel_scratchpad"
+RESUME_MAP = "__pregel_resume_map"
+NAMESPACE = "checkpoint_ns"
+CHECKPOINTER = "__pregel_checkpointer"
+TASK_ID = "__pregel_task_id"
+RETURN = "__return__"
+CHECKPOINTS = "checkpoint_map"
+HIDDEN = "langsmith:hidden"

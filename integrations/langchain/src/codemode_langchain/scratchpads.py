@@ -1,0 +1,134 @@
+"""A scratchpad per nested call: its `interrupt()` counts from zero and finds the answers to that call, no others."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, wraps
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+
+from .channels import Writes, own_state
+from .configuration_keys import NAMESPACE, RESUME_MAP, SCRATCHPAD
+from .graph import is_in_node, number_of, renumbered
+from .interrupts import take_interrupts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a person answered to one ``interrupt()`` of a call. ``is_own``: the tool's, not a graph's inside it.
+
+    ``inside`` is the id of the interrupt in that graph; ``is_alone`` when nothing else was asked at the same time.
+    """
+
+    value: Any
+    is_own: bool
+    inside: str
+    is_alone: bool
+
+
+@dataclass
+class NestedScratchpad:
+    """Makes ``interrupt()`` inside one nested call count from zero and find the answers to this call, no others.
+
+    ``answers`` come in batches, each given at one time.
+    """
+
+    key: str
+    writes: Writes
+    answers: Sequence[Sequence[Answer]] = ()
+    _asked: int = field(default=0, init=False)
+
+    @property
+    def asked_itself(self) -> bool:
+        """True when the tool has asked more than was answered: the interrupt it raised is its own."""
+        return self._asked > len(self._own_answers)
+
+    def applied_to(self, config: RunnableConfig) -> RunnableConfig:
+        """Return the configuration for the nested call; unchanged outside a node."""
+        if not is_in_node(config):
+            return config
+        first = number_of("nested", self.key)
+        # A graph inside the tool remembers its earlier answers, and finds the newest in a map. One without a memory
+        # asks under another id each time: an answer that is alone goes to whoever asks first.
+        newest = [answer for answer in (self.answers[-1] if self.answers else ()) if not answer.is_own]
+        alone = [answer.value for answer in newest if answer.is_alone]
+        by_id = {answer.inside: answer.value for answer in newest if not answer.is_alone}
+        in_tasks = partial(_answered, answers=self._foreign_answers, alone=alone)
+        configurable = renumbered(config, itertools.count(first).__next__, hide=False, wrap=in_tasks)
+        scratchpad = replace(
+            configurable[SCRATCHPAD],
+            call_counter=itertools.count(first).__next__,
+            subgraph_counter=itertools.count(first).__next__,
+            interrupt_counter=self._next_interrupt,
+            resume=self._own_answers,
+            get_null_resume=_once(alone),
+        )
+        own = {SCRATCHPAD: scratchpad, **own_state(configurable, self.writes), RESUME_MAP: by_id}
+        return cast("RunnableConfig", {**config, "configurable": {**configurable, **own}})
+
+    @property
+    def _own_answers(self) -> list[Any]:
+        return [answer.value for batch in self.answers for answer in batch if answer.is_own]
+
+    @property
+    def _foreign_answers(self) -> dict[str, Any]:
+        return {answer.inside: answer.value for batch in self.answers for answer in batch if not answer.is_own}
+
+    def _next_interrupt(self) -> int:
+        self._asked += 1
+        return self._asked - 1
+
+
+def _answered(function: Callable[..., Any], answers: Mapping[str, Any], alone: list[Any]) -> Callable[..., Any]:
+    """Let the function of a task that a nested call starts find its answers, and keep its questions to that call.
+
+    The task belongs to the node of codeMode, which would report what it asks beside what the call asks.
+    """
+    from langgraph.config import get_config
+
+    def find() -> None:
+        configurable = cast("Any", get_config())["configurable"]
+        resume: list[Any] = configurable[SCRATCHPAD].resume
+        while (place := _interrupt_id(configurable[NAMESPACE], len(resume))) in answers:
+            resume.append(answers[place])
+            alone.clear()
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        find()
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            take_interrupts(error)
+            raise
+
+    @wraps(function)
+    async def arun(*args: Any, **kwargs: Any) -> Any:
+        find()
+        try:
+            return await function(*args, **kwargs)
+        except Exception as error:
+            take_interrupts(error)
+            raise
+
+    return arun if inspect.iscoroutinefunction(function) else run
+
+
+def _interrupt_id(namespace: str, answered: int) -> str:
+    """Return the id of a task's next ``interrupt()``, as LangGraph makes it."""
+    from langgraph.types import Interrupt
+
+    return Interrupt.from_ns(None, ns=f"{namespace}|{answered}" if answered else namespace).id
+
+
+def _once(values: list[Any]) -> Callable[..., Any]:
+    def take(consume: bool = False) -> Any:
+        if not values:
+            return None
+        return values.pop() if consume else values[-1]
+
+    return take
