@@ -95,9 +95,10 @@ class CodeModeTool:
         ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
         ``context_binding`` names the conversation, thread or workflow, beside the one in the options: a pause goes on
         only under the same one. With a signing key that was set, a ``tool_call_id`` and a binding, request ids and
-        random numbers of a program are the same whenever it is run, and its clock starts at ``started_at_ms`` (Unix
-        time) if that is given: an engine that runs a step again finds the pause that it knows. With each answer that
-        clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has recorded.
+        random numbers of a program are the same whenever it is run with the same ``started_at_ms`` (Unix time), where
+        its clock starts if that is given: an engine that runs a step again finds the pause that it knows. With each
+        answer that clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has
+        recorded.
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)

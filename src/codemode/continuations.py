@@ -34,6 +34,7 @@ from .workers.image import engine_version, engine_version_is_known
 from .workers.pool import WorkerPool, pool_or_default
 
 _process_guard = MemoryResumeGuard()
+_ENDED = '"ended"'  # no answers read so: those are an object
 
 
 async def continue_interrupt(
@@ -122,7 +123,7 @@ async def _resume(
     execution = Execution(catalog, settings, outer_call, pool)
     keeping = settings.continuation
     warn_if_unshared(keeping)
-    guard: ResumeGuard = keeping.guard if keeping.guard is not None else _process_guard
+    guard = _guard_of(keeping)
     outcomes = RecordedOutcomes.of(interrupt, auth, keeping)
     with _refusals():
         size = weigh(resolutions, LARGE_CHARACTERS)
@@ -196,6 +197,30 @@ def open_continuation(
     outer_tool_call_id = opened.kept["outer_tool_call_id"]
     kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
     return kept, opened.js
+
+
+async def end_continuation(
+    continuation: Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> None:
+    """Let a paused program go on no more, whatever is answered from now on.
+
+    For plugins whose users can deny a program as a whole. Raises `CodeModeProtocolError` for a continuation that this
+    host did not make, that has expired or that has gone on already.
+    """
+    keeping = CodeModeOptions.of(options).continuation
+    guard = _guard_of(keeping)
+    with _refusals():
+        _, auth = await run_check(0, lambda: unpack(continuation, keeping, now_ms(), context_binding))
+        claim = Claim(auth.nonce, answers_digest(_ENDED, keeping, auth), auth.expires_at_ms)
+        if not isinstance(await guard.claim(claim), str):
+            await guard.record(claim.key, "")
+
+
+def _guard_of(options: ContinuationOptions) -> ResumeGuard:
+    return options.guard if options.guard is not None else _process_guard
 
 
 def _claim(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:

@@ -85,7 +85,7 @@ class Execution:
         check_source(js, self._options.execution_policy)
         self._source = well_formed(js)
         continuation, outer = self._options.continuation, self._outer
-        identify = derived_identity(continuation, outer.tool_call_id, outer.context_binding)
+        identify = derived_identity(continuation, outer.tool_call_id, outer.context_binding, outer.started_at_ms)
         return await self._run(Invocation(self._settings(), identify=identify))
 
     async def resume(

@@ -24,12 +24,17 @@ _SEED_CHARACTERS = 32
 
 
 def derived_identity(
-    options: ContinuationOptions, tool_call_id: str | None, context_binding: str | None
+    options: ContinuationOptions,
+    tool_call_id: str | None,
+    context_binding: str | None,
+    started_at_ms: int | None = None,
 ) -> Identify | None:
     """Return what gives the settings of a program their salt and seed; None where they stay random.
 
-    They follow from profile, bindings, outer id, stripped program and the settings that a replay depends on, under the
-    oldest key: it is known for as long as what it signed can go on.
+    They follow from profile, bindings, outer id, stripped program, the settings that a replay depends on and the time
+    that an engine has recorded, if one has: a model may make the same call under the same id once more, and what was
+    said of the first is no answer to the second. The key is the oldest: it is known for as long as what it signed can
+    go on.
     """
     keys = options.keys if options.keys is not None else set_keys()
     if not keys or not tool_call_id or (options.context_binding is None and context_binding is None):
@@ -42,6 +47,7 @@ def derived_identity(
         named = {
             "settings": kept,
             "binding": binding,
+            "started_at_ms": started_at_ms,
             "program": hashlib.sha256(js.encode("utf-8", "surrogatepass")).hexdigest(),
         }
         digest = hmac.new(key, canonical_json(named).encode(), hashlib.sha256).hexdigest()

@@ -93,6 +93,7 @@ OTHERS = {
     "tenant": {"continuation": {**KEYS, "context_binding": "tenant"}},
     "key": {"continuation": {"keys": "another"}},
     "limits": {"policy": {"max_bridge_requests": 5}},
+    "recorded time": {"started_at_ms": THREAD["started_at_ms"] + 1},
 }
 
 

@@ -67,7 +67,7 @@ class _ConvertedTool(HiddenTool):
             validated = tool.function_schema.validator.validate_python(arguments)
         except ValidationError as error:
             raise CodeModeToolError(told(error), details={"tool_name": self.name}) from error
-        shown = shown_arguments(validated, tool.function_schema.json_schema)
+        shown = shown_arguments(validated, tool.function_schema.single_arg_name)
         return ValidatedInput(_Input(arguments, shown), lambda: plain_copy(shown))
 
 

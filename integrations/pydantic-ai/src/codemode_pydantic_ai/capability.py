@@ -146,7 +146,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
             metadata=dict(given.metadata),
         )
         for pause in pauses:
-            self._resume(pause, results)
+            await self._resume(ctx, pause, results)
         lost = next((one for one in [*results.approvals, *results.calls] if is_waiting_id(one)), None)
         if lost is not None:
             raise UserError(
@@ -155,7 +155,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
             )
         return results if pauses else None
 
-    def _resume(self, pause: Pause, results: DeferredToolResults) -> None:
+    async def _resume(self, ctx: RunContext[AgentDepsT], pause: Pause, results: DeferredToolResults) -> None:
         answers = answers_for(pause, results)
         for request in pause.interrupt.requests:
             self._run.shown.add(request.interrupt_id)
@@ -164,6 +164,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
             results.metadata.pop(request.interrupt_id, None)
         whole = results.approvals.get(pause.outer_id)
         if whole is False or isinstance(whole, ToolDenied):
+            await pause.end(self._settings, ctx.conversation_id)
             return
         results.approvals[pause.outer_id] = ToolApproved()
         results.metadata[pause.outer_id] = pause.resumed_by(answers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, cast
@@ -51,17 +52,20 @@ class CompiledTools:
         self.options = options
         self.pool = pool
         self._made: dict[str, CodeModeTool] = {}
+        self._lock = threading.Lock()
 
     def of(self, tools: Mapping[str, ToolsetTool[Any]]) -> CodeModeTool:
         """Return the codeMode tool over these tools."""
         key = json.dumps([_said(tool.tool_def) for tool in tools.values()], sort_keys=True, default=str)
-        made = self._made.pop(key, None)
+        with self._lock:
+            made = self._made.pop(key, None)
         if made is None:
             hidden = [_hidden(tool.tool_def) for tool in tools.values()]
             made = create_code_mode_tool(hidden, self.options, pool=self.pool)
-        self._made[key] = made
-        while len(self._made) > _MAX_COMPILED:
-            del self._made[next(iter(self._made))]
+        with self._lock:
+            self._made[key] = made
+            while len(self._made) > _MAX_COMPILED:
+                del self._made[next(iter(self._made))]
         return made
 
 
@@ -108,7 +112,8 @@ async def _execute(name: str, arguments: Any, context: ToolCallContext) -> Any:
 
 def _output_schema(definition: ToolDefinition) -> dict[str, Any] | None:
     schema = definition.return_schema
-    if schema is None or not (schema.get("x-fastmcp-wrap-result") or _wraps_result(schema)):
+    is_from_server = {"meta", "annotations"} <= set(definition.metadata or {})
+    if schema is None or not is_from_server or not (schema.get("x-fastmcp-wrap-result") or _wraps_result(schema)):
         return schema
     # A server wraps what is no object into {"result": ...}, and the framework's MCP client unwraps it again.
     inner = dict(schema["properties"]["result"])

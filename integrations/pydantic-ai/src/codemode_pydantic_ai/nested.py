@@ -32,7 +32,7 @@ from codemode.json_shape import weigh
 from codemode.values import refuse_too_many
 
 from .failures import TOLD, told
-from .shown_inputs import CallInput, NestedManager
+from .shown_inputs import CallInput, NestedManager, require_as_shown
 from .turns import Reservation, SharedTurns
 
 APPROVAL_KIND = "pydantic-ai/approval"
@@ -44,13 +44,21 @@ _ENDS_THE_RUN = (AgentRunError, UserError)
 
 @dataclass
 class _CountedToolset(WrapperToolset[Any]):
-    """Gives a reservation back at the moment before the framework counts the call itself."""
+    """Stands where the framework calls a tool, behind all its hooks.
+
+    What was approved must arrive as it was shown; and a reservation is given back at the moment before the framework
+    counts the call itself.
+    """
 
     reservations: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
+    inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
+        waiting = self.inputs.get(ctx.tool_call_id or "")
+        if waiting is not None and ctx.tool_call_approved:
+            await require_as_shown(ToolCallPart(name, tool_call_id=ctx.tool_call_id or ""), waiting, tool_args, tool)
         result = await self.wrapped.call_tool(name, tool_args, ctx, tool)
         reservation = self.reservations.get(ctx.tool_call_id or "")
         if reservation is not None:  # a tool may make calls of its own, under ids of its own
@@ -81,6 +89,7 @@ class NestedCalls:
         self._policy = policy
         self._toolset = _CountedToolset(toolset)
         self._manager = _manager(self._toolset, tools, ctx)
+        self._manager.inputs = self._toolset.inputs
         self.is_repeated = is_repeated(self._manager.root_capability)
         self._all_alone = self.is_repeated or self._manager.get_parallel_execution_mode() == "sequential"
 
@@ -157,7 +166,7 @@ class NestedCalls:
             async with self._shared.turns.take(alone=alone):
                 outcome = await self._through_manager(call, context, approved=approved, metadata=metadata)
         except (ApprovalRequired, CallDeferred) as waits:
-            _pause(waits, await self._manager.show(call), waiting.edited)
+            _pause(waits, await self._shown(call), waiting.edited)
         except TOLD as error:
             # The text says it all, but for what a tool itself could not validate: the host's log has that.
             is_hidden = waiting.has_begun and isinstance(error, ValidationError)
@@ -170,6 +179,12 @@ class NestedCalls:
             raise _denial(call, outcome.message)
         value = cast("ToolReturn[Any]", outcome).return_value if isinstance(outcome, ToolReturn) else outcome
         return await self._as_json(value, call.tool_name)
+
+    async def _shown(self, call: ToolCallPart) -> dict[str, Any]:
+        try:
+            return await self._manager.show(call)
+        except ValidationError as error:  # an iterator validates what it gives when it is read
+            raise _failure(call, told(error)) from None
 
     async def _as_json(self, value: Any, name: str) -> Any:
         def write() -> Any:

@@ -13,10 +13,11 @@ from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from codemode import CodeModeOptions, CodeModeProtocolError, Interrupt, PendingRequest
-from codemode.continuations import open_continuation
+from codemode.continuations import end_continuation, open_continuation
 from codemode.host_threads import run_check
 
 from .nested import CALL_KIND
+from .shown_values import plain_arguments
 
 KEY = "codemode"
 TOOL_NAME = "codeMode"
@@ -54,6 +55,13 @@ class Pause:
     def outer_id(self) -> str:
         """The id of the codeMode call."""
         return self.interrupt.outer_tool_call_id
+
+    async def end(self, options: CodeModeOptions, conversation_id: str | None) -> None:
+        """Let the program go on no more. Raises `UserError` when it has gone on already."""
+        try:
+            await end_continuation(self.interrupt.continuation, options=options, context_binding=conversation_id)
+        except CodeModeProtocolError as error:
+            raise UserError(f"This paused codeMode call cannot be denied: {error.message}.") from error
 
     def resumed_by(self, answers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata with which the framework's approval of the codeMode call resumes the program."""
@@ -145,7 +153,10 @@ def _plain_answer(waiting_id: str, result: Any, *, is_call: bool) -> dict[str, A
     if isinstance(result, ToolApproved):
         if is_call:
             raise UserError(f"{waiting_id!r} waits for a result, not for an approval")
-        return {"approved": True} if result.override_args is None else {"approved": True, "args": result.override_args}
+        edited: Any = result.override_args
+        if edited is None:
+            return {"approved": True}
+        return {"approved": True, "args": plain_arguments(edited) if isinstance(edited, Mapping) else edited}
     if isinstance(result, ToolDenied):
         return {"approved": False, "message": result.message}
     if isinstance(result, ToolFailed | ModelRetry):

@@ -11,6 +11,7 @@ from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tool_manager import ToolManager, ValidatedToolCall
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import from_json, to_json
 
 from codemode import CodeModeToolError
@@ -18,8 +19,9 @@ from codemode.exact_integers import integers_as_in
 from codemode.host_threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts import same_json
 from codemode.json_shape import weigh
+from codemode.schemas import plain_copy
 
-from .shown_values import shown_arguments
+from .shown_values import flattened_parameter, read_again, shown_arguments
 
 
 class CallInput:
@@ -50,7 +52,7 @@ class CallInput:
     @property
     def given(self) -> dict[str, Any]:
         """A copy of what is to be validated."""
-        return from_json(self._given) if self.edited is None else dict(self.edited)
+        return from_json(self._given) if self.edited is None else plain_copy(self.edited)
 
     def as_shown(self) -> Iterator[dict[str, Any]]:
         """Give the inputs of which one should come out as it was shown.
@@ -58,9 +60,8 @@ class CallInput:
         A validator that changes its input must see what the program gave; a default that is new each time must be
         the one that was shown.
         """
-        shown = self.shown or {}
-        yield {**shown, **self.given}
-        yield dict(shown)
+        yield {**self._copy_of_shown(), **self.given}
+        yield self._copy_of_shown()
         yield self.given
 
     def as_edited(self, edited: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -69,6 +70,9 @@ class CallInput:
         untouched = [key for key in edited if key in given and key in shown and same_json(edited[key], shown[key])]
         yield {**edited, **{key: given[key] for key in untouched}}
         yield dict(edited)
+
+    def _copy_of_shown(self) -> dict[str, Any]:
+        return plain_copy(self.shown or {})
 
 
 @dataclass
@@ -113,7 +117,11 @@ class NestedManager(ToolManager[Any]):
         return await super().resolve_deferred_tool_calls(replace(requests, calls=calls, approvals=approvals))
 
     async def _with_shown(self, call: ToolCallPart) -> ToolCallPart:
-        return replace(call, args=await self.show(call)) if call.tool_call_id in self.inputs else call
+        if call.tool_call_id not in self.inputs:
+            return call
+        shown = await self.show(call)
+        # A copy: what a handler takes out of it before it shows it to somebody is not taken out of what runs.
+        return replace(call, args=await run_check(weigh(shown, LARGE_CHARACTERS), lambda: plain_copy(shown)))
 
     async def show(self, call: ToolCallPart) -> dict[str, Any]:
         """Return what a person is shown of a call under way: its validated input as plain JSON."""
@@ -129,7 +137,7 @@ class NestedManager(ToolManager[Any]):
         settings = {"wrap_validation_errors": False}
         given = waiting.given
         # Defaults that are new each time are those that rule and tool have seen; all else is what the program gave.
-        validated = await self._try(call, {**(waiting.shown or {}), **given}, settings)
+        validated = await self._try(call, {**plain_copy(waiting.shown or {}), **given}, settings)
         if not isinstance(validated, Exception) and await _comes_out(validated, waiting.shown):
             return await _shown(validated)
         return await _shown(await super().validate_tool_call(replace(call, args=given), **settings))
@@ -169,7 +177,8 @@ class NestedManager(ToolManager[Any]):
         self, call: ToolCallPart, arguments: dict[str, Any], settings: dict[str, Any]
     ) -> ValidatedToolCall[Any] | Exception:
         try:
-            return await super().validate_tool_call(replace(call, args=arguments), **settings)
+            validated = await super().validate_tool_call(replace(call, args=arguments), **settings)
+            return replace(validated, validated_args=read_again(validated.validated_args))
         except (ValidationError, ModelRetry, ToolFailed) as error:
             return error
 
@@ -191,13 +200,32 @@ def _as_text(value: object) -> str | None:
 
 async def _shown(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
     assert validated.tool is not None  # noqa: S101 - the tool of a call that was validated
-    arguments, schema = validated.validated_args or {}, validated.tool.tool_def.parameters_json_schema
-    return await run_check(weigh(arguments, LARGE_CHARACTERS), lambda: shown_arguments(arguments, schema))
+    return await _as_shown(validated.validated_args or {}, validated.tool)
+
+
+async def _as_shown(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+    flattened = flattened_parameter(tool)
+    return await run_check(weigh(arguments, LARGE_CHARACTERS), lambda: shown_arguments(arguments, flattened))
 
 
 async def _comes_out(validated: ValidatedToolCall[Any], shown: dict[str, Any] | None) -> bool:
-    made = await _shown(validated)
+    return await _is_same(await _shown(validated), shown)
+
+
+async def _is_same(made: dict[str, Any], shown: dict[str, Any] | None) -> bool:
     return await run_check(weigh(made, LARGE_CHARACTERS), lambda: same_json(made, shown))
+
+
+async def require_as_shown(
+    call: ToolCallPart, waiting: CallInput, arguments: dict[str, Any], tool: ToolsetTool[Any]
+) -> None:
+    """Raise `CodeModeToolError` when an approved call would run with something else than was shown.
+
+    Hooks around the execution of a tool come after its validation, and may change its input once more.
+    """
+    if waiting.shown is not None and not await _is_same(await _as_shown(arguments, tool), waiting.shown):
+        why = "after it was shown, a hook has changed its input. What changes inputs belongs in after_tool_validate"
+        raise _refusal(call, why)
 
 
 def _refusal(call: ToolCallPart, why: str) -> CodeModeToolError:

@@ -1,4 +1,4 @@
-"""Validated arguments as the JSON that a person is shown. Knows no tools and no approvals."""
+"""Validated arguments as the JSON that a person is shown. Calls no tools and knows no approvals."""
 
 from __future__ import annotations
 
@@ -6,37 +6,102 @@ import dataclasses
 import json
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from functools import partial
 from typing import Any, cast
 
 from pydantic import AliasChoices, BaseModel, RootModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_ai.messages import tool_return_ta
+from pydantic_ai.toolsets import ToolsetTool
+from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 from codemode.values import canonical_json
 
 _PLAIN = (str, bool, int, type(None))
+_READ_ONCE_FROM = ("builtins", "pydantic_core._pydantic_core")
 
 
-def shown_arguments(validated: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+class ReadAgain(Iterator[Any]):
+    """What an iterator gives: a person is shown it all, and who runs with it still reads it from its beginning."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+        self._rest = iter(items)
+
+    def __next__(self) -> Any:
+        return next(self._rest)
+
+
+def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
+    """Return the name of the only parameter of a function, a model that the framework shows as the input itself.
+
+    What else has an input of one name, such as ``**kwargs`` or a server's open schema, keeps that name.
+    """
+    inner: Any = tool
+    while not isinstance(inner, FunctionToolsetTool):
+        inner = getattr(inner, "source_tool", None)
+        if inner is None:
+            return None
+    schema: Any = getattr(cast("FunctionToolsetTool[Any]", inner).call_func, "__self__", None)
+    is_its_own = getattr(schema, "validator", None) is tool.args_validator
+    return cast("str | None", getattr(schema, "single_arg_name", None)) if is_its_own else None
+
+
+def shown_arguments(validated: Mapping[str, Any], flattened: str | None) -> dict[str, Any]:
     """Return a tool's validated arguments as plain JSON, keyed as its schema keys them.
 
-    What runs is shown whole: fields that a model leaves out when it is serialised, and what a serialiser would hide.
+    ``flattened`` names the one parameter that is shown as the input itself. What runs is shown whole: fields that a
+    model leaves out when it is serialised, and what a serialiser would hide.
     """
-    shown = json.loads(canonical_json({name: _plain(value) for name, value in validated.items()}))
-    properties = set(cast("dict[str, Any]", schema.get("properties") or {}))
-    if len(shown) == 1:
-        ((name, only),) = shown.items()
-        if isinstance(only, dict) and _is_flattened(name, cast("dict[str, Any]", only), properties):
-            return cast("dict[str, Any]", only)
-    return shown
+    shown = json.loads(canonical_json(plain_arguments(validated)))
+    only = shown.get(flattened) if flattened is not None and len(shown) == 1 else None
+    return cast("dict[str, Any]", only) if isinstance(only, dict) else shown
 
 
-def _is_flattened(name: str, only: dict[str, Any], properties: set[str]) -> bool:
-    # The framework shows a single parameter that is a model as the model itself.
-    return name not in properties or (len(properties) > 1 and properties <= set(only))
+def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as plain values, nothing hidden."""
+    return {name: _plain(value) for name, value in arguments.items()}
+
+
+def read_again(value: Any) -> Any:
+    """Return the value with every iterator in it read, so that to show it takes nothing away. Changes it in place."""
+    if _is_read_once(value):
+        return ReadAgain([read_again(one) for one in value])
+    if isinstance(value, tuple):
+        items = [read_again(one) for one in cast("tuple[Any, ...]", value)]
+        same = all(new is old for new, old in zip(items, cast("tuple[Any, ...]", value), strict=True))
+        return cast("Any", value) if same else _tuple_like(value, items)
+    for place, old, put in list(_places(value)):
+        new = read_again(old)
+        if new is not old:
+            put(place, new)
+    return value
+
+
+def _is_read_once(value: object) -> bool:
+    return isinstance(value, Iterator) and type(cast("Any", value)).__module__ in _READ_ONCE_FROM
+
+
+def _tuple_like(value: Any, items: list[Any]) -> Any:
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any, Callable[[Any, Any], None]]]:
+    if isinstance(value, BaseModel):
+        yield from ((name, one, value.__dict__.__setitem__) for name, one in value.__dict__.items())
+        extra = value.__pydantic_extra__
+        if extra:
+            yield from _places(extra)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [one.name for one in dataclasses.fields(value)]
+        yield from ((name, getattr(value, name), partial(object.__setattr__, value)) for name in names)
+    elif isinstance(value, dict):
+        yield from ((key, one, value.__setitem__) for key, one in cast("dict[Any, Any]", value).items())
+    elif isinstance(value, list | deque):
+        yield from ((at, one, value.__setitem__) for at, one in enumerate(cast("list[Any]", value)))
 
 
 def _plain(value: Any) -> Any:
@@ -76,7 +141,9 @@ def _plain_container(value: Any) -> Any:
         return {str(_plain(key)): _plain(one) for key, one in items}
     if isinstance(value, AbstractSet):
         return sorted((_plain(one) for one in cast("AbstractSet[Any]", value)), key=canonical_json)
-    if isinstance(value, list | tuple | deque):
+    if isinstance(value, ReadAgain):
+        return _plain(value.items)
+    if isinstance(value, list | tuple | deque) or _is_read_once(value):
         return [_plain(one) for one in cast("list[Any]", value)]
     try:
         return value.decode() if isinstance(value, bytes) else tool_return_ta.dump_python(value, mode="json")

@@ -179,7 +179,7 @@ class _Program:
     """One codeMode call: from the model's arguments to its result, its pause or its retry."""
 
     def __init__(self, tool: _CodeModeTool, wrapped: AbstractToolset[Any], ctx: RunContext[Any], run: RunState) -> None:
-        self._code_mode = tool.code_mode
+        self._code_mode = tool.code_mode.for_one_call()
         self._ctx = ctx
         self._run = run
         self._id = ctx.tool_call_id or ""

@@ -1,0 +1,54 @@
+"""A paused program that was ended goes on no more, whoever answers."""
+
+from __future__ import annotations
+
+import pytest
+from pausing import PAUSING, Spy, start, within
+
+from codemode import CodeModeProtocolError, SqliteResumeGuard, continue_interrupt
+from codemode.continuations import end_continuation
+
+OK = {"approved": True}
+JS = "return await tools.refund({ order: 'a' })"
+
+
+@pytest.fixture
+def spy():
+    return Spy()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def options(request, tmp_path):
+    guard = {"guard": SqliteResumeGuard(tmp_path / "claims.sqlite")} if request.param == "sqlite" else {}
+    return {**PAUSING, "continuation": guard}
+
+
+def go_on(interrupt, spy, options):
+    return within(continue_interrupt(interrupt, OK, tools=[spy.guarded()], options=options))
+
+
+def test_06_what_was_ended_does_not_go_on(spy, options):
+    interrupt = start(JS, [spy.guarded()], options)
+    for _ in range(2):  # whoever does not know whether it was ended ends it again
+        within(end_continuation(interrupt.continuation, options=options))
+    for _ in range(2):
+        with pytest.raises(CodeModeProtocolError, match="already been resumed"):
+            go_on(interrupt, spy, options)
+    assert spy.ran == []
+
+
+def test_06_what_has_gone_on_cannot_be_ended(spy, options):
+    interrupt = start(JS, [spy.guarded()], options)
+    value = go_on(interrupt, spy, options)
+    with pytest.raises(CodeModeProtocolError, match="already been resumed"):
+        within(end_continuation(interrupt.continuation, options=options))
+    assert go_on(interrupt, spy, options) == value
+    assert len(spy.ran) == 1
+
+
+def test_06_a_continuation_of_somebody_else_is_not_ended(spy, options):
+    interrupt = start(JS, [spy.guarded()], options)
+    with pytest.raises(CodeModeProtocolError):
+        within(end_continuation(interrupt.continuation, options=options, context_binding="another"))
+    go_on(interrupt, spy, options)
+    assert len(spy.ran) == 1
