@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +54,7 @@ class ClaimedResume:
     async def run(self) -> Any:
         """Go on with the program, whose claim is ours. Returns its value or the next interrupt."""
         try:
-            async with renewed(self.guard, self.claim.key):
+            async with renewed(self.guard, self.claim.key), _underway(self.claim.key):
                 value = await self.execution.resume(self.continuation, self.answers, self.inputs, self.interrupt)
         except ClaimLost:
             return await self.as_claimed(await self.guard.claim(self.claim))
@@ -112,6 +114,41 @@ class ClaimedResume:
     async def _kept_elsewhere(self, write: Callable[[Any], str], outcome: Any) -> tuple[str, Any]:
         text = await run_check(LARGE_CHARACTERS, lambda: write(outcome))
         return text, await self.guard.record(self.claim.key, text)
+
+
+@dataclass(slots=True)
+class _Underway:
+    """A resume that the code in this context is part of, until it has ended."""
+
+    key: str
+    outer: _Underway | None
+    has_ended: bool = False
+
+
+_innermost: ContextVar[_Underway | None] = ContextVar("codemode_underway", default=None)
+
+
+@asynccontextmanager
+async def _underway(key: str) -> AsyncGenerator[None]:
+    one = _Underway(key, _innermost.get())
+    token = _innermost.set(one)
+    try:
+        yield
+    finally:
+        one.has_ended = True
+        with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
+            _innermost.reset(token)
+
+
+def refuse_own(key: str) -> None:
+    """Raise `CodeModeProtocolError` when what asks for a resume is part of it: it would wait for its own outcome."""
+    one = _innermost.get()
+    while one is not None:
+        if one.key == key and not one.has_ended:
+            raise CodeModeProtocolError(
+                "this continuation is being resumed by the program whose call asks for it: it would wait for itself"
+            )
+        one = one.outer
 
 
 def _is_programs_end(error: BaseException) -> bool:

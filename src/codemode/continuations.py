@@ -13,7 +13,7 @@ from typing import Any
 from .approval_messages import approval_resolutions
 from .blocking import run_sync
 from .catalog import Catalog
-from .claimed_resume import ClaimedResume
+from .claimed_resume import ClaimedResume, refuse_own
 from .errors import CodeModeProtocolError
 from .execution import Execution, OuterCall, now_ms
 from .genuine import verify
@@ -128,6 +128,7 @@ async def _resume(
     with _refusals():
         size = weigh(resolutions, LARGE_CHARACTERS)
         claim = await run_check(size, lambda: _claim(auth, resolutions, keeping))
+        refuse_own(claim.key)
         standing = await guard.claim(claim)
     claimed = ClaimedResume(guard, claim, outcomes, execution, outer_call, continuation, answers, inputs, interrupt)
     if standing is not None:

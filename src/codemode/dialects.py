@@ -23,6 +23,7 @@ def with_dialect(schema: JsonSchema) -> JsonSchema:
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator, validator_for
 
+    schema = _usually_named(schema)
     recognised: tuple[Any, ...] = (Draft7Validator, Draft201909Validator, Draft202012Validator)
     named = cast("Any", validator_for(schema, default=Draft202012Validator))
     if named in recognised and is_surely_valid(schema):
@@ -40,7 +41,7 @@ def with_dialect(schema: JsonSchema) -> JsonSchema:
 def _older_draft(schema: JsonSchema) -> JsonSchema | None:
     from jsonschema.validators import Draft4Validator, Draft6Validator, Draft7Validator, Draft201909Validator
 
-    if not isinstance(schema, dict) or "$schema" in schema:
+    if not isinstance(schema, dict) or _names_draft(schema):
         return None
     text = json.dumps(schema)
     newest: list[Any] = [Draft7Validator, Draft201909Validator]
@@ -50,8 +51,25 @@ def _older_draft(schema: JsonSchema) -> JsonSchema | None:
     for draft in (*newest, Draft6Validator, Draft4Validator):
         if _fits(draft, schema):
             says = cast("dict[str, str]", draft.META_SCHEMA)
-            return {"$schema": says.get("$id") or says["id"], **schema}
+            return {**schema, "$schema": says.get("$id") or says["id"]}
     return None
+
+
+def _usually_named(schema: JsonSchema) -> JsonSchema:
+    """Return a schema whose draft is named as everybody names it: many write https for http, or the other way."""
+    uri = schema.get("$schema") if isinstance(schema, dict) else None
+    if not isinstance(schema, dict) or not isinstance(uri, str) or _names_draft(schema):
+        return schema
+    scheme, _, rest = uri.partition("://")
+    other = {**schema, "$schema": f"{'https' if scheme == 'http' else 'http'}://{rest}"}
+    return other if _names_draft(other) else schema
+
+
+def _names_draft(schema: dict[str, Any]) -> bool:
+    """Tell whether a schema says its draft; a name that nobody knows says nothing."""
+    from jsonschema.validators import validator_for
+
+    return "$schema" in schema and cast("Any", validator_for(schema, default=None)) is not None
 
 
 def _check(draft: Any, schema: JsonSchema) -> None:

@@ -50,6 +50,25 @@ def giving(value: Any) -> Tool:
 ECHO = Tool("echo", execute=lambda value: value)
 
 
+BOXES = ["Object(%s)", "{ a: Object(%s) }.a", "[Object(%s)][0]", "Object.setPrototypeOf(Object(%s), null)"]
+
+
+@pytest.mark.parametrize("box", [*BOXES, "{ toJSON() { return Object(%s) } }"])
+@pytest.mark.parametrize("value", [0, -7, ORDER])
+def test_18_a_bigint_in_an_object_leaves_as_the_integer_that_it_is(box, value):
+    boxed = f"({box % f'{value}n'})"
+    assert run(f"return {boxed}") == value
+    assert run(f"return await tools.echo([{boxed}, 1, {{ a: Object(true) }}])", [ECHO]) == [value, 1, {"a": True}]
+
+
+def test_18_what_an_object_says_of_itself_is_heard_and_its_own_errors_pass():
+    assert run("return [Object.assign(Object(5n), { toJSON() { return 7 } }), Object(1n)]") == [7, 1]
+    with pytest.raises(CodeModeSerializationError, match="own words"):
+        run("return [Object(1n), { toJSON() { throw new Error('own words') } }]")
+    with pytest.raises(CodeModeSerializationError, match="circular"):
+        run("const a = [Object(1n)]; a.push(a); return a")
+
+
 def as_numbers_leave(value: Any) -> Any:
     """The same with floats as JavaScript writes numbers: large whole ones with as few digits as tell them apart."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:

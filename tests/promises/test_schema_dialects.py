@@ -48,6 +48,26 @@ def test_20_a_schema_that_does_not_say_its_draft_is_read_in_the_one_that_it_fits
     assert "take(input" in create_code_mode_tool([taking(schema)]).description
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft-07/schema",
+        "http://json-schema.org/draft-07/schema",
+        "http://json-schema.org/draft/2019-09/schema",
+        "http://json-schema.org/schema#",
+        "https://example.com/dialects/ours",
+        "draft-07",
+        "",
+    ],
+)
+def test_20_a_draft_that_is_named_otherwise_or_unknown_fails_no_tool(name):
+    schema = {"$schema": name, **PAIR}
+    assert takes(schema, "[1, 'a']")
+    assert not takes(schema, "[1, 2]")
+    assert "[number?, string?]" in declare_tools([taking(schema)])
+
+
 def test_20_the_tuple_is_declared_and_checked_before_anything_runs():
     declared = declare_tools([taking({"type": "object", "properties": {"pair": PAIR}, "required": ["pair"]})])
     assert "pair: [number?, string?]" in declared

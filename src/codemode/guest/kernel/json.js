@@ -12,8 +12,32 @@ const writeExactly = (_key, value) => {
   return rawJSON(Str(value));
 };
 
-// For everything that leaves; undefined for what is no JSON value.
-const toJson = (value) => stringify(value, writeExactly);
+const bigIntIn = uncurry(Big.prototype.valueOf);
+const writeBoxed = (key, value) => {
+  let plain = value;
+  try {
+    if (isObject(value)) plain = bigIntIn(value);
+  } catch {}
+  return writeExactly(key, plain);
+};
+
+let ofBoxed; // what the engine says of a BigInt in an object
+try {
+  stringify(Obj(1n));
+} catch (error) {
+  ofBoxed = error.message;
+}
+
+// For everything that leaves; undefined for what is no JSON value. Whether an object is one that a BigInt was put into
+// takes a try for each of them, so it is asked only where the engine found one.
+const toJson = (value) => {
+  try {
+    return stringify(value, writeExactly);
+  } catch (error) {
+    if (!isObject(error) || error.message !== ofBoxed) throw error;
+    return stringify(value, writeBoxed);
+  }
+};
 
 const readExactly = (_key, value, context) => {
   if (typeof value !== "number" || (value < LAST_EXACT && value > -LAST_EXACT)) return value;
