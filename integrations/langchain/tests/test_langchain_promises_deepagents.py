@@ -138,6 +138,15 @@ def test_30_an_approval_inside_a_sub_agent(is_async: bool):
     assert desk.deleted == ["/inner", "/x"]
 
 
+@pytest.mark.parametrize("reviewed", [None, "interrupt_on", "middleware"])
+def test_30_a_sub_agent_that_runs_a_gated_tool_unasked_is_warned_of(reviewed: Any, caplog: pytest.LogCaptureFixture):
+    own = {"interrupt_on": {"interrupt_on": {"delete": True}}, "middleware": {"middleware": [CodeModeMiddleware()]}}
+    Desk("return 1", sub=saying(), writer=own.get(reviewed, {}))
+    warned = [one.getMessage() for one in caplog.records if one.name == "codemode.tools"]
+    names = [name for name in ("writer", "general-purpose") if any(f"{name!r} runs delete" in one for one in warned)]
+    assert names == (["general-purpose"] if reviewed else ["writer", "general-purpose"])
+
+
 def test_30_large_results_go_to_files_with_what_else_the_program_left(is_async: bool):
     js = "await tools.write_file({ file_path: '/a.txt', content: 'alpha' }); return 'long '.repeat(50000)"
     output = Session(Desk(js, sub=saying()).graph, is_async).start()

@@ -133,6 +133,15 @@ def test_01_copies_of_its_own_tool_are_no_others():
     assert content(Session(agent([PLAIN], [named("plain")], Copying(), CodeModeMiddleware())).start()) == "1 done"
 
 
+def test_01_middleware_without_tools_of_its_own_leaves_code_mode_where_it_is():
+    class Bare(AgentMiddleware[Any, Any, Any]):
+        """LangChain gives it no tools, not even none."""
+
+    graph = agent([PLAIN], [named("plain")], Bare(), CodeModeMiddleware())
+    assert "codeMode" in graph.nodes["tools"].bound.tools_by_name
+    assert content(Session(graph).start()) == "1 done"
+
+
 def test_01_rules_about_code_mode_itself_are_refused():
     with pytest.raises(ValueError, match="approve names 'codeMode'"):
         CodeModeMiddleware(approve={"codeMode": True})

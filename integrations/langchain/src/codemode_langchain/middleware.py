@@ -22,7 +22,7 @@ from codemode.tools import can_be_called
 from .approvals import ApprovalRules, Approvals
 from .channels import state_now
 from .conversion import Capture, tool_call
-from .neighbours import refuse_blind_neighbours, tools_beside
+from .neighbours import refuse_blind_neighbours, tools_beside, warn_of_sub_agents
 from .nested import Caller
 from .shown_tools import CodeModeState, ShownTools, name_of, shown_to
 from .tool import NAME, CodeModeTool, Face, for_agents
@@ -94,6 +94,7 @@ class CodeModeMiddleware(AgentMiddleware[Any, Any, Any]):
         """The tools that the agent gets from here. Read while it is built: the moment to look at its neighbours."""
         refuse_blind_neighbours(self, self._keep, CodeModeMiddleware)
         self._refuse_others_of_its_name(tools_beside(self))
+        warn_of_sub_agents(self, self._approvals.may_ask, CodeModeMiddleware)
         return [self._registered]
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any, cast
 
@@ -12,7 +13,10 @@ from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddlewar
 
 from codemode.tools import can_be_called
 
+from .shown_tools import name_of
 from .tool import NAME
+
+_log = logging.getLogger("codemode.tools")
 
 # What each of them does to the tools that it names, by its class; not every version of LangChain has all.
 _WRAPPING = {
@@ -87,6 +91,30 @@ def _check_wrapping(one: Any, seen: _Seen) -> None:
                 )
 
 
+def warn_of_sub_agents(own: AgentMiddleware[Any, Any, Any], may_ask: Callable[[str], bool], kind: type) -> None:
+    """Log which sub-agents of a deep agent have tools that wait for a person in the agent itself, and not there."""
+    for one in _listed_with(own):
+        for spec in cast("Sequence[Any]", getattr(one, "_subagents", None) or ()):
+            if ungated := sorted(name for name in _unreviewed(spec, kind) if may_ask(name)):
+                _log.warning(
+                    "sub-agent %r runs %s without approval: approve is the rule of one agent. Give the sub-agent"
+                    " interrupt_on, or a CodeModeMiddleware(approve=...) of its own",
+                    spec.get("name"),
+                    ", ".join(ungated),
+                )
+
+
+def _unreviewed(spec: Mapping[str, Any], kind: type) -> set[str]:
+    """Return the tools of a sub-agent that no middleware of its own reviews; of one that is compiled nobody knows."""
+    listed = spec.get("middleware") or ()
+    if any(isinstance(one, kind) for one in listed):
+        return set()
+    reviewed = set(spec.get("interrupt_on") or ())
+    for one in listed:
+        reviewed |= set(one.interrupt_on) if isinstance(one, HumanInTheLoopMiddleware) else set()
+    return {name for one in spec.get("tools") or () if (name := name_of(one)) is not None} - reviewed
+
+
 class _Seen(frozenset[str]):
     """The tools whose calls the model makes: those named, and what no program can call."""
 
@@ -101,7 +129,12 @@ def tools_beside(own: object) -> list[Any]:
     if frame is None:
         return []
     given: Any = frame.f_locals.get("tools")
-    others = [one for middleware in _listed_with(own) if middleware is not own for one in middleware.tools or ()]
+    others = [
+        one
+        for middleware in _listed_with(own)
+        if middleware is not own
+        for one in getattr(middleware, "tools", None) or ()
+    ]
     return [*(cast("Sequence[Any]", given) if isinstance(given, list | tuple) else ()), *others]
 
 
