@@ -17,6 +17,7 @@ from .options import ExecutionPolicy
 from .protocol.ledger import LedgerEntry
 from .resolutions import CheckedInput, input_to_run
 from .tools import Tool
+from .unread_outputs import refuse_iterators
 from .values import canonical_json, check_size, check_values, decode_json, encode_json, refuse_too_many, utf8_length
 
 if TYPE_CHECKING:
@@ -50,12 +51,22 @@ async def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *
 async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str | None:
     """Check what a tool returned and write it as JSON; None is JavaScript's undefined.
 
-    Raises `CodeModeToolError` for a wrong output, `CodeModeSerializationError` for what is too large or not JSON.
+    Raises `CodeModeToolError` for a wrong output, `CodeModeSerializationError` for what is too large or not JSON,
+    `UnreadOutput` for one that must be read first.
     """
     if output is None and tool.output_json_schema is None:
         return None
+    size = weigh(output, LARGE_CHARACTERS)
     # Not a function in this one: what encloses a value keeps it as long as an error knows of the function.
-    return await run_check(weigh(output, LARGE_CHARACTERS), partial(_output_text, tool, output, policy))
+    return await run_check(
+        size, partial(_output_text if size < LARGE_CHARACTERS else _large_output_text, tool, output, policy)
+    )
+
+
+def _large_output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
+    # Of a small one it is known that there is none in it.
+    refuse_iterators(output, is_declared=tool.output_json_schema is not None)
+    return _output_text(tool, output, policy)
 
 
 def _output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
-from itertools import islice
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
 from . import approval
@@ -16,9 +14,11 @@ from .interrupts import InterruptRequested, interrupt_within
 from .protocol.ledger import LedgerEntry
 from .thread_call import ThreadCall
 from .tools import Tool, ToolCallContext, ValidatedInput
+from .unread_outputs import without_iterators
 
 if TYPE_CHECKING:
     from .host_threads import InvocationThreads
+    from .options import ExecutionPolicy
 
 
 class HostRaised(Exception):  # noqa: N818 - carries an error, is none itself
@@ -35,12 +35,8 @@ async def executed(
     context: ToolCallContext | None,
     threads: InvocationThreads,
     entry: LedgerEntry,
-    max_values: int,
 ) -> Any:
-    """Call the tool and return its output, of an async iterator the last item.
-
-    Of a generator it is a list of all it gives, at most one more than ``max_values``.
-    """
+    """Call the tool and return its output, of an async iterator the last item. Other iterators are still to be read."""
     if tool.execute_kind == "async":
         result = await tool.call(validated.value, context)
     elif tool.execute_kind == "async_iterator":
@@ -49,11 +45,16 @@ async def executed(
         result = await _in_thread(tool, entry, threads, partial(tool.call, validated.value, context))
         if inspect.isawaitable(result):
             result = await result
-    if isinstance(result, GeneratorType):
-        # It is the tool's code, may never end, and gives what it has only once.
-        items = islice(cast("Iterator[Any]", result), max_values + 1)
-        return await _in_thread(tool, entry, threads, lambda: list(items))
     return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
+
+
+async def read_output(
+    tool: Tool, output: Any, policy: ExecutionPolicy, threads: InvocationThreads, entry: LedgerEntry
+) -> Any:
+    """Return an output with lists in place of its iterators, read where the tool runs."""
+    what, is_declared = f"the output of tool {tool.name!r}", tool.output_json_schema is not None
+    work = partial(without_iterators, output, policy, what, is_declared=is_declared)
+    return await _in_thread(tool, entry, threads, work)
 
 
 async def _in_thread(tool: Tool, entry: LedgerEntry, threads: InvocationThreads, work: Callable[[], Any]) -> Any:

@@ -18,7 +18,7 @@ from .errors import (
     CodeModeToolError,
     guest_view,
 )
-from .host_code import HostRaised, decided, executed, guarded, hidden, sound
+from .host_code import HostRaised, decided, executed, guarded, hidden, read_output, sound
 from .host_threads import LARGE_CHARACTERS, let_go, run_check
 from .interrupts import APPROVAL_KIND, InterruptRequested
 from .options import CodeModeOptions
@@ -26,6 +26,7 @@ from .protocol.events import CallSettled
 from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
 from .resolutions import Answer, Approval, CheckedInput, HostAnswer, KnownOutcome, is_denial
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
+from .unread_outputs import UnreadOutput
 from .values import encode_json
 
 if TYPE_CHECKING:
@@ -162,14 +163,20 @@ class _ToolCall:
         calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
         try:
-            limit = self._policy.max_values
-            output = await guarded(entry, executed(tool, checked.validated, context, calls.threads, entry, limit))
+            output = await guarded(entry, executed(tool, checked.validated, context, calls.threads, entry))
+            text = await self._written(output)
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
             return await self._pause(pause.payload, given)
-        text = await output_text(tool, output, self._policy)
         return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
+
+    async def _written(self, output: Any) -> str | None:
+        try:
+            return await output_text(self._tool, output, self._policy)
+        except UnreadOutput:
+            read = read_output(self._tool, output, self._policy, self._calls.threads, self._entry)
+        return await output_text(self._tool, await guarded(self._entry, read), self._policy)
 
     def _require_executable(self) -> None:
         if self._tool.execute is None:

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections import deque
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -84,6 +85,97 @@ def test_loop_a_generator_without_an_end_is_one_value_too_many():
     tool = Tool("give", execute=lambda _: counting())
     with pytest.raises(CodeModeSerializationError, match="max_values"):
         run_code_mode_sync("return await tools.give({})", [tool], options={"execution_policy": {"max_values": 1000}})
+
+
+@dataclass
+class Held:
+    rows: Any
+
+
+class Rows(BaseModel):
+    rows: list[int]
+
+
+class Own:
+    """An iterator of the author's own that never ends."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return 1
+
+
+def long_texts():
+    while True:
+        yield "x" * 1_000_000
+
+
+NESTED = {
+    "itself": lambda one: one,
+    "member": lambda one: {"a": {"rows": one}},
+    "item": lambda one: [1, (2, [one])],
+    "data class": lambda one: [Held(one)],
+    "extra field": lambda one: Open(rows=one),
+    "generator": lambda one: (inside for inside in [1, one]),
+    "set": lambda one: {1, one},
+    "queue": lambda one: deque([one]),
+    "mapping": lambda one: MappingProxyType({"rows": one}),
+}
+
+
+@pytest.mark.parametrize("nest", NESTED.values(), ids=NESTED)
+@pytest.mark.parametrize("schema", [None, {}, Any])
+@pytest.mark.parametrize(("endless", "limit"), [(counting, "max_values"), (long_texts, "bytes of JSON")])
+def test_loop_an_iterator_without_an_end_is_bounded_wherever_it_stands(nest, schema, endless, limit):
+    tool = Tool("give", execute=lambda _: nest(endless()), output_schema=schema)
+    with pytest.raises(CodeModeSerializationError, match=limit):
+        run_code_mode_sync("return await tools.give({})", [tool], options={"execution_policy": {"max_values": 1000}})
+
+
+@pytest.mark.parametrize("endless", [counting, itertools.count, Own, lambda: map(str, itertools.count())])
+@pytest.mark.parametrize("schema", [Rows, Held, dict[str, list[int]], {"type": "object"}])
+def test_loop_a_validator_is_given_no_iterator_without_an_end(endless, schema):
+    execute = (lambda _: Held(endless())) if schema is Held else (lambda _: {"rows": endless()})
+    tool = Tool("give", execute=execute, output_schema=schema)
+    with pytest.raises(CodeModeSerializationError, match="max_values"):
+        run_code_mode_sync("return await tools.give({})", [tool], options={"execution_policy": {"max_values": 1000}})
+
+
+@pytest.mark.parametrize("nest", list(NESTED.values())[:5], ids=list(NESTED)[:5])
+def test_loop_what_an_iterator_gives_arrives_where_it_stood(nest):
+    def give(_: Any) -> Any:
+        return nest(number for number in range(300))
+
+    def same(_: Any) -> Any:
+        return nest(list(range(300)))
+
+    js = "return await tools.give({})"
+    result = run_code_mode_sync(js, [Tool("give", execute=give)])
+    assert result == run_code_mode_sync(js, [Tool("give", execute=same)])
+    assert "299" in str(result)
+
+
+def test_loop_a_nested_iterator_is_read_where_its_tool_runs():
+    names = set[str]()
+
+    def numbers():
+        for number in range(10):
+            names.add(threading.current_thread().name)
+            yield number
+
+    tool = Tool("give", execute=lambda _: {"rows": numbers()}, output_schema=Rows)
+    assert run_code_mode_sync("return (await tools.give({})).rows.length", [tool]) == 10
+    assert names == {"codemode-tool"}
+
+
+def test_loop_what_a_nested_iterator_raises_is_the_tools_failure():
+    def broken():
+        yield 1
+        raise KeyError("host text")
+
+    js = "try { await tools.give({}) } catch (error) { return error.message }"
+    assert run_code_mode_sync(js, [Tool("give", execute=lambda _: {"a": broken()})]) == "the tool failed"
 
 
 @pytest.mark.parametrize("part", ["encoding", "keyId", "nonce", "signature"])
