@@ -69,7 +69,8 @@ def _names_draft(schema: dict[str, Any]) -> bool:
     """Tell whether a schema says its draft; a name that nobody knows says nothing."""
     from jsonschema.validators import validator_for
 
-    return "$schema" in schema and cast("Any", validator_for(schema, default=None)) is not None
+    known = cast("Any", validator_for(schema, default=cast("Any", None)))
+    return "$schema" in schema and known is not None
 
 
 def _check(draft: Any, schema: JsonSchema) -> None:

@@ -12,7 +12,7 @@ from .exact_integers import PLACES_KEY, integers_as_in, without_texts
 from .interrupts import APPROVAL_KIND
 from .protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from .records import record
-from .schemas import completed
+from .schemas import completed, with_fresh
 from .tools import MISSING, Tool, ValidatedInput
 from .values import canonical_json, decode_json, encode_json, refuse_too_many
 
@@ -187,18 +187,26 @@ def input_to_run(tool: Tool, entry: LedgerEntry, edited_json: str | None = None)
 def _as_shown(tool: Tool, entry: LedgerEntry, shown_json: str) -> ValidatedInput:
     """Return the value that was shown, made of what was issued, that with the defaults that were shown, or of itself.
 
-    A default may be new each time, and a validator may change what it has made.
+    A default may be new each time, and a validator may change what it has made, or only what is no default.
     """
-    made = decode_json(shown_json)
+    again = made = decode_json(shown_json)
     issued, shown, reason = _issued(entry), canonical_json(made), ""
-    for plain in (issued, completed({} if issued is MISSING else issued, made), made):
+    given: Any = {} if issued is MISSING else issued
+    ways: tuple[Callable[[Any], Any], ...] = (
+        lambda _: issued,
+        lambda again: with_fresh(given, made, again),
+        lambda _: completed(given, made),
+        lambda _: made,
+    )
+    for way in ways:
         try:
-            validated = tool.validate_input(plain)
+            validated = tool.validate_input(way(again))
         except CodeModeToolError as error:
             reason = f" ({error.message})"
             continue
         if _shown(validated) == shown:
             return validated
+        again = validated.json_value
     raise CodeModeProtocolError(
         f"the input of tool {tool.name!r} does not come out as it was shown: its schema has changed, or gives another"
         f" value each time{reason}"

@@ -63,6 +63,20 @@ def completed(given: Any, shown: Any) -> Any:
     return cast("Any", given)
 
 
+def with_fresh(given: Any, shown: Any, again: Any) -> Any:
+    """Return plain JSON as it was given, with the defaults that were shown of those that come out otherwise again."""
+    if isinstance(given, dict) and isinstance(shown, dict) and isinstance(again, dict):
+        own, others, new = cast("tuple[dict[str, Any], ...]", (given, shown, again))
+        known = {key: with_fresh(one, others.get(key), new.get(key)) for key, one in own.items()}
+        fresh = [key for key, one in others.items() if key not in own and new.get(key) != one]
+        # Of a model that is a default, not all is fresh.
+        return known | {key: with_fresh({}, others[key], new[key]) if key in new else others[key] for key in fresh}
+    if isinstance(given, list) and isinstance(shown, list) and isinstance(again, list):
+        rows = cast("tuple[list[Any], ...]", (given, shown, again))
+        return [with_fresh(*row) for row in zip(*rows, strict=True)] if len(set(map(len, rows))) == 1 else rows[0]
+    return cast("Any", shown if given == {} else given)
+
+
 class CompiledSchema(Protocol):
     """A schema that is ready for use."""
 

@@ -235,6 +235,29 @@ def test_12_a_default_made_anew_beside_a_validator_that_changes_runs_as_shown(sp
     assert (ran.amount if schema is Dated else ran.others[1].amount) in (600, 200)
 
 
+class Rated(pydantic.BaseModel):
+    """A validator of this changes what a person would be shown; pydantic leaves defaults alone."""
+
+    cents: Annotated[int, pydantic.AfterValidator(lambda euros: euros * 100)] = 1
+    at: int = pydantic.Field(default_factory=lambda: next(ticks))
+
+
+class Rates(pydantic.BaseModel):
+    own: Rated = pydantic.Field(default_factory=Rated)
+    rows: list[Rated] = []
+    token: str = pydantic.Field(default_factory=lambda: str(next(ticks)))
+
+
+@pytest.mark.parametrize("given", ["", "{}", "{ rows: [{}, { cents: 2 }] }", "{ own: { cents: 3 }, rows: [{}] }"])
+@pytest.mark.parametrize("schema", [Rated, Rates])
+def test_12_defaults_that_no_validator_saw_run_as_shown_beside_fresh_ones(spy, schema, given):
+    tools = [spy.guarded("pay", input_schema=schema)]
+    interrupt = start(f"return await tools.pay({given})", tools)
+    assert go_on(interrupt, tools, OK) == {"done": "pay"}
+    ((_, ran),) = spy.ran
+    assert ran.model_dump() == interrupt.input
+
+
 def once_more(amount: int) -> int:
     return amount + next(ticks)
 
