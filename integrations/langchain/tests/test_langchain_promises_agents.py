@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import functools
 import importlib
 import json
@@ -216,6 +217,15 @@ def test_31_instrumented_builders_build_and_still_refuse(instrumented: Any, midd
     review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
     with pytest.raises(ValueError, match="batched"):
         instrumented(model(), [add], middleware=[middleware_class(), review])
+
+
+@pytest.mark.parametrize("listed", [tuple, collections.deque, collections.UserList])
+def test_31_whatever_holds_the_middleware(listed: Any):
+    graph = agents.create_agent(model(ADDS), [add], middleware=listed([CodeModeMiddleware()]))
+    assert content(graph.invoke(START)) == "3"
+    with pytest.raises(ValueError, match="batched"):
+        review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
+        agents.create_agent(model(), [add], middleware=listed([CodeModeMiddleware(), review]))
 
 
 def test_31_subclasses_are_known_too():

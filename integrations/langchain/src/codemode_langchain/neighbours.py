@@ -135,7 +135,7 @@ def tools_beside(own: object) -> list[Any]:
         if middleware is not own
         for one in getattr(middleware, "tools", None) or ()
     ]
-    return [*(cast("Sequence[Any]", given) if isinstance(given, list | tuple) else ()), *others]
+    return [*(cast("Collection[Any]", given) if isinstance(given, Collection) else ()), *others]
 
 
 def _listed_with(own: object) -> Sequence[Any]:
@@ -151,7 +151,8 @@ def _frame_with(own: object) -> FrameType | None:
     frame = inspect.currentframe()
     while frame is not None:
         listed: Any = frame.f_locals.get("middleware")
-        if isinstance(listed, list | tuple) and any(one is own for one in cast("Sequence[Any]", listed)):
+        # Any collection does for `create_agent`.
+        if isinstance(listed, Collection) and any(one is own for one in cast("Collection[Any]", listed)):
             return frame
         frame = frame.f_back
     return None
