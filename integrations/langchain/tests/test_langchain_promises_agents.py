@@ -223,8 +223,8 @@ def test_31_instrumented_builders_build_and_still_refuse(instrumented: Any, midd
 def test_31_whatever_holds_the_middleware(listed: Any):
     graph = agents.create_agent(model(ADDS), [add], middleware=listed([CodeModeMiddleware()]))
     assert content(graph.invoke(START)) == "3"
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
     with pytest.raises(ValueError, match="batched"):
-        review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
         agents.create_agent(model(), [add], middleware=listed([CodeModeMiddleware(), review]))
 
 
