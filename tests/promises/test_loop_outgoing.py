@@ -37,7 +37,7 @@ def test_loop_messages_come_out_as_their_frames_however_much_is_taken(chosen, si
     for message in sent:
         outgoing.put(message)
     seen, turn = bytearray(), 0
-    while outgoing:
+    while not outgoing.is_empty:
         taken = outgoing.next()[: sizes[turn % len(sizes)]]
         seen += taken
         outgoing.sent(len(taken))

@@ -126,7 +126,7 @@ class Watchdog:
         return "\n".join(
             [
                 f"machine: {counts}, {len(entries)} requests, unsettled {unsettled[:40]}",
-                f"channel: open {channel._open}, unsent {bool(channel._outgoing)}, {self._socket(run.lease.worker)}",
+                f"channel: open {channel._open}, unsent {not channel._outgoing.is_empty}, {self._socket(run.lease.worker)}",
                 f"loop: {self._in_loop()}",
                 f"threads:\n{_threads()}",
                 f"processes:\n{_processes(run.lease)}",

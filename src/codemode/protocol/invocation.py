@@ -206,7 +206,7 @@ class Invocation:
             return
         self._running.discard(event.id)
         self._asked.discard(event.id)
-        event = self.admitted(event)
+        event = self._size.admitted(event)
         entry = self._noted(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error
@@ -217,8 +217,8 @@ class Invocation:
     def _execution_started(self, event: events.ExecutionStarted) -> None:
         if event.id in self._running:
             was = self.ledger[event.id]
-            self.ledger.start(event.id, event.executed_input_json, is_approved=event.is_approved)
-            self._size.changed(was, self.ledger[event.id])
+            now = self.ledger.start(event.id, event.executed_input_json, is_approved=event.is_approved)
+            self._size.changed(was, now)
 
     def _noted(self, event: events.CallSettled) -> LedgerEntry:
         was = self.ledger[event.id]

@@ -112,12 +112,15 @@ class Ledger:
     def __contains__(self, request_id: int) -> bool:
         return 1 <= request_id <= len(self.entries)
 
-    def start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> None:
-        """Record that the tool itself is about to run: from here on its outcome is unknown until it is settled."""
+    def start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> LedgerEntry:
+        """Record that the tool itself is about to run, and return the new entry.
+
+        From here on the outcome is unknown until it is settled.
+        """
         was = self[request_id]  # of which the first six are the request
-        self.entries[request_id - 1] = LedgerEntry(
-            *was[:6], None, executed_input_json, was.now_ms, is_approved, True, was.attempts
-        )
+        entry = LedgerEntry(*was[:6], None, executed_input_json, was.now_ms, is_approved, True, was.attempts)
+        self.entries[request_id - 1] = entry
+        return entry
 
     def settle(self, request_id: int, outcome: Outcome, now_ms: int) -> LedgerEntry:
         """Record how a request ended and return its new entry."""

@@ -25,11 +25,12 @@ class LedgerSize:
 
     def recorded(self, entry: LedgerEntry) -> None:
         """Count an entry of a recorded ledger, which went in once."""
-        self._bytes += _bytes(entry.input_json) + _changing_bytes(entry)
+        self._bytes += _bytes(entry.input_json) + _bytes(entry.executed_input_json) + _outcome_bytes(entry.outcome)
 
     def issued(self, entry: LedgerEntry) -> None:
         """Count a new request. Raises `CodeModeBridgeLimitError` when it does not go in."""
-        self.recorded(entry)
+        if entry.input_json is not None:
+            self._bytes += utf8_length(entry.input_json)
         if self._bytes > self._maximum + _ROOM_FOR_INPUTS:
             raise endings.ledger_full(self._maximum)
 
@@ -42,23 +43,23 @@ class LedgerSize:
 
     def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
         """Count an entry anew whose call has begun or ended."""
-        self._bytes += _changing_bytes(now) - _changing_bytes(was)
-
-
-def _changing_bytes(entry: LedgerEntry) -> int:
-    return _bytes(entry.executed_input_json) + _outcome_bytes(entry.outcome)
+        # Most calls begin with what the guest issued, and have no outcome before the one they end with.
+        if now.executed_input_json is not was.executed_input_json:
+            self._bytes += _bytes(now.executed_input_json) - _bytes(was.executed_input_json)
+        if was.outcome is not None:
+            self._bytes -= _outcome_bytes(was.outcome)
+        if now.outcome is not None:
+            self._bytes += _outcome_bytes(now.outcome)
 
 
 def _outcome_bytes(outcome: Outcome | None) -> int:
-    match outcome:
-        case Fulfilled(value_json):
-            return _bytes(value_json)
-        case Rejected(_, message, _):
-            return _bytes(message)
-        case Waiting(_, payload_json, input_json, _):
-            return _bytes(payload_json) + _bytes(input_json)
-        case None:
-            return 0
+    if isinstance(outcome, Fulfilled):
+        return 0 if outcome.value_json is None else utf8_length(outcome.value_json)
+    if isinstance(outcome, Rejected):
+        return utf8_length(outcome.message)
+    if isinstance(outcome, Waiting):
+        return utf8_length(outcome.payload_json) + _bytes(outcome.input_json)
+    return 0
 
 
 def _bytes(text: str | None) -> int:

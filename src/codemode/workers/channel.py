@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import starmap
 
 from ..errors import CodeModeProtocolError
 from ..host_threads import run_check
@@ -45,7 +46,7 @@ class WorkerChannel:
         self._on_violation = on_violation
         self._on_failure = on_failure
         self._frames: deque[bytes] = deque()
-        self._unread: deque[tuple[bytes, bytes] | WorkerMessage] = deque()  # messages of the frame before those
+        self._unread: Iterator[WorkerMessage] = iter(())  # messages of the frame before those
         self._is_paused = False
         self._reading: asyncio.Task[None] | None = None
         self._outgoing = Outgoing()
@@ -63,13 +64,14 @@ class WorkerChannel:
         ``hold``: more may follow in this turn of the event loop, and all go out when it has ended. Many answers at once
         then wake the worker once.
         """
-        was_idle = not self._outgoing
+        was_idle = self._outgoing.is_empty
         self._outgoing.put(message)
-        if was_idle:
-            if hold:
-                self._loop.call_soon(self._release)
-            else:
-                self._release()
+        if not was_idle:
+            return
+        if hold:
+            self._loop.call_soon(self._release)
+        else:
+            self._release()
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
@@ -81,7 +83,7 @@ class WorkerChannel:
                 self._reading.cancel()
                 self._reading = None
             self._frames.clear()
-            self._unread.clear()
+            self._unread = iter(())
             self._outgoing.clear()
             # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
             self._on_message = self._on_end = self._on_violation = self._on_failure = _ignore
@@ -111,20 +113,23 @@ class WorkerChannel:
         left = _MESSAGES_AT_ONCE
         try:
             while self._open:
-                if not self._unread:
-                    if not self._frames:
-                        return self._resume()
-                    frame = self._frames.popleft()
-                    if len(frame) >= _LARGE_FRAME_BYTES:
-                        return self._read_elsewhere(frame)
-                    self._unread.extend(messages_in(frame))
                 if not left:
                     self._pause()
                     self._loop.call_soon(self._read_on)
-                    return None
-                left -= 1
-                message = self._unread.popleft()
-                self._on_message(read_message(*message) if isinstance(message, tuple) else message)
+                    return
+                message = next(self._unread, None)
+                if message is not None:
+                    left -= 1
+                    self._on_message(message)
+                    continue
+                if not self._frames:
+                    self._resume()
+                    return
+                frame = self._frames.popleft()
+                if len(frame) >= _LARGE_FRAME_BYTES:
+                    self._read_elsewhere(frame)
+                    return
+                self._unread = starmap(read_message, messages_in(frame))
         except CodeModeProtocolError as error:
             self._on_violation(error)
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
@@ -136,7 +141,8 @@ class WorkerChannel:
 
     async def _read_large(self, frame: bytes) -> None:
         try:
-            self._unread += await run_check(len(frame), lambda: [read_message(*one) for one in messages_in(frame)])
+            read = await run_check(len(frame), lambda: [read_message(*one) for one in messages_in(frame)])
+            self._unread = iter(read)
         except CodeModeProtocolError as error:
             self._on_violation(error)
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
@@ -156,14 +162,14 @@ class WorkerChannel:
             self._loop.add_reader(self._descriptor, self._readable)
 
     def _release(self) -> None:
-        if self._open and self._outgoing:
+        if self._open and not self._outgoing.is_empty:
             self._write()
-            if self._outgoing:
+            if not self._outgoing.is_empty:
                 self._loop.add_writer(self._descriptor, self._writable)
 
     def _writable(self) -> None:
         self._write()
-        if not self._outgoing and self._open:
+        if self._outgoing.is_empty and self._open:
             self._loop.remove_writer(self._descriptor)
 
     def _write(self) -> None:

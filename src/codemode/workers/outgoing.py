@@ -10,32 +10,40 @@ from ..protocol.messages import DeliverValue, HostMessage
 
 
 class Outgoing:
-    """Messages in their order, as bytes to send next. A resume sends a whole ledger: nothing of it is copied ahead."""
+    """Messages in their order, as bytes to send next. A resume sends a whole ledger: nothing of it is copied ahead.
+
+    ``is_empty`` is True when all of it has been sent.
+    """
 
     def __init__(self) -> None:
+        self.is_empty = True
         self._messages: deque[HostMessage] = deque()
-        self._pieces: Iterator[bytes] = iter(())
-        self._next = memoryview(b"")
-
-    def __bool__(self) -> bool:
-        return bool(self._next or self._messages)
+        self._pieces: Iterator[bytes] | None = None  # what is left of a long message
+        self._next: bytes | memoryview = b""
 
     def put(self, message: HostMessage) -> None:
         """Add a message."""
         self._messages.append(message)
+        self.is_empty = False
 
-    def next(self) -> memoryview:
+    def next(self) -> bytes | memoryview:
         """Return what comes next, at most some 100 KB; empty when there is nothing more."""
-        if not self._next:
-            self._next = memoryview(next(self._pieces, None) or self._first_of_messages())
+        if not self._next and self._messages:
+            self._next = self._first_of_messages()
         return self._next
 
     def sent(self, count: int) -> None:
         """Take out so many bytes of what came next."""
-        self._next = self._next[count:]
-        if not self._next:
+        if count < len(self._next):
+            self._next = memoryview(self._next)[count:]
+            return
+        self._next = b""
+        if self._pieces is not None:
             # So that it is known here whether anything is left of a long one.
-            self._next = memoryview(next(self._pieces, b""))
+            self._next = next(self._pieces, b"")
+            if not self._next:
+                self._pieces = None
+        self.is_empty = not (self._next or self._messages)
 
     def clear(self) -> None:
         """Forget all of it."""
@@ -56,4 +64,4 @@ class Outgoing:
                 return next(pieces)
             frames.append(message.frame())
             size += len(frames[-1])
-        return b"".join(frames)
+        return frames[0] if len(frames) == 1 else b"".join(frames)
