@@ -6,7 +6,7 @@ Knows no order of calls and nobody who approves them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
     from .fetch_request import FetchRequest
 
 
-async def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
+def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> Awaitable[CheckedInput]:
     """Validate the input of a call. A large one has a text too: making it may take longer than the check itself.
 
     Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
     """
+    characters = len(entry.input_json or "")
+    is_shown = is_shown or characters >= LARGE_CHARACTERS
+    return run_check(characters, partial(_checked_input, tool, entry, policy, is_shown=is_shown))
+
+
+def _checked_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
     what = f"the input of tool {tool.name!r}"
     if entry.input_bytes is not None:
         check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
         raise CodeModeProtocolError("the worker withheld an input that is small enough")
-    text = entry.input_json or ""
-    is_large = len(text) >= LARGE_CHARACTERS
-
-    def check() -> CheckedInput:
-        check_size(utf8_length(text), policy.max_tool_input_bytes, what)
-        check_values(text, policy.max_values, what)
-        validated = input_to_run(tool, entry)
-        return CheckedInput(validated, canonical_json(validated.json_value) if is_shown or is_large else None)
-
+    if entry.input_json is not None:
+        check_size(utf8_length(entry.input_json), policy.max_tool_input_bytes, what)
+        check_values(entry.input_json, policy.max_values, what)
     try:
-        return await run_check(len(text), check)
+        validated = input_to_run(tool, entry)
+        return CheckedInput(validated, canonical_json(validated.json_value) if is_shown else None)
     except ValueError as error:
         raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
 

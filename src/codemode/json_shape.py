@@ -121,11 +121,14 @@ def _structure(text: str) -> Iterator[bytes]:
 # --- values of the host ---
 
 SCALARS = frozenset({str, int, float, bool, type(None), bytes})
+_TEXTS = str, bytes  # written out, a union would be made anew for each value
 
 
 def holds_more_values_than(value: Any, maximum: int) -> bool:
     """Tell whether a value would be written as JSON of more than so many values. Stops counting as soon as it would."""
-    count, pending = 1, [] if type(value) in SCALARS else [value]
+    if type(value) in SCALARS:
+        return maximum < 1
+    count, pending = 1, [value]
     while pending:
         inside = members(pending.pop())
         count += len(inside)
@@ -142,7 +145,7 @@ def weigh(value: Any, enough: int) -> int:
     weight, pending = 0, [value]
     while pending and weight < enough:
         item = pending.pop()
-        if isinstance(item, str | bytes):
+        if isinstance(item, _TEXTS):
             weight += 2 + len(item)
         elif isinstance(item, int):
             weight += 8 + item.bit_length() // 3

@@ -78,11 +78,12 @@ class NestedCalls:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
         answer = self.answers.get(entry.id)
         try:
-            if isinstance(answer, KnownOutcome):
-                return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
-            if is_denial(answer):
-                request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
-                raise approval.denial(request, answer.decision, self.options.approval)
+            if answer is not None:
+                if isinstance(answer, KnownOutcome):
+                    return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
+                if is_denial(answer):
+                    request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
+                    raise approval.denial(request, answer.decision, self.options.approval)
             if entry.kind == "catalog":
                 return self._fulfilled(entry, await run_check(0, lambda: self._ask_catalog(entry)))
             if entry.kind == "fetch":
@@ -151,7 +152,8 @@ class _ToolCall:
     async def perform(self) -> CallSettled:
         """Return how the call ended; raises what the guest is to be told."""
         entry, tool = self._entry, self._tool
-        self._require_executable()
+        if tool.execute is None:
+            raise self._not_executable()
         asks = tool.needs_approval is not False
         checked = await self._validate(is_shown=asks)
         if asks and await self._needs_approval(checked.validated):
@@ -178,12 +180,11 @@ class _ToolCall:
             read = read_output(self._tool, output, self._policy, self._calls.threads, self._entry)
         return await output_text(self._tool, await guarded(self._entry, read), self._policy)
 
-    def _require_executable(self) -> None:
-        if self._tool.execute is None:
-            raise CodeModeToolError(
-                f"tool {self._tool.name!r} is declared but cannot be executed",
-                details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
-            )
+    def _not_executable(self) -> CodeModeToolError:
+        return CodeModeToolError(
+            f"tool {self._tool.name!r} is declared but cannot be executed",
+            details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
+        )
 
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
         entry, tool, kept_inputs = self._entry, self._tool, self._calls.kept_inputs

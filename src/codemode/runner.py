@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from . import steps
@@ -21,6 +20,7 @@ from .protocol import events
 from .protocol.invocation import Invocation
 from .protocol.ledger import LedgerEntry, Rejected, Waiting
 from .protocol.messages import WorkerMessage
+from .records import record
 from .workers.channel import WorkerChannel
 from .workers.pool import Lease
 
@@ -205,7 +205,7 @@ class Runner:
 
     def _call_clock(self, entry: LedgerEntry, record: CallRecord | None) -> Clock | None:
         timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
-        task = asyncio.current_task()
+        task = None if timeout_ms is None else asyncio.current_task()
         if timeout_ms is None or task is None:
             return None
 
@@ -231,7 +231,7 @@ class Runner:
         self._listeners.call_ended(self._listeners.call_started(entry, replayed=True), outcome, error)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Progress:
     """Tells the invocation how far one call has come."""
 

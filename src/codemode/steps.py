@@ -33,19 +33,29 @@ def _unlimited() -> int:
     return 1 << 62
 
 
-class _Meter(threading.local):
-    left: int = 1 << 62
-    on_spent: Callable[[], int] = staticmethod(_unlimited)
+class _Meter:
+    __slots__ = ("left", "on_spent")
+
+    def __init__(self) -> None:
+        self.left = 1 << 62
+        self.on_spent: Callable[[], int] = _unlimited
 
 
-_meter = _Meter()
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        # An object of its own: each name that is looked up in the thread costs as much as a call.
+        self.meter = _Meter()
+
+
+_this_thread = _Thread()
 
 
 def take(steps: int = 1) -> None:
     """Account for so many steps of the work that runs in this thread. May raise what ends it."""
-    _meter.left -= steps
-    if _meter.left < 0:
-        _meter.left = _meter.on_spent()
+    meter = _this_thread.meter
+    meter.left -= steps
+    if meter.left < 0:
+        meter.left = meter.on_spent()
 
 
 def metered(texts: Iterable[str]) -> Iterator[str]:
@@ -57,12 +67,13 @@ def metered(texts: Iterable[str]) -> Iterator[str]:
 
 def run_metered(work: Callable[[], ResultT], steps: int, on_spent: Callable[[], int]) -> ResultT:
     """Run ``work``; when it has taken ``steps``, ``on_spent`` raises or grants more."""
-    before = _meter.left, _meter.on_spent
-    _meter.left, _meter.on_spent = steps, on_spent
+    meter = _this_thread.meter
+    before = meter.left, meter.on_spent
+    meter.left, meter.on_spent = steps, on_spent
     try:
         return work()
     finally:
-        _meter.left, _meter.on_spent = before
+        meter.left, meter.on_spent = before
 
 
 def without_collector(work: Callable[[], ResultT]) -> ResultT:

@@ -236,7 +236,7 @@ class Tool:
         except Exception as error:
             raise self._failed() from error
 
-    @property
+    @cached_property
     def input_varies(self) -> bool:
         """Whether one input may give two values when it is validated twice."""
         return self._compiled_input is not None and self._compiled_input.varies

@@ -97,6 +97,8 @@ class GuardedValidator:
         seen = _Seen(self._core_schema, settings.get("regex_engine"))
         self._is_recursive = seen.is_recursive
         self._has_items = seen.has_items
+        # What it takes to validate is then as long as the schema, whatever the value.
+        self._is_plain = not (self._is_recursive or self._has_items)
         self._differs_in_json = seen.differs_in_json
         if seen.needs_linear_patterns and not self._can_be_rewritten:
             raise PatternRefused("a TypeAdapter with a config runs a pattern with Python's engine: write it as text")
@@ -106,6 +108,8 @@ class GuardedValidator:
 
     def validate(self, value: Any) -> Any:
         """Return the instance that a value stands for. Raises `ValidationError` and `TooMuchWork`."""
+        if self._is_plain:
+            return self.original.validate_python(value)
         _budget.start(value)
         try:
             if not self._is_recursive and not (self._has_items and holds_more_values_than(value, FEW_VALUES)):
@@ -120,6 +124,8 @@ class GuardedValidator:
     @property
     def in_json(self) -> Any:
         """Return what may validate this thread's last value once more, as JSON, without steps; None: nothing may."""
+        if self._is_plain:
+            return self.original
         if _budget.stops_early:
             return self._stopping_in_json if self._differs_in_json and not self._is_recursive else None
         most = _STEPS_IN_JSON if self._differs_in_json and not self._is_recursive else _STEPS_FOR_WORDING

@@ -64,10 +64,6 @@ class TypeSchema:
     @property
     def varies(self) -> bool:
         """Whether one input may give two values."""
-        return self._varies
-
-    @cached_property
-    def _varies(self) -> bool:
         return varies(self._core_schema)
 
     @cached_property
@@ -120,9 +116,11 @@ class TypeSchema:
         return self._serialized(instance, round_trip=True)
 
     def _serialized(self, instance: Any, *, round_trip: bool) -> Any:
-        how = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
         if type(instance) is not list or not self._is_plain_list:
-            return self._serializer.to_python(instance, **how)
+            return self._serializer.to_python(
+                instance, mode="json", by_alias=True, round_trip=round_trip, warnings=False
+            )
+        how = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
         # A list in pieces: the whole of a long one would keep the interpreter.
         written: list[Any] = []
         for start in range(0, len(cast("list[Any]", instance)), _PIECE_ITEMS):

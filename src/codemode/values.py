@@ -50,17 +50,21 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
     Raises `ValueError` for what is not JSON (``NaN``, ``Infinity``), a number that overflows a double
     (``1e999``), an integer of more than 1000 digits, or nesting beyond ``max_depth``.
     """
-    if nests_deeper_than(text, max_depth):
+    if len(text) > max_depth and nests_deeper_than(text, max_depth):
         raise ValueError(f"JSON nests deeper than {max_depth} levels")
-    _refuse_long_integers(text)
     try:
-        value = _decode(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: _decode(text))
+        value = _decode(text) if len(text) <= MAX_INT_DIGITS else _decode_long(text)
     except RecursionError:
         # The caller may already be deep in its own stack.
         raise ValueError("JSON nests too deeply for the current stack") from None
     if "\\ud" in text or "\\uD" in text:
         return _replace_lone_surrogates(value)
     return value
+
+
+def _decode_long(text: str) -> Any:
+    _refuse_long_integers(text)
+    return _decode(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: _decode(text))
 
 
 def _decode(text: str) -> Any:
@@ -82,7 +86,8 @@ def check_values(text: str, max_values: int, what: str) -> None:
 
     Each of them costs some thirty times its text once it is decoded, so this comes first.
     """
-    if find_excess(text, max_values=max_values) is not None:
+    # Two characters at the least for each value.
+    if len(text) > 2 * max_values and find_excess(text, max_values=max_values) is not None:
         raise _too_many_values(max_values, what)
 
 
@@ -148,7 +153,7 @@ def encode_json(value: Any, *, max_bytes: int | None = None, max_values: int | N
         text = encode_in_pieces(_STRICT, value)
     except (TypeError, ValueError, RecursionError):
         text = _encode_unusual(value, max_values, what)
-    if nests_deeper_than(text, MAX_DEPTH):
+    if len(text) > MAX_DEPTH and nests_deeper_than(text, MAX_DEPTH):
         raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     if max_bytes is not None and len(text) > max_bytes:
         check_size(json_length(text), max_bytes, what)

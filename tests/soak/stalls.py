@@ -123,10 +123,11 @@ class Watchdog:
         }
         entries = machine.ledger.entries
         unsettled = [entry.id for entry in entries if entry.outcome is None]
+        unsent = not channel._outgoing.is_empty
         return "\n".join(
             [
                 f"machine: {counts}, {len(entries)} requests, unsettled {unsettled[:40]}",
-                f"channel: open {channel._open}, unsent {not channel._outgoing.is_empty}, {self._socket(run.lease.worker)}",
+                f"channel: open {channel._open}, unsent {unsent}, {self._socket(run.lease.worker)}",
                 f"loop: {self._in_loop()}",
                 f"threads:\n{_threads()}",
                 f"processes:\n{_processes(run.lease)}",

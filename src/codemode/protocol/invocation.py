@@ -177,7 +177,7 @@ class Invocation:
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
-        if not self._replay.is_unfinished(self.ledger):
+        if self._held and not self._replay.is_unfinished(self.ledger):
             for entry in self._held:
                 self._running.add(entry.id)
                 self._effects.append(Invoke(entry))

@@ -30,6 +30,7 @@ _MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far
 _MAX_DEPTHS = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
 _MAX_VALUES = {b"a": 8 * _MAX_CONTAINERS, b"V": _MAX_REQUESTS}
 _MAX_MEMBERS = 64
+_CONTAINERS = frozenset({dict, list})
 _SHORT_BYTES = 4096
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
 _SMALL_KINDS = (b"L", b"T", b"X", b"F")
@@ -100,12 +101,15 @@ class DeliverValue:
         text = "" if self.value_json is None else f',"value":{self.value_json}'
         return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{text}}}'.encode())
 
-    def pieces(self) -> Iterator[bytes] | None:
-        """Return the same piece by piece, None when it is short."""
-        if self.value_json is None or len(self.value_json) <= PIECE_CHARACTERS:
-            return None
+    @property
+    def is_long(self) -> bool:
+        """Whether it is better sent piece by piece."""
+        return self.value_json is not None and len(self.value_json) > PIECE_CHARACTERS
+
+    def pieces(self) -> Iterator[bytes]:
+        """Return the same piece by piece."""
         head = f'{{"id":{self.id},"now":{self.now_ms},"value":'.encode()
-        return frame_in_pieces(b"D", head, self.value_json, b"}")
+        return frame_in_pieces(b"D", head, self.value_json or "null", b"}")
 
 
 @record
@@ -250,9 +254,8 @@ def _decode_short(kind: bytes, text: str) -> object:
 
 
 def _require_flat(kind: bytes, body: Any) -> None:
-    for value in cast("dict[str, Any]", body).values() if type(body) is dict else ():
-        if type(value) in (dict, list):
-            _violation(f"a frame {kind!r} that is not flat")
+    if type(body) is dict and not _CONTAINERS.isdisjoint(map(type, cast("dict[str, Any]", body).values())):
+        _violation(f"a frame {kind!r} that is not flat")
 
 
 def _decode_long(kind: bytes, text: str) -> object:

@@ -12,9 +12,12 @@ class Replay:
 
     def __init__(self, recorded: Ledger | None) -> None:
         self._recorded = recorded if recorded is not None else Ledger()
+        self._is_empty = not self._recorded.entries
 
     def entry_for(self, request: CallRequested, ledger: Ledger) -> LedgerEntry | None:
         """Return the recorded entry of a request, None for one that is new."""
+        if self._is_empty:
+            return None
         if request.id not in self._recorded:
             if self.is_unfinished(ledger):
                 raise endings.diverged(request.id, f"{endings.request_text(request)} was not made in the recorded run")
@@ -27,11 +30,11 @@ class Replay:
 
     def is_unfinished(self, ledger: Ledger) -> bool:
         """True while recorded outcomes are still to be handed in."""
-        return len(ledger.deliveries) < len(self._recorded.deliveries)
+        return not self._is_empty and len(ledger.deliveries) < len(self._recorded.deliveries)
 
     def next_delivery(self, ledger: Ledger) -> LedgerEntry | None:
         """Return the entry whose outcome comes next, if its request has been made again."""
-        if not self.is_unfinished(ledger):
+        if self._is_empty or not self.is_unfinished(ledger):
             return None
         request_id = self._recorded.deliveries[len(ledger.deliveries)]
         has_been_made = request_id in ledger
@@ -43,6 +46,8 @@ class Replay:
 
     def require_seen(self, ledger: Ledger) -> None:
         """A program that ends or comes to rest before all of its record was seen is another program."""
+        if self._is_empty:
+            return
         if len(ledger.entries) < len(self._recorded.entries) or self.is_unfinished(ledger):
             position = min(len(ledger.entries) + 1, len(self._recorded.entries))
             raise endings.diverged(position, "the program did not get as far as in the recorded run")

@@ -10,7 +10,7 @@ from itertools import starmap
 from ..errors import CodeModeProtocolError
 from ..host_threads import run_check
 from ..protocol.framing import FrameDecoder, messages_in
-from ..protocol.messages import HostMessage, WorkerMessage, read_message
+from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage, read_message
 from .outgoing import Outgoing
 from .process import WorkerProcess
 
@@ -64,14 +64,16 @@ class WorkerChannel:
         ``hold``: more may follow in this turn of the event loop, and all go out when it has ended. Many answers at once
         then wake the worker once.
         """
-        was_idle = self._outgoing.is_empty
-        self._outgoing.put(message)
-        if not was_idle:
-            return
-        if hold:
+        if not self._outgoing.is_empty:
+            self._outgoing.put(message)
+        elif hold:
+            self._outgoing.put(message)
             self._loop.call_soon(self._release)
-        else:
+        elif type(message) is DeliverValue and message.is_long:
+            self._outgoing.put(message)
             self._release()
+        elif self._open:
+            self._send_alone(message.frame())
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
@@ -123,7 +125,8 @@ class WorkerChannel:
                     self._on_message(message)
                     continue
                 if not self._frames:
-                    self._resume()
+                    if self._is_paused:
+                        self._resume()
                     return
                 frame = self._frames.popleft()
                 if len(frame) >= _LARGE_FRAME_BYTES:
@@ -157,9 +160,20 @@ class WorkerChannel:
             self._loop.remove_reader(self._descriptor)
 
     def _resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            self._loop.add_reader(self._descriptor, self._readable)
+        self._is_paused = False
+        self._loop.add_reader(self._descriptor, self._readable)
+
+    def _send_alone(self, frame: bytes) -> None:
+        count = 0
+        try:
+            count = self._socket.send(frame)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            return  # as in `_write`
+        if count < len(frame):
+            self._outgoing.put_back(frame[count:])
+            self._loop.add_writer(self._descriptor, self._writable)
 
     def _release(self) -> None:
         if self._open and not self._outgoing.is_empty:

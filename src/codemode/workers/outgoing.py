@@ -26,6 +26,11 @@ class Outgoing:
         self._messages.append(message)
         self.is_empty = False
 
+    def put_back(self, rest: bytes) -> None:
+        """Begin with what is left of a frame that was sent while this was empty."""
+        self._next = rest
+        self.is_empty = False
+
     def next(self) -> bytes | memoryview:
         """Return what comes next, at most some 100 KB; empty when there is nothing more."""
         if not self._next and self._messages:
@@ -55,13 +60,13 @@ class Outgoing:
         size = 0
         while self._messages and size < PIECE_CHARACTERS:
             message = self._messages[0]
-            pieces = message.pieces() if type(message) is DeliverValue else None
-            if pieces is not None and frames:
-                break
+            if type(message) is DeliverValue and message.is_long:
+                if frames:
+                    break
+                self._messages.popleft()
+                self._pieces = message.pieces()
+                return next(self._pieces)
             self._messages.popleft()
-            if pieces is not None:
-                self._pieces = pieces
-                return next(pieces)
             frames.append(message.frame())
             size += len(frames[-1])
-        return frames[0] if len(frames) == 1 else b"".join(frames)
+        return b"".join(frames)
