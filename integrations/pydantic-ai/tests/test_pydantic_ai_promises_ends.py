@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from codemode_pydantic_ai import CodeMode
 from gated import within
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool
 from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelResponse
 from scripted import Script, program
 
 from codemode import CodeModeProtocolError
@@ -79,3 +81,19 @@ def test_13_the_same_call_under_the_same_id_waits_under_an_id_of_its_own() -> No
     with pytest.raises((UserError, CodeModeProtocolError)):
         desk.answer(second.all_messages(), {call.tool_call_id: True})
     assert desk.did == ["a"]
+
+
+@pytest.mark.parametrize("answers", [{}, {"outer": True}])
+def test_05_a_paused_program_that_has_lost_its_continuation_does_not_run_again(answers: Any) -> None:
+    desk = Desk(program(JS), "never")
+    paused = within(desk.agent.run("go"))
+    history = [
+        replace(message, metadata=None) if isinstance(message, ModelResponse) else message
+        for message in paused.all_messages()
+    ]
+    other = Desk("denied")
+    results = DeferredToolResults(approvals=answers) if answers else None
+    with pytest.raises(UserError, match="continuation"):
+        within(other.agent.run(message_history=history, deferred_tool_results=results))
+    assert (desk.did, other.did, other.script.seen) == ([], [], [])
+    assert other.answer(history, {"outer": False}).output == "denied"

@@ -286,3 +286,17 @@ def test_06_an_approval_is_for_one_call_only() -> None:
     again = within(one.run(message_history=paused.all_messages(), deferred_tool_results=results))
     assert [call.args for call in again.output.approvals] == [{"cents": 2}]
     assert desk.did == ["1"]
+
+
+def test_03_the_tool_by_itself_calls_what_its_step_has_shown() -> None:
+    desk, asked = Desk(), list[str]()
+
+    def from_the_second_look_on(_ctx: Any, definition: Any) -> bool:
+        asked.append(definition.name)
+        return definition.name == "look" or asked.count(definition.name) > 1
+
+    toolset = FunctionToolset([desk.refund, desk.look]).filtered(from_the_second_look_on)
+    script = Script(program("return await tools.refund({ order: 'a' })"), "done")
+    within(Agent(script.model, tools=[create_code_mode_tool(toolset)]).run("go"))
+    assert desk.did == []
+    assert "refund" not in (script.seen[0][1].function_tools[0].description or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -51,3 +52,13 @@ def test_20_a_model_with_one_field_called_result_is_declared_as_it_is() -> None:
     asyncio.run(asyncio.wait_for(agent.run("go"), 60))
     assert script.returned() == 3
     assert "result: number" in (script.seen[0][1].function_tools[0].description or "")
+
+
+def test_loop_a_generator_that_never_ends_is_refused() -> None:
+    def ask() -> Any:
+        return (number for number in itertools.count())
+
+    script = Script(program("try { return await tools.ask({}) } catch (error) { return error.message }"), "done")
+    agent = Agent(script.model, tools=[ask], capabilities=[CodeMode({"execution_policy": {"max_values": 1000}})])
+    asyncio.run(asyncio.wait_for(agent.run("go"), 60))
+    assert "max_values" in script.returned()

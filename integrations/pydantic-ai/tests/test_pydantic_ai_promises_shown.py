@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
-from enum import Enum
 from typing import Annotated, Any
 
 import pytest
 from codemode_pydantic_ai import CodeMode, CodeModeToolset, answer
-from codemode_pydantic_ai.shown_values import shown_arguments
 from gated import KINDS, Cents, Gate, clock, plain, within
 from pydantic import (
     AfterValidator,
-    AliasChoices,
     BaseModel,
     Field,
-    RootModel,
     SecretStr,
     field_serializer,
     field_validator,
@@ -210,58 +204,6 @@ def test_02_the_cores_own_tool_shows_and_runs_one_value() -> None:
 
     assert within(main()) == 600
     assert ran == [600]
-
-
-class Colour(Enum):
-    RED = "red"
-
-
-class Rows(RootModel[list[int]]):
-    pass
-
-
-@dataclass
-class Point:
-    x: int
-    when: datetime
-
-
-class Choices(BaseModel):
-    here: int = Field(validation_alias=AliasChoices("there", "anywhere"))
-
-
-class Unknown:
-    pass
-
-
-def test_02_every_kind_of_value_can_be_shown() -> None:
-    values = {
-        "colour": Colour.RED,
-        "rows": Rows([1, 2]),
-        "point": Point(1, datetime(2030, 1, 2)),  # noqa: DTZ001 - a time as a person wrote it
-        "choices": Choices(there=1),
-        "set": {3, 1, 2},
-        "tuple": (1, 2),
-        "bytes": b"ab",
-        "nan": float("nan"),
-        "big": 2**70,
-        "unknown": Unknown(),
-        "keys": {1: {"deep": [True, None]}},
-    }
-    schema = {"properties": {key: {} for key in values}}
-    assert shown_arguments(values, schema) == {
-        "colour": "red",
-        "rows": [1, 2],
-        "point": {"x": 1, "when": "2030-01-02T00:00:00"},
-        "choices": {"there": 1},
-        "set": [1, 2, 3],
-        "tuple": [1, 2],
-        "bytes": "ab",
-        "nan": "nan",
-        "big": 2**70,
-        "unknown": "<Unknown>",
-        "keys": {"1": {"deep": [True, None]}},
-    }
 
 
 def test_02_without_the_capability_what_is_shown_runs_too() -> None:

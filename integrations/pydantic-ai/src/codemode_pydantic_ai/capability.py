@@ -137,8 +137,7 @@ class CodeMode(AbstractCapability[AgentDepsT]):
     async def _results(self, ctx: RunContext[AgentDepsT], given: DeferredToolResults) -> DeferredToolResults | None:
         """Return the framework's results for what is pending at the end of the history; None when nothing is ours."""
         before = list(ctx.messages)
-        answered = [*given.approvals, *given.calls]
-        pauses = await take_pauses(ctx.messages, answered, self._kept, self._settings, ctx.conversation_id)
+        pauses = await take_pauses(ctx.messages, given, self._kept, self._settings, ctx.conversation_id)
         results = replace(
             given,
             calls={**late_results(before, pauses), **given.calls},

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -19,6 +20,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
+from pydantic_ai.tools import DeferredToolResults, ToolDenied
 
 from codemode import CodeModeOptions
 
@@ -80,26 +82,40 @@ def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None
 
 async def take_pauses(
     messages: list[ModelMessage],
-    answered: Iterable[str],
+    given: DeferredToolResults,
     kept: KeptPauses,
     options: CodeModeOptions,
     conversation_id: str | None,
 ) -> list[Pause]:
     """Return the pauses at the end of a history and make it the history that the model knows, in place.
 
-    Raises `UserError` for a continuation that is not ours any more.
+    Raises `UserError` for a continuation that is not ours any more, and for a codeMode call that has lost its own.
     """
     index = _last_response(messages)
     pauses: list[Pause] = []
     if index is not None:
         response = cast("ModelResponse", messages[index])
         returned = _returned(messages[index + 1 :])
-        found = _continuations(messages, response, answered, kept)
+        found = _continuations(messages, response, [*given.approvals, *given.calls], kept)
+        denied = [one for one, said in given.approvals.items() if said is False or isinstance(said, ToolDenied)]
+        _require_continuations(response, {*found, *returned, *denied, *given.calls})
         open_ones = [one for outer_id, one in found.items() if outer_id not in returned]
         pauses = [await Pause.of(one, options, conversation_id) for one in open_ones]
         messages[index] = _with_outer_calls(response, pauses)
     forget_pauses(messages)
     return pauses
+
+
+def _require_continuations(response: ModelResponse, known: Collection[str]) -> None:
+    calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    paused = {outer_id_of(call.tool_call_id) for call in calls}
+    for call in calls:
+        if call.tool_call_id in paused and call.tool_call_id not in known:
+            # It has begun: to run it from its start would make its finished calls a second time.
+            raise UserError(
+                f"The codeMode call {call.tool_call_id!r} is paused, and its continuation, which the metadata of its "
+                "response held, is not in this history. It can only be denied."
+            )
 
 
 def forget_pauses(messages: list[ModelMessage]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from types import GeneratorType
 from typing import Any, NoReturn, cast
 
 from pydantic import ValidationError
@@ -186,12 +188,16 @@ class NestedCalls:
         except ValidationError as error:  # an iterator validates what it gives when it is read
             raise _failure(call, told(error)) from None
 
-    async def _as_json(self, value: Any, name: str) -> Any:
+    async def _as_json(self, given: Any, name: str) -> Any:
+        most = self._policy.max_values
+
         def write() -> Any:
-            refuse_too_many(value, self._policy.max_values, f"the output of tool {name!r}")
+            # A generator is the tool's code, and may never end.
+            value = list(islice(cast("Iterator[Any]", given), most + 1)) if isinstance(given, GeneratorType) else given
+            refuse_too_many(value, most, f"the output of tool {name!r}")
             return tool_return_ta.dump_python(value, mode="json", by_alias=True)
 
-        return await run_check(weigh(value, LARGE_CHARACTERS), write)
+        return await run_check(weigh(given, LARGE_CHARACTERS), write)
 
     async def _through_manager(self, call: ToolCallPart, context: ToolCallContext, **given: Any) -> Any:
         """Make a call; while an inline handler decides about it, the program's time stands still."""

@@ -6,13 +6,17 @@ import dataclasses
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from datetime import date, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from functools import partial
+from itertools import chain, count
 from typing import Any, cast
+from uuid import UUID
 
-from pydantic import AliasChoices, BaseModel, RootModel, SecretBytes, SecretStr
+from pydantic import AliasChoices, BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_ai.messages import tool_return_ta
 from pydantic_ai.toolsets import ToolsetTool
@@ -21,6 +25,7 @@ from pydantic_ai.toolsets.function import FunctionToolsetTool
 from codemode.values import canonical_json
 
 _PLAIN = (str, bool, int, type(None))
+_SIMPLE = (*_PLAIN, float, Decimal, date, time, timedelta, UUID, Enum)
 _READ_ONCE_FROM = ("builtins", "pydantic_core._pydantic_core")
 
 
@@ -111,25 +116,41 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, SecretStr | SecretBytes):
+    if isinstance(value, SecretStr | SecretBytes | Secret):
         return _plain(cast("Any", value).get_secret_value())
     if isinstance(value, RootModel):
         return _plain(cast("Any", value).root)
     if isinstance(value, BaseModel):
         return _plain_model(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        fields: dict[str, FieldInfo] = getattr(value, "__pydantic_fields__", {})
+        names = [one.name for one in dataclasses.fields(value)]
+        return _object((_key(name, fields.get(name)), getattr(value, name)) for name in names)
     return _plain_container(value)
+
+
+def _object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object in which nothing stands in the place of what is written alike."""
+    shown: dict[str, Any] = {}
+    for name, value in items:
+        key = next(key for key in _names_like(name) if key not in shown)
+        shown[key] = _plain(value)
+    return shown
+
+
+def _names_like(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name} ({number})" for number in count(2))
 
 
 def _plain_model(model: BaseModel) -> dict[str, Any]:
     fields = type(model).model_fields
-    shown = {_key(name, field): _plain(getattr(model, name)) for name, field in fields.items()}
-    return {**shown, **{name: _plain(value) for name, value in (model.model_extra or {}).items()}}
+    known = ((_key(name, field), getattr(model, name)) for name, field in fields.items())
+    return _object(chain(known, (model.model_extra or {}).items()))
 
 
-def _key(name: str, field: FieldInfo) -> str:
-    alias = field.validation_alias
+def _key(name: str, field: FieldInfo | None) -> str:
+    alias = None if field is None else field.validation_alias
     if isinstance(alias, AliasChoices):
         alias = alias.choices[0]
     return alias if isinstance(alias, str) else name
@@ -138,7 +159,7 @@ def _key(name: str, field: FieldInfo) -> str:
 def _plain_container(value: Any) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {str(_plain(key)): _plain(one) for key, one in items}
+        return _object((str(_plain(key)), one) for key, one in items)
     if isinstance(value, AbstractSet):
         return sorted((_plain(one) for one in cast("AbstractSet[Any]", value)), key=canonical_json)
     if isinstance(value, ReadAgain):
@@ -150,5 +171,20 @@ def _plain_container(value: Any) -> Any:
     except UnicodeDecodeError:
         return tool_return_ta.dump_python(value, mode="json")
     except ValueError:
-        # A class of the tool's author that nothing can write down: its kind is all that can be said.
-        return f"<{type(value).__qualname__}>"
+        return _of_unknown_kind(value)
+
+
+def _of_unknown_kind(value: Any) -> Any:
+    """Show what a class of the tool's author holds, when that is simple; else its kind is all that can be said."""
+    kind, name = type(value).__qualname__, getattr(value, "__qualname__", None)
+    if isinstance(name, str):  # a function or a class
+        return f"<{kind} {getattr(value, '__module__', '')}.{name}>"
+    slots = [one for base in type(value).__mro__ for one in _slots_of(base) if hasattr(value, one)]
+    held: dict[str, Any] = {one: getattr(value, one) for one in slots} | getattr(value, "__dict__", {})
+    is_simple = held and all(isinstance(one, _SIMPLE) for one in held.values())
+    return {f"<{kind}>": _object(held.items())} if is_simple else f"<{kind}>"
+
+
+def _slots_of(kind: type) -> list[str]:
+    slots: Any = kind.__dict__.get("__slots__", ())
+    return [slots] if isinstance(slots, str) else [one for one in slots if not one.startswith("__")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -38,6 +40,7 @@ from .turns import SharedTurns
 
 MAX_AGE_MS = 7 * 24 * 60 * 60 * 1000
 MAX_RETRIES = 3
+_MAX_SHOWN_RUNS = 1024
 
 Options = CodeModeOptions | Mapping[str, Any] | None
 
@@ -257,6 +260,27 @@ def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
     return max(int(times[-1].timestamp() * 1000), 1) if times else None
 
 
+class _ShownSteps:
+    """What each step of the last runs showed its model: that can be called, and nothing else."""
+
+    def __init__(self) -> None:
+        self._steps: OrderedDict[str, tuple[int, ToolsetTool[Any]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, ctx: RunContext[Any], made: ToolsetTool[Any]) -> None:
+        if ctx.run_id is not None:
+            with self._lock:
+                self._steps[ctx.run_id] = (ctx.run_step, made)
+                self._steps.move_to_end(ctx.run_id)
+                while len(self._steps) > _MAX_SHOWN_RUNS:
+                    self._steps.popitem(last=False)
+
+    def get(self, ctx: RunContext[Any]) -> ToolsetTool[Any] | None:
+        with self._lock:
+            step, made = self._steps.get(ctx.run_id or "", (None, None))
+        return made if step == ctx.run_step else None
+
+
 def create_code_mode_tool(
     tools: AbstractToolset[AgentDepsT] | Iterable[Any],
     options: Options = None,
@@ -273,15 +297,18 @@ def create_code_mode_tool(
     wrapped = tools if isinstance(tools, AbstractToolset) else FunctionToolset[AgentDepsT](list(tools))
     toolset = CodeModeToolset(wrapped, options, max_retries=max_retries, pool=pool)
 
+    shown = _ShownSteps()
+
     async def prepare(ctx: RunContext[AgentDepsT], definition: ToolDefinition) -> ToolDefinition | None:
         made = (await toolset.get_tools(ctx)).get(TOOL_NAME)
         if made is None:
             return None
+        shown.put(ctx, made)
         said = made.tool_def
         return dataclasses.replace(definition, description=said.description, sequential=said.sequential)
 
     async def code_mode(ctx: RunContext[AgentDepsT], js: str) -> Any:
-        made = (await toolset.get_tools(ctx))[TOOL_NAME]
+        made = shown.get(ctx) or (await toolset.get_tools(ctx))[TOOL_NAME]
         return await toolset.call_tool(TOOL_NAME, {"js": js}, ctx, made)
 
     schema = create_core_tool([]).input_schema
