@@ -22,7 +22,8 @@ COMMAND = [sys.executable, "-W", "error", "-m", "codemode.cli"]
 WAIT_SECONDS = 30.0
 TOOLS = '''
 """Tools of a shop."""
-from os.path import join
+import asyncio
+from os.path import exists, join
 from codemode import Tool, request_interrupt, tool
 
 refunded = []
@@ -33,6 +34,11 @@ def stock(product: str) -> int:
 
 async def later(n: int = 1) -> int:
     return n
+
+async def until_there(path: str) -> None:
+    async with asyncio.timeout(60):
+        while not exists(path):
+            await asyncio.sleep(0.005)
 
 @tool(needs_approval=True)
 def refund(order: str, cents: int = 500) -> str:
@@ -205,7 +211,7 @@ def test_what_cannot_be_used_is_told_with_exit_code_2(codemode, folder, argument
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        (TOOLS, {"stock", "later", "refund", "pause"}),
+        (TOOLS, {"stock", "later", "until_there", "refund", "pause"}),
         ("def a(): ...\ndef b(): ...\ntools = [b]", {"b"}),
         ("def _a(): ...\ntools = {'renamed': _a}", {"renamed"}),
         ("def tools(): ...", {"tools"}),
@@ -227,7 +233,7 @@ def test_describe_shows_what_the_model_sees_and_its_size(codemode):
     assert code == 0
     assert "declare const tools: {" in out
     assert "/** How many are in stock. */" in out
-    assert f"4 tools; {len(out) - 1:,} characters, about " in err
+    assert f"5 tools; {len(out) - 1:,} characters, about " in err
 
 
 def test_help_names_the_exit_codes(codemode):
@@ -323,12 +329,14 @@ def test_ctrl_c_at_the_question_ends_it_at_once(terminal):
 
 
 @pytest.mark.parametrize("ahead", ["y\n", "y\ny\ny\n", "y", "yes\n\n\n"])
-def test_05_what_was_typed_before_a_question_does_not_answer_it(terminal, ahead):
-    js = "console.log('begun'); await tools.later({}); return await tools.refund({order: 'a'})"
-    person = terminal(js)
+def test_05_what_was_typed_before_a_question_does_not_answer_it(terminal, ahead, tmp_path):
+    typed = tmp_path / "typed"
+    wait = f"await tools.until_there({json.dumps({'path': str(typed)})})"
+    person = terminal(f"console.log('begun'); {wait}; return await tools.refund({{order: 'a'}})")
     person.type(ahead)
     person.read_until("begun")
     person.type(ahead)
+    typed.touch()
     person.read_until("Allow this call? [y/N] ")
     person.type("n\n")
     assert person.end() == (1, "")
