@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import operator
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired
@@ -21,7 +22,7 @@ from langgraph.graph import START as ENTRY
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import InjectedState, ToolNode
-from langgraph.types import Command, Send
+from langgraph.types import Command, Overwrite, Send
 from scripted_agent import START, ScriptedModel, Session, agent, calls, content, model, results
 
 
@@ -68,7 +69,14 @@ def look(state: Annotated[dict[str, Any], InjectedState]) -> dict[str, Any]:
     return {key: state.get(key) for key in ("user", "log", "files")}
 
 
-NOTES = [name_user, note, put, look]
+@tool
+def start_over(log: list[int], is_mapping: bool, call_id: CallId) -> Command[Any]:
+    """Replace what a channel with a reducer holds."""
+    value = {"__overwrite__": log} if is_mapping else Overwrite(log)
+    return Command(update={"log": value, "messages": [ToolMessage("over", tool_call_id=call_id)]})
+
+
+NOTES = [name_user, note, put, look, start_over]
 
 
 class Strict(AgentMiddleware[Any, Any, Any]):
@@ -250,6 +258,10 @@ STEPS = st.lists(
         st.tuples(st.just("name_user"), st.fixed_dictionaries({"name": st.sampled_from("AB")})),
         st.tuples(st.just("note"), st.fixed_dictionaries({"n": st.integers(0, 9)})),
         st.tuples(
+            st.just("start_over"),
+            st.fixed_dictionaries({"log": st.lists(st.integers(0, 9), max_size=2), "is_mapping": st.booleans()}),
+        ),
+        st.tuples(
             st.just("put"),
             st.fixed_dictionaries({"path": st.sampled_from("ab"), "text": st.sampled_from([None, "x", "y"])}),
         ),
@@ -270,9 +282,13 @@ def natively(steps: list[Step]) -> dict[str, Any]:
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS)
 def test_30_the_state_is_that_of_the_same_calls_made_by_the_model(steps: list[Step]):
-    lines = [f"await tools.{name}({args!r});".replace("None", "null") for name, args in steps]
-    graph = create_agent(model("\n".join(lines)), NOTES, middleware=[CodeModeMiddleware()], state_schema=Notes)
+    lines = [f"await tools.{name}({json.dumps(args)});" for name, args in steps]
+    js = "\n".join([*lines, "return await tools.look({})"])
+    graph = create_agent(model(js), NOTES, middleware=[CodeModeMiddleware()], state_schema=Notes)
     output, expected = graph.invoke(START), natively(steps)
+    assert {key: one for key, one in json.loads(content(output)).items() if one} == {
+        key: one for key in ("user", "log", "files") if (one := expected.get(key))
+    }
     for key in ("user", "log", "files"):
         assert output.get(key) == expected.get(key)
 

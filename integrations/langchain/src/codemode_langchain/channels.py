@@ -18,6 +18,7 @@ _SEND = "__pregel_send"
 _READ = "__pregel_read"
 _TASKS = "__pregel_tasks"
 _RESUME = "__resume__"
+_OVERWRITE = "__overwrite__"
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,13 @@ def state_now(config: RunnableConfig, state: Any) -> Any:
     return {**cast("dict[str, Any]", state), **now}
 
 
-def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> None:
-    """Write all values but the last to a channel that takes several in one step; of others only the last counts."""
+def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
+    """Write what several values come to but for the last one, and return that: a command has one for each channel."""
     configurable = config.get("configurable", {})
-    if _takes_several(_channels(configurable).get(channel), values):
-        configurable[_SEND]([(channel, value) for value in values[:-1]])
+    *earlier, last = _in_one_step(_channels(configurable).get(channel), values)
+    if earlier:
+        configurable[_SEND]([(channel, value) for value in earlier])
+    return last
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class _TaskNow:
         return [
             (channel, value)
             for channel, given in values.items()
-            for value in (given if _takes_several(self.channels.get(channel), given) else given[-1:])
+            for value in _in_one_step(self.channels.get(channel), given)
         ]
 
     @property
@@ -114,11 +117,34 @@ def _task(configurable: Mapping[str, Any]) -> Any:
     return configurable[_READ].args[3] if _channels(configurable) else None
 
 
+def _in_one_step(channel: Any, values: list[Any]) -> list[Any]:
+    """Return what one step writes to a channel for what came in one after the other; of most only the last counts."""
+    from langgraph.types import Overwrite
+
+    if len(values) > 1 and channel is not None and any(map(_replaces, values)):
+        # LangGraph lets nothing come after the one that replaces, and only one of them in a step.
+        folded = channel.copy()
+        for value in values:
+            folded.update([value])
+        return [Overwrite(folded.get())]
+    return values if _takes_several(channel, values) else values[-1:]
+
+
+def _replaces(value: Any) -> bool:
+    from langgraph.types import Overwrite
+
+    is_marked = isinstance(value, dict) and (_OVERWRITE in value or cast("Any", value).get("type") == _OVERWRITE)
+    return isinstance(value, Overwrite) or is_marked
+
+
 def _takes_several(channel: Any, values: Sequence[Any]) -> bool:
+    from langgraph.channels import BinaryOperatorAggregate
     from langgraph.errors import InvalidUpdateError
 
     if channel is None or len(values) < 2:
         return channel is not None
+    if isinstance(channel, BinaryOperatorAggregate):
+        return True  # and its reducer, which may change the state in its place, is not tried out
     try:
         channel.copy().update(list(values))
     except InvalidUpdateError:

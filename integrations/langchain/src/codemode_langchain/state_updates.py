@@ -47,17 +47,17 @@ def pairs_of(commands: Iterable[Any], outer_tool_call_id: str) -> Pairs:
     return _pairs(_changed(one, unanswered) for one in commands if one.graph is None)
 
 
-def one_result(message: ToolMessage, commands: Sequence[Any], write: Callable[[str, list[Any]], None]) -> Any:
+def one_result(message: ToolMessage, commands: Sequence[Any], write: Callable[[str, list[Any]], Any]) -> Any:
     """Return what answers the outer call: its message, or one command with it and all that the nested calls left.
 
-    A command has one value for each channel; ``write`` gets the earlier ones, oldest first.
+    A command has one value for each channel; ``write`` gets several, oldest first, and returns the one for it.
     """
     away = [one for one in commands if one.graph is not None]
     if not commands:
         return message
     # LangGraph drops what a node writes into its own graph when it hands over to another.
     chosen = away or commands
-    joined = _joined(_pairs(chosen), write if not away else lambda _channel, _values: None)
+    joined = _joined(_pairs(chosen), write if not away else lambda _channel, values: values[-1])
     command = replace(chosen[0], update=joined, goto=_joined_goto(chosen))
     answering = _changed(command, lambda messages: _answered(messages, message))
     if away:
@@ -106,7 +106,7 @@ def _pairs(commands: Iterable[Any]) -> Pairs:
     return [pair for one in commands for pair in one._update_as_tuples()]  # noqa: SLF001
 
 
-def _joined(pairs: Pairs, write: Callable[[str, list[Any]], None]) -> dict[str, Any]:
+def _joined(pairs: Pairs, write: Callable[[str, list[Any]], Any]) -> dict[str, Any]:
     values: dict[str, list[Any]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
@@ -115,9 +115,7 @@ def _joined(pairs: Pairs, write: Callable[[str, list[Any]], None]) -> dict[str, 
         if all(map(_holds_messages, given)):
             joined[key] = list(chain.from_iterable(given))
             continue
-        if len(given) > 1:
-            write(key, given)
-        joined[key] = given[-1]
+        joined[key] = write(key, given) if len(given) > 1 else given[0]
     return joined
 
 
