@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+from .json_shape import holds_more_values_than
 from .schemas import JsonSchema
 from .usual_schemas import is_surely_valid
 
@@ -14,11 +15,14 @@ _SINCE_2019 = (
     "unevaluatedProperties", "minContains", "maxContains",
 )  # fmt: skip
 
+# Reading so many against a meta-schema takes some tenths of a second.
+MAX_CHECKED_VALUES = 5000
+
 
 def with_dialect(schema: JsonSchema) -> JsonSchema:
     """Return a schema that says its draft, unless all drafts since 7, or 2020-12, take it as it is.
 
-    Raises `jsonschema.SchemaError` for one that is wrong in its own draft, or in every one when it does not say which.
+    Raises `ValueError` for one that would take too long to check, `jsonschema.SchemaError` for one that is wrong in its own draft, or in every one when it does not say which.
     """
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator, validator_for
@@ -28,6 +32,10 @@ def with_dialect(schema: JsonSchema) -> JsonSchema:
     named = cast("Any", validator_for(schema, default=Draft202012Validator))
     if named in recognised and is_surely_valid(schema):
         return schema
+    if holds_more_values_than(schema, MAX_CHECKED_VALUES):
+        raise ValueError(
+            f"holds more than {MAX_CHECKED_VALUES} values, and keywords that only its meta-schema can check"
+        )
     try:
         _check(named, schema)
     except SchemaError:

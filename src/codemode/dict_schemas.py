@@ -20,6 +20,7 @@ from .schemas import (
     clip,
     plain_copy,
     plain_input,
+    refuse_too_large,
     resolve_reference,
     unique,
 )
@@ -37,6 +38,7 @@ class DictSchema:
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         from jsonschema.exceptions import SchemaError
 
+        refuse_too_large(schema)
         try:
             text = json.dumps(schema if isinstance(schema, bool) else dict(schema), allow_nan=False)
             self.json_schema: JsonSchema = json.loads(text)

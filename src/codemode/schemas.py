@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, cast
+
+from .json_shape import holds_more_values_than, weigh
 
 JsonSchema = dict[str, Any] | bool
 Problem = dict[str, str]
 
 MAX_PROBLEMS = 8
+MAX_SCHEMA_VALUES = 50_000
+MAX_SCHEMA_CHARACTERS = 4_000_000
 TOO_DEEP: Problem = {"path": "", "message": "nests too deeply to be checked"}
 TOO_MUCH: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
 _MAX_MESSAGE_CHARACTERS = 200
@@ -75,6 +79,14 @@ def with_fresh(given: Any, shown: Any, again: Any) -> Any:
         rows = cast("tuple[list[Any], ...]", (given, shown, again))
         return [with_fresh(*row) for row in zip(*rows, strict=True)] if len(set(map(len, rows))) == 1 else rows[0]
     return cast("Any", shown if given == {} else given)
+
+
+def refuse_too_large(schema: Mapping[str, Any] | bool) -> None:
+    """Raise `ValueError` for a schema that would take too long to be read, before anything of it is."""
+    if holds_more_values_than(schema, MAX_SCHEMA_VALUES):
+        raise ValueError(f"holds more than {MAX_SCHEMA_VALUES} values, the limit for a schema")
+    if weigh(schema, MAX_SCHEMA_CHARACTERS) >= MAX_SCHEMA_CHARACTERS:
+        raise ValueError(f"is longer than {MAX_SCHEMA_CHARACTERS} characters, the limit for a schema")
 
 
 class CompiledSchema(Protocol):

@@ -11,7 +11,7 @@ from .failure_log import log_broken_schema
 from .option_checks import WrongTypeError
 from .parameters import Parameters
 from .patterns import PatternRefused, refused_patterns, require_linear, without_patterns
-from .schemas import CompiledSchema
+from .schemas import CompiledSchema, refuse_too_large
 from .type_schemas import ParametersSchema, TypeSchema
 
 Mode = Literal["input", "output"]
@@ -37,13 +37,19 @@ def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> An
                 f"{mode}_schema of tool {tool_name!r} must be a JSON Schema or a type, got {repr(schema)[:200]}"
             )
         return schema
+    given = cast("Any", schema)
+    try:
+        refuse_too_large(given)
+    except ValueError as error:
+        if is_foreign:
+            return given  # `compiled` warns, and goes without it
+        raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
     if not is_foreign:
         try:
             require_linear(schema)
         except PatternRefused as error:
             raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
-        return cast("Any", schema)
-    given = cast("Any", schema)
+        return given
     refused = refused_patterns(schema)
     for reason in refused.values():
         _warn(mode, tool_name, reason)

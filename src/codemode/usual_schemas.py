@@ -25,6 +25,8 @@ def is_surely_valid(schema: Any, depth: int = 0) -> bool:
         return False
     for keyword, value in cast("dict[str, Any]", schema).items():
         check = _CHECKS.get(keyword)
+        if check is None and keyword.startswith("x-"):
+            continue
         if check is None or not check(value, depth + 1):
             return False
     return True
@@ -87,10 +89,12 @@ _CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("const", "default"), _anything),
     **dict.fromkeys(("enum", "examples"), _is_list),
     **dict.fromkeys(("$schema", "$ref", "$comment", "title", "description", "format", "pattern"), _is_text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
-    **dict.fromkeys(("uniqueItems", "readOnly"), _is_flag),
-    **dict.fromkeys(("items", "additionalProperties", "propertyNames", "not"), is_surely_valid),
+    **dict.fromkeys(("uniqueItems", "readOnly", "writeOnly", "deprecated"), _is_flag),
+    **dict.fromkeys(("items", "additionalProperties", "propertyNames", "contains", "not"), is_surely_valid),
+    **dict.fromkeys(("if", "then", "else"), is_surely_valid),
     **dict.fromkeys(("properties", "patternProperties", "definitions", "$defs"), _are_named_schemas),
     **dict.fromkeys(("anyOf", "oneOf", "allOf"), _are_schemas),
 }

@@ -1,0 +1,79 @@
+"""A schema has a size too: one that would take long to read is refused, or, of a framework or server, not used."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from codemode import Tool, create_code_mode_tool, dialects, patterns, run_code_mode_sync
+from codemode.patterns import foreign_patterns
+from codemode.schemas import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
+from codemode.usual_schemas import is_surely_valid
+
+
+def many(count: int, one: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{number}": one for number in range(count)}}
+
+
+def endless() -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    schema["not"] = schema
+    return schema
+
+
+LARGE = {
+    "values": many(MAX_SCHEMA_VALUES // 2, {"type": "string"}),
+    "patterns": many(MAX_SCHEMA_VALUES // 2, {"pattern": "(?=a)"}),
+    "text": {"type": "object", "description": "x" * MAX_SCHEMA_CHARACTERS},
+    "key": {"type": "object", "properties": {"x" * MAX_SCHEMA_CHARACTERS: {}}},
+    "enum": {"enum": ["x" * 100] * 60_000},
+    "circle": endless(),
+    "unusual": many(dialects.MAX_CHECKED_VALUES, {"dependentRequired": {}}),
+    "older": {
+        **many(dialects.MAX_CHECKED_VALUES, {"items": [{}]}),
+        "$schema": "http://json-schema.org/draft-04/schema#",
+    },
+}
+
+
+@pytest.fixture(params=LARGE.values(), ids=LARGE)
+def large(request, monkeypatch):
+    """A large schema, of which nothing is read against a meta-schema and no pattern compiled."""
+    monkeypatch.setattr(dialects, "_check", lambda *_: pytest.fail("it was checked"))
+    monkeypatch.setattr(patterns, "compile_linear", lambda *_: pytest.fail("a pattern was compiled"))
+    return request.param
+
+
+@pytest.mark.parametrize("side", ["input_schema", "output_schema"])
+def test_loop_a_schema_that_is_too_large_is_refused_with_the_name_of_its_tool(large, side):
+    with pytest.raises(ValueError, match=rf"{side} of tool 'wide'.*(holds|longer)"):
+        create_code_mode_tool([Tool("wide", execute=lambda _: 1, **{side: large})])
+
+
+@pytest.mark.parametrize("side", ["input_schema", "output_schema"])
+def test_loop_a_servers_tool_goes_without_a_schema_that_is_too_large(large, side, caplog):
+    with foreign_patterns():
+        tool = Tool("wide", execute=lambda _: "done", **{side: large})
+    with caplog.at_level(logging.WARNING, "codemode.tools"):
+        assert run_code_mode_sync("return await tools.wide({ a: 1 })", [tool]) == "done"
+    assert "schema of tool 'wide' is wrong and not checked" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "one", [{"type": "string"}, {"x-order": 1, "if": {"type": "string"}, "then": {"contentEncoding": "base64"}}]
+)
+def test_loop_a_large_schema_of_usual_keywords_is_taken_without_its_meta_schema(one, monkeypatch):
+    monkeypatch.setattr(dialects, "_check", lambda *_: pytest.fail("it was checked"))
+    schema = many(5000, one)
+    Tool("wide", execute=lambda _: 1, input_schema=schema).prepare()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"if": 1}, {"contains": "x"}, {"deprecated": "x"}, {"contentEncoding": 1}, {"else": []}]
+)
+def test_loop_a_wrong_use_of_a_usual_keyword_is_still_told(wrong):
+    assert not is_surely_valid(wrong)
+    with pytest.raises(ValueError, match="input_schema of tool 't'"):
+        Tool("t", execute=lambda _: 1, input_schema={"type": "object", "properties": {"a": wrong}}).prepare()
