@@ -10,6 +10,7 @@ from .errors import CodeModeProtocolError
 from .exact_integers import PLACES_KEY, with_texts
 from .genuine import genuine_interrupt
 from .interrupts import Interrupt, PendingRequest, same_json
+from .option_checks import sequence, text_or_none
 from .options import CodeModeOptions
 
 _RESPONSE_TYPE = "tool-approval-response"
@@ -60,6 +61,7 @@ def get_approval_response(
     Looks in messages of role ``tool`` only, newest first, for the request ``interrupt_id`` (by default the first one
     pending). A response is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited}``.
     """
+    sequence(messages, "messages")
     paused = Interrupt.of(interrupt)
     wanted = interrupt_id if interrupt_id is not None else paused.interrupt_id
     request = next((item for item in paused.requests if item.interrupt_id == wanted), None)
@@ -129,10 +131,12 @@ def get_interrupt(
     the keys of ``options`` (and, if any, under that ``context_binding``), expired or not: what a program itself returns
     in that shape is only its value. Whether it can be resumed now is for `is_interrupt` to say.
     """
+    settings = CodeModeOptions.of(options)
+    text_or_none(context_binding, "context_binding")
     for candidate in _candidates(result):
         if isinstance(candidate, Interrupt | Mapping):
             try:
-                return genuine_interrupt(candidate, options, context_binding)
+                return genuine_interrupt(candidate, settings, context_binding)
             except CodeModeProtocolError:
                 continue
     return None
@@ -146,6 +150,7 @@ def replace_interrupt_result(
     Text becomes ``{"type": "text"}``, everything else ``{"type": "json"}``, None JSON null. Raises
     `CodeModeProtocolError` unless exactly one tool result of the outer call holds that interrupt.
     """
+    sequence(messages, "messages")
     paused = Interrupt.of(interrupt)
     kind = "text" if isinstance(final_output, str) else "json"
     output = {"type": kind, "value": final_output}

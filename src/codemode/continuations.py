@@ -21,6 +21,7 @@ from .host_threads import LARGE_CHARACTERS, run_check
 from .interrupts import APPROVAL_KIND, Interrupt, pending_requests
 from .json_shape import weigh
 from .key_warnings import warn_if_unshared
+from .option_checks import text_or_none
 from .options import CodeModeOptions, ContinuationOptions
 from .protocol.continuation import Continuation, body_of
 from .protocol.signing import Auth
@@ -276,8 +277,10 @@ def is_interrupt(
     context_binding: str | None = None,
 ) -> bool:
     """Return True for an interrupt, or its plain JSON, that this host made and could resume now."""
+    settings = CodeModeOptions.of(options)
+    text_or_none(context_binding, "context_binding")
     try:
-        verified(value, CodeModeOptions.of(options), context_binding)
+        verified(value, settings, context_binding)
     except (CodeModeProtocolError, AttributeError, TypeError):
         return False
     return True

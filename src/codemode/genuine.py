@@ -7,6 +7,7 @@ from typing import Any
 
 from .errors import CodeModeProtocolError
 from .interrupts import Interrupt, pending_requests, same_json
+from .option_checks import text_or_none
 from .options import CodeModeOptions
 from .protocol.continuation import Continuation, body_of
 from .protocol.signing import Auth
@@ -36,13 +37,16 @@ def genuine_interrupt(
 ) -> Interrupt:
     """Return an interrupt: an `Interrupt` as it is, plain JSON of one when this host has signed it, expired or not.
 
-    A program can return JSON of any shape. Raises `CodeModeProtocolError` for everything else.
+    A program can return JSON of any shape. Raises `CodeModeProtocolError` for everything else, `ValueError` for wrong
+    options.
     """
+    settings = CodeModeOptions.of(options)
+    text_or_none(context_binding, "context_binding")
     if isinstance(value, Interrupt):
         return value
     paused = Interrupt.from_dict(value)
     try:
-        verify(paused, CodeModeOptions.of(options), None, context_binding)
+        verify(paused, settings, None, context_binding)
     except (AttributeError, TypeError) as error:
         raise CodeModeProtocolError("this is not an interrupt of code mode") from error
     return paused

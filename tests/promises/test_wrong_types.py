@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from codemode import (
     ContinuationOptions,
     ExecutionPolicy,
+    Interrupt,
     MemoryResumeGuard,
     PoolOptions,
     SqliteResumeGuard,
@@ -25,10 +26,16 @@ from codemode import (
     continue_approval_sync,
     continue_interrupt_sync,
     create_code_mode_tool,
+    get_approval_response,
+    get_interrupt,
+    is_approval_interrupt,
     is_interrupt,
+    replace_interrupt_result,
     run_code_mode_sync,
     set_continuation_signing_key,
     set_max_workers,
+    to_approval_messages,
+    unwrap_result,
 )
 
 OTHER = [5, 1.5, True, "text", b"bytes", [1], object(), PoolOptions(), PoolOptions]
@@ -269,3 +276,24 @@ def test_23_a_name_that_is_known_here_is_still_checked(monkeypatch):
     assert run_with(js, through_proxy(seen)) == "CodeModeFetchError"
     assert run_with(js, through_proxy(seen, refuse_private_addresses=False)) == "fetched"
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("result", ["text", {"a": 1}, [], None, "pause", "its JSON"], ids=str)
+@pytest.mark.parametrize("other", [5, True, "text", [1], object(), PoolOptions()], ids=repr)
+def test_23_whoever_reads_pauses_takes_no_other_options(result, other):
+    if result in ("pause", "its JSON"):
+        interrupt, _ = paused()
+        result = interrupt if result == "pause" else interrupt.to_dict()
+    for call in (get_interrupt, unwrap_result, is_interrupt, is_approval_interrupt):
+        refused("options", call, result, options=other)
+        if not isinstance(other, str):
+            refused("context_binding", call, result, context_binding=other)
+    if isinstance(result, Interrupt):
+        refused("options", to_approval_messages, result, options=other)
+
+
+@pytest.mark.parametrize("other", [5, True, None, "text", {"a": 1}, object()], ids=repr)
+def test_23_messages_are_a_list_wherever_they_are_read(other):
+    interrupt, _ = paused()
+    refused("messages", get_approval_response, other, interrupt)
+    refused("messages", replace_interrupt_result, other, interrupt, 1)
