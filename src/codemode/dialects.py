@@ -22,7 +22,8 @@ MAX_CHECKED_VALUES = 5000
 def with_dialect(schema: JsonSchema) -> JsonSchema:
     """Return a schema that says its draft, unless all drafts since 7, or 2020-12, take it as it is.
 
-    Raises `ValueError` for one that would take too long to check, `jsonschema.SchemaError` for one that is wrong in its own draft, or in every one when it does not say which.
+    Raises `ValueError` for one that would take too long to check, `jsonschema.SchemaError` for one that is wrong in its
+    own draft, or in every one when it does not say which.
     """
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator, validator_for
