@@ -14,8 +14,8 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -99,15 +99,9 @@ class InvocationThreads:
         self._running = 0
         self._when_free: Callable[[], None] | None = None
 
-    @contextmanager
-    def serving(self) -> Generator[None, None, None]:
+    def serving(self) -> _Serving:
         """Let `run_check` in this task, and in those that it starts, run in these threads."""
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
-                _current.reset(token)
+        return _Serving(self)
 
     async def run_tool(self, work: Callable[[], ResultT]) -> ResultT:
         """Run a sync tool, with the caller's context variables."""
@@ -149,6 +143,18 @@ class InvocationThreads:
                 call = None if self._running else self._when_free
             if call is not None:
                 call()
+
+
+class _Serving:
+    def __init__(self, threads: InvocationThreads) -> None:
+        self._threads = threads
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._threads)
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
+            _current.reset(self._token)
 
 
 class Errands:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import approval
@@ -24,6 +23,7 @@ from .interrupts import APPROVAL_KIND, InterruptRequested
 from .options import CodeModeOptions
 from .protocol.events import CallSettled
 from .protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
+from .records import record
 from .resolutions import Answer, Approval, CheckedInput, HostAnswer, KnownOutcome, is_denial
 from .tools import AnsweredInterrupt, Tool, ToolCallContext, ValidatedInput
 from .unread_outputs import UnreadOutput
@@ -50,7 +50,7 @@ class CallProgress(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NestedCalls:
     """Performs the calls of one invocation.
 
@@ -70,9 +70,9 @@ class NestedCalls:
     salt: Callable[[], str]
     answers: Mapping[int, Answer]
     threads: InvocationThreads
-    fetches: Fetches | None = None
-    kept_inputs: dict[int, str] = field(default_factory=dict[int, str])
-    checked: Mapping[int, CheckedInput] = field(default_factory=dict[int, CheckedInput])
+    fetches: Fetches | None
+    kept_inputs: dict[int, str]
+    checked: Mapping[int, CheckedInput]
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""

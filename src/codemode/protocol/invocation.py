@@ -67,6 +67,7 @@ class Invocation:
         self._replay = Replay(recorded)
         self._counts = RequestCounts(settings)
         self._size = LedgerSize(settings.max_ledger_bytes)
+        self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
         self._turns_ended = 0
@@ -97,7 +98,8 @@ class Invocation:
 
     def admitted(self, event: events.CallSettled) -> events.CallSettled:
         """Return how a call ended as it will stand in the ledger, which may be full."""
-        return self._size.admitted(event)
+        self._admitted = self._size.admitted(event)
+        return self._admitted
 
     # -- the program before it runs
 
@@ -206,7 +208,8 @@ class Invocation:
             return
         self._running.discard(event.id)
         self._asked.discard(event.id)
-        event = self._size.admitted(event)
+        if event is not self._admitted:  # what is told to listeners first was asked about already
+            event = self._size.admitted(event)
         entry = self._noted(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error

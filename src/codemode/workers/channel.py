@@ -115,15 +115,15 @@ class WorkerChannel:
         left = _MESSAGES_AT_ONCE
         try:
             while self._open:
-                if not left:
-                    self._pause()
-                    self._loop.call_soon(self._read_on)
-                    return
-                message = next(self._unread, None)
-                if message is not None:
-                    left -= 1
+                for message in self._unread:
                     self._on_message(message)
-                    continue
+                    left -= 1
+                    if not self._open:
+                        return
+                    if not left:
+                        self._pause()
+                        self._loop.call_soon(self._read_on)
+                        return
                 if not self._frames:
                     if self._is_paused:
                         self._resume()
