@@ -140,6 +140,17 @@ def holds_more_values_than(value: Any, maximum: int) -> bool:
     return False
 
 
+def count_values(value: Any, enough: int) -> int:
+    """Count the values that a value is of; at ``enough`` counting stops."""
+    count, pending = 1, [] if type(value) in SCALARS else [value]
+    while pending and count < enough:
+        inside = members(pending.pop())
+        count += len(inside)
+        if count < enough and not SCALARS.issuperset(map(type, inside)):
+            pending += [item for item in inside if type(item) not in SCALARS]
+    return count
+
+
 def weigh(value: Any, enough: int) -> int:
     """Estimate how many characters a value takes as JSON; at ``enough`` counting stops."""
     weight, pending = 0, [value]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from . import steps
 from .parameters import NOTHING, Parameter, Parameters
 from .patterns import refusal_of
 from .schemas import (
@@ -22,6 +21,7 @@ from .schemas import (
 )
 from .steps import TooMuchWork
 from .type_guards import GuardedValidator, Refuse, raise_refusal
+from .type_pieces import PieceSerializer, is_same
 from .type_traits import hiding_keys, varies
 from .values import encode_json
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _MAX_LISTED_ERRORS = 1000
-_PIECE_ITEMS = 500
 
 
 class TypeSchema:
@@ -49,7 +48,7 @@ class TypeSchema:
             )
             # The adapter's own methods would only hand on, in Python.
             self._validator = GuardedValidator(adapter, refuse)
-            self._serializer: Any = adapter.serializer
+            self._serializer = PieceSerializer(adapter)
             self._core_schema: Any = adapter.core_schema
         except SchemaError as error:
             raise refusal_of(error) from error
@@ -78,7 +77,7 @@ class TypeSchema:
             raise SchemaMismatch(_type_problems(error)) from None
         except TooMuchWork:
             raise SchemaMismatch([TOO_MUCH]) from None
-        return self._serialized(instance, round_trip=False)
+        return self._serializer.to_python(instance, round_trip=False)
 
     def instance_of(self, value: Any) -> Any:
         """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
@@ -113,27 +112,7 @@ class TypeSchema:
         return plain_copy(given)
 
     def _own_form(self, instance: Any) -> Any:
-        return self._serialized(instance, round_trip=True)
-
-    def _serialized(self, instance: Any, *, round_trip: bool) -> Any:
-        if type(instance) is not list or not self._is_plain_list:
-            return self._serializer.to_python(
-                instance, mode="json", by_alias=True, round_trip=round_trip, warnings=False
-            )
-        how = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
-        # A list in pieces: the whole of a long one would keep the interpreter.
-        written: list[Any] = []
-        for start in range(0, len(cast("list[Any]", instance)), _PIECE_ITEMS):
-            steps.take(_PIECE_ITEMS)
-            piece = cast("list[Any]", instance)[start : start + _PIECE_ITEMS]
-            written += steps.without_collector(partial(self._serializer.to_python, piece, **how))
-        return written
-
-    @cached_property
-    def _is_plain_list(self) -> bool:
-        schema = self._core_schema
-        schema = schema["schema"] if schema["type"] == "definitions" else schema
-        return schema["type"] == "list" and "serialization" not in schema
+        return self._serializer.to_python(instance, round_trip=True)
 
     def _opened(self, own: Any, given: Any) -> Any:
         """Return an own form with what was given in place of the fields that hide something."""
@@ -148,13 +127,13 @@ class TypeSchema:
         if self._hiding_keys is None:
             return False
         try:
-            return self._opened(self._own_form(self.instance_of(shown)), shown) != shown
+            return not is_same(self._opened(self._own_form(self.instance_of(shown)), shown), shown)
         except Exception:  # noqa: BLE001 - as below
             return True
 
     def _gives(self, plain: Any, instance: Any) -> bool:
         try:
-            return self.instance_of(plain) == instance
+            return is_same(self.instance_of(plain), instance)
         except Exception:  # noqa: BLE001 - validators are the tool author's code
             return False
 
