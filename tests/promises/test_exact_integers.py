@@ -294,6 +294,25 @@ def test_18_a_literal_that_a_number_would_round_is_refused_before_anything_runs(
     assert ran == []
 
 
+@pytest.mark.parametrize(
+    "written", ["0x3fff_ffff_ffff_ffff", "-0X3FFFFFFFFFFFFFFF", "0o7777777777777777777", "+9007199254740993"]
+)
+def test_18_so_is_one_in_other_digits_or_with_a_sign(written):
+    take = Tool("take", execute=lambda order: order["id"], input_schema=SCHEMAS[1])
+    with pytest.raises(CodeModeSyntaxError, match="a number does not hold exactly") as refused:
+        run(f"return await tools.take({{ id: {written} }})", [take])
+    advice = refused.value.message.rpartition("write ")[2]
+    assert run(f"return await tools.take({{ id: {advice} }})", [take]) == int(written, 0)
+
+
+def test_18_literals_in_other_digits_are_what_the_engine_takes_them_for():
+    take = Tool(
+        "take", execute=lambda order: order["id"], input_schema={"properties": {"id": {"enum": [8, 255, 2**53]}}}
+    )
+    for written, value in [("010", 8), ("0xff", 255), ("0B1000", 8), ("+8", 8), ("08", 8), ("0x20000000000000", 2**53)]:
+        assert run(f"return await tools.take({{ id: {written} }})", [take]) == value
+
+
 def test_18_literals_that_are_exact_or_for_no_integer_are_not_refused():
     take = Tool("take", execute=lambda order: order, input_schema=SCHEMAS[1])
     js = f"""

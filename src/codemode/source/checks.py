@@ -5,6 +5,7 @@ Only what must fail whenever it is reached is a problem; the rest is left to run
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, NamedTuple, cast
@@ -26,6 +27,7 @@ MAX_SHOWN_NAMES = 10
 # Comparing a name with a thousand others takes milliseconds of the host's event loop.
 MAX_SUGGESTIONS = 8
 MAX_MESSAGE_LENGTH = 400
+_WRITTEN_INTEGER = re.compile(r"-?(?:[0-9]+|0[xob][0-9a-f]+)", re.ASCII | re.IGNORECASE)
 
 # What a name on `tools` may also be: asked of the catalog at run time, or inherited by every object.
 INHERITED_NAMES = frozenset(
@@ -167,7 +169,7 @@ def _rounded(literal: dict[str, Any]) -> str | None:
     written = literal.get("written")
     if not isinstance(written, str) or len(written) > MAX_NAME_LENGTH:
         return None
-    return written if written.removeprefix("-").isdecimal() and written.isascii() else None
+    return written if _WRITTEN_INTEGER.fullmatch(written) else None
 
 
 def _takes_integers(schema: Mapping[str, Any], root: _Root, depth: int) -> bool:

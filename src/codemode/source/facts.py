@@ -216,21 +216,26 @@ def _string(node: Node) -> dict[str, Any]:
 
 def _number(node: Node) -> dict[str, Any]:
     sign = 1
-    if node.type == "unary_expression" and node.children[0].type == "-":
-        sign, node = -1, node.children[-1]
+    if node.type == "unary_expression" and node.children[0].type in ("-", "+"):
+        sign, node = -1 if node.children[0].type == "-" else 1, node.children[-1]
     text = node.text if node.type == "number" and node.end_byte - node.start_byte <= MAX_NAME_BYTES else None
     if text is None or text.endswith(b"n"):  # a BigInt is an integer, and some validators take one for other types too
         return {"type": "unknown"}
+    digits = text.replace(b"_", b"")
+    if digits[:1] == b"0" and digits[1:].isdigit():  # octal, if all of them are such digits
+        return {"type": "number"}
     try:
-        value = sign * float(text)
-    except ValueError:  # hexadecimal and the like
+        whole = int(digits, 0) if digits.isdigit() or digits[:2].lower() in (b"0x", b"0o", b"0b") else None
+        value = sign * float(digits if whole is None else whole)
+    except ValueError:  # no number, which the engine will say
         return {"type": "number"}
     if value - value != 0:  # infinite, and sent as null
         return {"type": "unknown"}
+    if not digits.isdigit() and whole == abs(value):
+        return {"type": "number"}
     if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
         return {"type": "number", "value": int(value)}
     known = {"type": "number", "value": value}
-    digits = text.replace(b"_", b"")
-    if digits.isdigit() and int(digits) != abs(value):  # the engine rounds it
+    if whole is not None and whole != abs(value):  # the engine rounds it
         known["written"] = ("-" if sign < 0 else "") + digits.decode()
     return known
