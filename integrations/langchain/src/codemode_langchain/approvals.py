@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, 
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, PendingRequest, Tool
+from codemode.exact_integers import integers_as_in, with_texts
 from codemode.schemas import resolve_reference
 from codemode.tools import can_be_called
 
@@ -146,8 +147,9 @@ class Approvals:
             "action_requests": [action],
             "review_configs": [{"action_name": request.tool_name, "allowed_decisions": list(allowed)}],
         }
-        schema = _decision_type(request.tool_name, allowed, tool)
-        return Question(key=request.interrupt_id, request=request, value=value, response_schema=schema)
+        schema = _decision_type(request.tool_name, allowed, tool, request.input)
+        # Neither a browser nor the checkpoint holds every integer.
+        return Question(key=request.interrupt_id, request=request, value=with_texts(value), response_schema=schema)
 
 
 def unknown_outcome(key: str, request: PendingRequest, js: str) -> Question:
@@ -196,19 +198,19 @@ def _check_rule(name: str, rule: Any) -> None:
         raise ValueError(f"approve[{name!r}]['allowed_decisions'] must name some of {', '.join(ALL_DECISIONS)}")
 
 
-def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: Tool | None) -> Any:
+def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: Tool | None, shown: Any = None) -> Any:
     """Return the type that LangGraph checks an answer against before it is saved."""
     types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
     if "edit" in allowed:
-        types["edit"] = _edit_decision(name, tool)
+        types["edit"] = _edit_decision(name, tool, shown)
     members = tuple(types[one] for one in dict.fromkeys(allowed))
     union: Any = members[0] if len(members) == 1 else Annotated[Union[members], Discriminator("type")]  # noqa: UP007
     return Annotated[union, BeforeValidator(_single_decision), AfterValidator(_plain_decision)]
 
 
-def _edit_decision(name: str, tool: Tool | None) -> Any:
+def _edit_decision(name: str, tool: Tool | None, shown: Any) -> Any:
     schema = {"type": "object"} if tool is None else _without_references(tool.input_json_schema)
-    args = Annotated[dict[str, Any], AfterValidator(_fits(tool)), WithJsonSchema(cast("Any", schema))]
+    args = Annotated[dict[str, Any], AfterValidator(_fits(tool, shown)), WithJsonSchema(cast("Any", schema))]
     action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
     return create_model("EditDecision", type=(Literal["edit"], ...), edited_action=(action, ...))
 
@@ -237,11 +239,11 @@ def _without_references(schema: Any) -> Any:
     return written(schema, ())
 
 
-def _fits(tool: Tool | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _fits(tool: Tool | None, shown: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def check(args: dict[str, Any]) -> dict[str, Any]:
         if tool is not None:
             try:
-                _require_kept(tool, args)
+                _require_kept(tool, integers_as_in(shown, args))
             except CodeModeToolError as error:
                 raise ValueError(error.message) from error
         return args

@@ -207,8 +207,8 @@ class Segments:
 
     def _outcome(self, record: Record) -> Outcome:
         return Outcome(
-            value=record.get("value"),
-            text=_text(record.get("shown", record.get("value"))),
+            value=(value := json.loads(record.get("value", "null"))),
+            text=_text(json.loads(record["shown"]) if "shown" in record else value),
             failure=record.get("failure"),
             commands=tuple(one for left in self._left for one in left["commands"]),
             artifacts=tuple(one for left in self._left for one in left["artifacts"]),
@@ -268,7 +268,9 @@ class Segments:
         if isinstance(value, Interrupt):
             return self._record(todo, {"interrupt": value.to_dict()})
         shown = self.tool.to_model_output(value, tool_call_id=self.tool_call_id)["value"]
-        return self._record(todo, {"value": value, **({} if shown is value else {"shown": shown})})
+        # As text, for a checkpoint holds no integer beyond 64 bits.
+        found = {"value": json.dumps(value), **({} if shown is value else {"shown": json.dumps(shown)})}
+        return self._record(todo, found)
 
     def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
         if todo.interrupt is not None and _nothing_ran(error):
