@@ -23,6 +23,7 @@ _LONG_INTEGER = 1 << _BITS_OF_A_VALUE
 _TOO_LONG = 10**MAX_INT_DIGITS
 _STEPS_FOR_A_PIECE = 500
 _LOOKED_AT = 1 << 18
+_CONTAINERS = dict, list, tuple  # written out, a union would be made anew for each value
 _SHORT_SCALARS = frozenset({float, bool, type(None)})
 
 
@@ -93,7 +94,7 @@ def _sizes(value: Any) -> dict[int, int]:
 
 def _look(item: Any) -> tuple[int, list[Any]]:
     """Return how many values a container holds itself, and the containers in it. Whatever is no JSON holds nothing."""
-    if not isinstance(item, dict | list | tuple):
+    if not isinstance(item, _CONTAINERS):
         return 0, []
     size, inside = len(cast("Collection[Any]", item)), cast("Collection[object]", item)
     if isinstance(item, dict):
@@ -109,7 +110,7 @@ def _look(item: Any) -> tuple[int, list[Any]]:
         elif isinstance(one, int):
             if not -_LONG_INTEGER < one < _LONG_INTEGER:
                 size += _size(one)
-        elif type(one) not in SCALARS and isinstance(one, dict | list | tuple):
+        elif type(one) not in SCALARS and isinstance(one, _CONTAINERS):
             held.append(one)
     return size, held
 

@@ -156,19 +156,21 @@ def weigh(value: Any, enough: int) -> int:
     weight, pending = 0, [value]
     while pending and weight < enough:
         item = pending.pop()
-        if isinstance(item, _TEXTS):
-            weight += 2 + len(item)
-        elif isinstance(item, int):
-            weight += 8 + item.bit_length() // 3
-        elif type(item) in SCALARS:
+        kind: type[Any] = type(item)
+        if kind is float or kind is bool or item is None:
             weight += 8
+        elif kind is str or isinstance(item, _TEXTS):
+            weight += 2 + len(item)
+        elif kind is int or isinstance(item, int):
+            weight += 8 + item.bit_length() // 3
         else:
             inside = members(item)
             weight += 8 + 2 * len(inside)
             if not inside and isinstance(item, Iterable) and not isinstance(item, Sized):
                 return enough  # nobody knows how much it will give
-            if isinstance(item, dict) and weight < enough:
-                weight += sum(len(key) if isinstance(key, str) else 8 for key in cast("dict[Any, Any]", item))
+            if (kind is dict or isinstance(item, dict)) and weight < enough:
+                keys = cast("dict[Any, Any]", item)
+                weight += sum([len(key) if type(key) is str else weigh(key, enough) for key in keys])
             if weight < enough:
                 pending += inside
     return weight
@@ -177,9 +179,11 @@ def weigh(value: Any, enough: int) -> int:
 def members(value: Any) -> Collection[Any]:
     """Return what a container holds: of a mapping its values, of a model or data class its fields. Else nothing."""
     kind = cast("type[Any]", type(value))
+    if kind is list:
+        return cast("list[Any]", value)
     if kind is dict or isinstance(value, Mapping):
         return cast("Mapping[Any, Any]", value).values()
-    if kind is list or isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset):
         return cast("Collection[Any]", value)
     if hasattr(kind, "__pydantic_fields__"):
         named = cast("dict[str, Any]", getattr(value, "__dict__", {})).values()

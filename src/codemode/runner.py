@@ -116,6 +116,8 @@ class Runner:
                 self._channel.send(message, hold=len(self._tasks) > 1)
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
+            case events.Finish(ending):
+                self._finish(ending)
             case events.CheckProgram(js, facts):
                 self._check_program(js, facts)
             case events.WriteConsole(level, text):
@@ -126,8 +128,6 @@ class Runner:
                 self._clock.start()
             case events.Replayed(entry):
                 self._replayed(entry)
-            case events.Finish(ending):
-                self._finish(ending)
 
     def _check_program(self, js: str, facts: Mapping[str, Any] | None) -> None:
         try:

@@ -11,11 +11,12 @@ from typing import Any, NoReturn, cast
 from . import steps
 from .errors import CodeModeSerializationError
 from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself, is_long_integer
-from .json_shape import find_excess, has_long_integer, holds_more_values_than
+from .json_shape import find_excess, has_long_integer, holds_more_values_than, weigh
 
 MAX_DEPTH = 512
 """How deeply arrays and objects may nest, both ways."""
 
+_SMALL_CHARACTERS = 1 << 9
 _LARGE_TEXT = 1 << 16
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -147,10 +148,12 @@ def encode_json(value: Any, *, max_bytes: int | None = None, max_values: int | N
     ``max_values`` caps the containers and scalars, which are counted before anything is written.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
-    if max_values is not None:
+    # One look at what is small: it holds fewer values than characters, and no integer that is too long.
+    is_small = weigh(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS
+    if max_values is not None and not (is_small and max_values >= _SMALL_CHARACTERS):
         refuse_too_many(value, max_values, what)
     try:
-        text = encode_in_pieces(_STRICT, value)
+        text = _STRICT.encode(value) if is_small else encode_in_pieces(_STRICT, value)
     except (TypeError, ValueError, RecursionError):
         text = _encode_unusual(value, max_values, what)
     if len(text) > MAX_DEPTH and nests_deeper_than(text, MAX_DEPTH):

@@ -24,7 +24,7 @@ from codemode import (
     request_interrupt,
     run_code_mode_sync,
 )
-from codemode.json_pieces import encode_in_pieces
+from codemode.json_pieces import MAX_INT_DIGITS, encode_in_pieces
 from codemode.json_shape import find_excess, holds_more_values_than, weigh
 from codemode.values import encode_json
 
@@ -238,3 +238,16 @@ def test_loop_an_error_does_not_keep_the_output_that_it_is_about():
     ]
     js = "try { await tools.give() } catch (e) { return [e.name, await tools.kept()] }"
     assert run(js, tools) == ["CodeModeSerializationError", 0]
+
+
+@given(
+    st.integers(1, 2 * MAX_INT_DIGITS),
+    st.sampled_from([lambda one: one, lambda one: [one], lambda one: {one: 1}, lambda one: {"a": {"b": -one}}]),
+)
+def test_loop_integers_that_are_too_long_are_refused_however_small_the_rest_is(digits, around):
+    value = around(10 ** (digits - 1))
+    if digits > MAX_INT_DIGITS:
+        with pytest.raises(CodeModeSerializationError):
+            encode_json(value, max_values=250_000, what="it")
+    else:
+        assert encode_json(value, max_values=250_000, what="it") == json.dumps(value, separators=(",", ":"))
