@@ -46,6 +46,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "patterns",
         "tool_schemas",
         "type_guards",
+        "type_pieces",
         "parameters",
         "docstrings",
     ),
