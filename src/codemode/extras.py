@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .options import CodeModeOptions
 
 _telemetry_is_loaded = False
+_imported = set[str]()
 
 if TYPE_CHECKING:
     from .fetch import Fetches
@@ -22,6 +23,21 @@ def require_extras(options: CodeModeOptions) -> None:
         from .telemetry import require_opentelemetry
 
         require_opentelemetry(options.telemetry)
+    _imported.update(_asked_for(options))
+
+
+def are_imported(options: CodeModeOptions) -> bool:
+    """True when `require_extras` imports nothing."""
+    return _imported.issuperset(_asked_for(options))
+
+
+def _asked_for(options: CodeModeOptions) -> set[str]:
+    asked = {
+        "fetch": options.fetch_policy is not None,
+        "seal": options.continuation.seal,
+        "telemetry": options.telemetry.is_enabled,
+    }
+    return {name for name, is_asked in asked.items() if is_asked}
 
 
 def fetches_of(options: CodeModeOptions) -> Fetches | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from .errors import CodeModeFetchError
@@ -23,6 +24,8 @@ _DECODED_CHUNK_BYTES = 1 << 16
 _GZIP_WINDOW_BITS = 31
 
 
+# By httpx, on the event loop.
+_IMPORTED_BY_A_REQUEST = ("httpcore", "anyio", "anyio._backends._asyncio", "httpcore._backends.anyio")
 _is_loaded = False
 
 
@@ -117,6 +120,9 @@ def _tls_context() -> ssl.SSLContext:
     with importing:
         import httpx
 
+        for name in _IMPORTED_BY_A_REQUEST:
+            with suppress(ImportError):
+                import_module(name)
     return httpx.create_ssl_context()
 
 

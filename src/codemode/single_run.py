@@ -9,7 +9,7 @@ from typing import Any
 from .blocking import run_sync
 from .catalog import Catalog
 from .errors import CodeModeWorkerError
-from .extras import extras_are_loaded, load_extras, require_extras
+from .extras import are_imported, extras_are_loaded, load_extras, require_extras
 from .late_imports import importing
 from .options import CodeModeOptions
 from .tool_schemas import load_schema_kind
@@ -53,6 +53,7 @@ def run_code_mode_sync(
 ) -> Any:
     """Do what `run_code_mode` does, from code that is not async."""
     once = _Once(tools, options, pool)
+    once.require()
     once.pool.start()
     return run_sync(once.run(js, (tool_call_id, messages, context, None, started_at_ms, context_binding)))
 
@@ -69,12 +70,20 @@ class _Once:
         collected = collect_tools(tools)
         self._catalog = Catalog(collected)
         self._options = CodeModeOptions.of(options)
-        require_extras(self._options)
         self.pool = pool_or_default(pool)
         # A `CodeModeTool` has compiled its schemas; those here are compiled when something asks for them.
         self._late = {kind for tool in collected.values() for kind in tool.schema_kinds} - _loaded_kinds
 
+    def require(self) -> None:
+        """Raise `ValueError` for options that ask for what is not installed."""
+        with importing:
+            require_extras(self._options)
+
     async def run(self, js: str, outer: tuple[Any, ...]) -> Any:
+        if are_imported(self._options):
+            require_extras(self._options)
+        else:
+            await self.pool.off_loop(self.require)
         await prepared(self.pool, self._options)
         if self._late:
             await self.pool.off_loop(self._import_late)
