@@ -22,7 +22,7 @@ from .schemas import (
 from .steps import TooMuchWork
 from .type_guards import GuardedValidator, Refuse, raise_refusal
 from .type_pieces import PieceSerializer, is_same
-from .type_traits import hiding_keys, varies
+from .type_traits import hiding_keys, may_give_once, read_again, rewind, varies
 from .values import encode_json
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class TypeSchema:
     def instance_of(self, value: Any) -> Any:
         """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
         try:
-            return self._validator.validate(value)
+            return self._settled(self._validator.validate(value))
         except self._mismatch as error:
             validator = self._validator.in_json
             if validator is None:
@@ -91,7 +91,7 @@ class TypeSchema:
             raise SchemaMismatch([TOO_MUCH]) from None
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
-            return validator.validate_json(encode_json(value, what="The input"))
+            return self._settled(validator.validate_json(encode_json(value, what="The input")))
         except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
 
@@ -111,8 +111,19 @@ class TypeSchema:
                 return plain_copy(completed)
         return plain_copy(given)
 
+    @cached_property
+    def _may_give_once(self) -> bool:
+        return may_give_once(self._core_schema)
+
+    def _settled(self, instance: Any) -> Any:
+        return read_again(instance) if self._may_give_once else instance
+
     def _own_form(self, instance: Any) -> Any:
-        return self._serializer.to_python(instance, round_trip=True)
+        try:
+            return self._serializer.to_python(instance, round_trip=True)
+        finally:
+            if self._may_give_once:
+                rewind(instance)
 
     def _opened(self, own: Any, given: Any) -> Any:
         """Return an own form with what was given in place of the fields that hide something."""

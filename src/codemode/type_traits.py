@@ -1,8 +1,15 @@
-"""What a pydantic type does beyond describing data, read from its core schema. Validates nothing."""
+"""What a pydantic type does beyond describing data, read from its core schema. Validates nothing.
+
+And one thing that its values do: an iterator gives what it holds once, to whoever asks first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 _WITH_FIELDS = ("model-fields", "dataclass-args", "typed-dict")
@@ -10,6 +17,104 @@ _AROUND_FIELDS = ("definitions", "model", "dataclass", "function-before", "funct
 _NO_SCHEMAS = ("default", "metadata", "expected", "config", "computed_fields")
 _PLAIN_FACTORIES = (dict, list, set, frozenset, tuple)
 _OWN_MODULES = ("pydantic", "pydantic_core")
+_READ_ONCE_FROM = ("builtins", "pydantic_core._pydantic_core")
+_GIVING_ONCE = ("generator", "function-after", "function-wrap", "function-plain")
+_SCALARS = (str, int, float, type(None))
+
+
+class ReadAgain(Iterator[Any]):
+    """What an iterator gives, read: a person is shown it all, and a tool still reads it from its beginning."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+        self.rewind()
+
+    def __next__(self) -> Any:
+        return next(self._rest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReadAgain) and self.items == other.items
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - as of a list
+
+    def rewind(self) -> None:
+        """Begin at the beginning."""
+        self._rest = iter(self.items)
+
+
+def may_give_once(core_schema: Any) -> bool:
+    """Return True when values of the type may hold iterators."""
+    return any(rules.get("type") in _GIVING_ONCE for rules in _parts(core_schema))
+
+
+def is_read_once(value: object) -> bool:
+    """Tell whether a value is an iterator of Python's or pydantic's own: those end."""
+    return isinstance(value, Iterator) and type(cast("Any", value)).__module__ in _READ_ONCE_FROM
+
+
+def read_again(value: Any) -> Any:
+    """Return a value with every iterator in it read, so that to show it takes nothing away. Changes it in place."""
+    whole = _read(value)
+    for holder in _holders(whole):
+        for place, old, put in list(_places(holder)):
+            new = _read(old)
+            if new is not old:
+                put(place, new)
+    return whole
+
+
+def rewind(value: Any) -> None:
+    """Let every iterator that `read_again` has read begin at its beginning."""
+    for holder in _holders(value):
+        if isinstance(holder, ReadAgain):
+            holder.rewind()
+
+
+def _read(value: Any) -> Any:
+    if is_read_once(value):
+        return ReadAgain(list(value))
+    if not issubclass(type(value), tuple):
+        return value
+    items = [_read(one) for one in value]
+    if all(new is old for new, old in zip(items, value, strict=True)):
+        return value
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+
+def _holders(value: Any) -> Iterator[Any]:
+    """Give a value and all that it holds, scalars aside, each once: validators may build circles."""
+    pending, seen = [value], set[int]()
+    while pending:
+        holder = pending.pop()
+        if isinstance(holder, _SCALARS) or id(holder) in seen:
+            continue
+        seen.add(id(holder))
+        yield holder
+        # Looked at after the caller, who may have put something else there.
+        pending += [one for _, one, _ in _places(holder)]
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any, Callable[[Any, Any], None]]]:
+    """Give what stands in a container, a model or a data class: where, what, and how to put something else there."""
+    kind = cast("type[Any]", type(value))
+    if dataclasses.is_dataclass(kind):
+        names = [one.name for one in dataclasses.fields(kind) if hasattr(value, one.name)]
+        return ((name, getattr(value, name), partial(object.__setattr__, value)) for name in names)
+    if hasattr(kind, "__pydantic_fields__"):
+        extra: dict[str, Any] = value.__pydantic_extra__ or {}
+        own = ((name, one, value.__dict__.__setitem__) for name, one in value.__dict__.items())
+        return chain(own, ((name, one, extra.__setitem__) for name, one in extra.items()))
+    if issubclass(kind, ReadAgain):
+        return _places(value.items)
+    if issubclass(kind, dict):
+        return ((key, one, value.__setitem__) for key, one in value.items())
+    if issubclass(kind, list | deque):
+        return ((at, one, value.__setitem__) for at, one in enumerate(value))
+    return ((at, one, _never) for at, one in enumerate(value if issubclass(kind, tuple) else ()))
+
+
+def _never(place: Any, new: Any) -> None:
+    raise TypeError(f"a tuple is made anew, not changed at {place}: {new}")
 
 
 def varies(core_schema: Any) -> bool:

@@ -20,8 +20,9 @@ from codemode.host_threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts import same_json
 from codemode.json_shape import weigh
 from codemode.schemas import plain_copy
+from codemode.type_traits import read_again
 
-from .shown_values import flattened_parameter, read_again, shown_arguments
+from .shown_values import flattened_parameter, shown_arguments
 
 
 class CallInput:

@@ -6,12 +6,11 @@ import dataclasses
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import partial
 from itertools import chain, count
 from typing import Any, cast
 from uuid import UUID
@@ -22,22 +21,11 @@ from pydantic_ai.messages import tool_return_ta
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
+from codemode.type_traits import ReadAgain, is_read_once
 from codemode.values import canonical_json
 
 _PLAIN = (str, bool, int, type(None))
 _SIMPLE = (*_PLAIN, float, Decimal, date, time, timedelta, UUID, Enum)
-_READ_ONCE_FROM = ("builtins", "pydantic_core._pydantic_core")
-
-
-class ReadAgain(Iterator[Any]):
-    """What an iterator gives: a person is shown it all, and who runs with it still reads it from its beginning."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-        self._rest = iter(items)
-
-    def __next__(self) -> Any:
-        return next(self._rest)
 
 
 def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
@@ -69,44 +57,6 @@ def shown_arguments(validated: Mapping[str, Any], flattened: str | None) -> dict
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as plain values, nothing hidden."""
     return {name: _plain(value) for name, value in arguments.items()}
-
-
-def read_again(value: Any) -> Any:
-    """Return the value with every iterator in it read, so that to show it takes nothing away. Changes it in place."""
-    if _is_read_once(value):
-        return ReadAgain([read_again(one) for one in value])
-    if isinstance(value, tuple):
-        items = [read_again(one) for one in cast("tuple[Any, ...]", value)]
-        same = all(new is old for new, old in zip(items, cast("tuple[Any, ...]", value), strict=True))
-        return cast("Any", value) if same else _tuple_like(value, items)
-    for place, old, put in list(_places(value)):
-        new = read_again(old)
-        if new is not old:
-            put(place, new)
-    return value
-
-
-def _is_read_once(value: object) -> bool:
-    return isinstance(value, Iterator) and type(cast("Any", value)).__module__ in _READ_ONCE_FROM
-
-
-def _tuple_like(value: Any, items: list[Any]) -> Any:
-    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any, Callable[[Any, Any], None]]]:
-    if isinstance(value, BaseModel):
-        yield from ((name, one, value.__dict__.__setitem__) for name, one in value.__dict__.items())
-        extra = value.__pydantic_extra__
-        if extra:
-            yield from _places(extra)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [one.name for one in dataclasses.fields(value)]
-        yield from ((name, getattr(value, name), partial(object.__setattr__, value)) for name in names)
-    elif isinstance(value, dict):
-        yield from ((key, one, value.__setitem__) for key, one in cast("dict[Any, Any]", value).items())
-    elif isinstance(value, list | deque):
-        yield from ((at, one, value.__setitem__) for at, one in enumerate(cast("list[Any]", value)))
 
 
 def _plain(value: Any) -> Any:
@@ -164,7 +114,7 @@ def _plain_container(value: Any) -> Any:
         return sorted((_plain(one) for one in cast("AbstractSet[Any]", value)), key=canonical_json)
     if isinstance(value, ReadAgain):
         return _plain(value.items)
-    if isinstance(value, list | tuple | deque) or _is_read_once(value):
+    if isinstance(value, list | tuple | deque) or is_read_once(value):
         return [_plain(one) for one in cast("list[Any]", value)]
     try:
         return value.decode() if isinstance(value, bytes) else tool_return_ta.dump_python(value, mode="json")
