@@ -156,7 +156,7 @@ def weigh(value: Any, enough: int) -> int:
     weight, pending = 0, [value]
     while pending and weight < enough:
         item = pending.pop()
-        kind: type[Any] = type(item)
+        kind = cast("type[Any]", type(item))
         if kind is float or kind is bool or item is None:
             weight += 8
         elif kind is str or isinstance(item, _TEXTS):
