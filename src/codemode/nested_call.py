@@ -99,7 +99,7 @@ class NestedCalls:
             return self.rejected(entry, error)
         except HostRaised as thrown:
             return self.rejected(entry, thrown.error)
-        except Exception as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
             return self.rejected(entry, hidden(entry, error))
 
     def require_running(self) -> None:

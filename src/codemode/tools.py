@@ -233,7 +233,7 @@ class Tool:
             raise self._wrong("Invalid input for", mismatch) from None
         except CodeModeError:
             raise
-        except Exception as error:
+        except _failures() as error:
             raise self._failed() from error
 
     @cached_property
@@ -254,7 +254,7 @@ class Tool:
             raise self._wrong("Invalid output of", mismatch) from None
         except CodeModeError:
             raise
-        except Exception as error:
+        except _failures() as error:
             raise self._failed() from error
 
     @cached_property
@@ -305,6 +305,13 @@ class Tool:
             f'{what} tool "{self.name}": {"; ".join(lines)}',
             details={"tool_name": self.name, "problems": mismatch.problems},
         )
+
+
+def _failures() -> tuple[type[BaseException], ...]:
+    """Return what a validator may raise without ending the host, or a task that nobody has cancelled."""
+    import asyncio  # late: a tool is made without it
+
+    return Exception, SystemExit, GeneratorExit, asyncio.CancelledError
 
 
 def _check_callable(tool_name: str, option: str, value: Any) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import json
 import logging
 import threading
+from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel, field_serializer, field_validator
 
 from codemode import (
     CodeModeError,
@@ -127,6 +128,48 @@ HIDDEN = {
 }
 
 
+def refusing(raised):
+    """A type whose validator raises this."""
+
+    def check(_value):
+        raise raised(SECRET)
+
+    return Annotated[int, AfterValidator(check)]
+
+
+ENDS = [SystemExit, GeneratorExit, asyncio.CancelledError]
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+@pytest.mark.parametrize("raised", ENDS)
+def test_22_a_validator_that_raises_what_ends_tasks_or_programs_has_failed(raised, size, caplog):
+    class Rows(BaseModel):
+        rows: list[refusing(raised)]
+        rest: str
+
+    taking = Tool("t", execute=lambda _: 1, input_schema=Rows)
+    giving = Tool("t", execute=lambda _: {"rows": [1], "rest": "x" * size}, output_schema=Rows)
+    for one in (taking, giving):
+        told = run_code_mode_sync(CATCH % f"tools.t({{ rows: [1], rest: 'x'.repeat({size}) }})", [one])
+        assert told[:2] == ["Error", "the tool failed"]
+    assert [record.exc_info[0] for record in logged(caplog)] == [raised] * 2
+
+
+def test_22_what_cannot_be_written_for_such_a_reason_is_a_failed_tool(caplog):
+    class Row(BaseModel):
+        n: int = 1
+
+        @field_serializer("n")
+        def write(self, _value):
+            raise SystemExit(SECRET)
+
+    for one in (Tool("t", execute=lambda: Row()), Tool("t", execute=lambda: Row(), output_schema=Row)):
+        told = run_code_mode_sync(CATCH % "tools.t()", [one])
+        assert SECRET not in json.dumps(told)
+        assert told[0] in ("Error", "CodeModeSerializationError")
+    assert len(logged(caplog)) == 2
+
+
 def _raise(error):
     raise error
 
@@ -196,8 +239,9 @@ def test_22_a_tool_that_fails_after_its_invocation_ended_is_logged(how, caplog):
     begun, go_on, ended = (threading.Event() for _ in range(3))
 
     class Told(logging.Handler):
-        def emit(self, _record):
-            ended.set()
+        def emit(self, record):
+            if record.name == "codemode.tools":
+                ended.set()
 
     def fail_late():
         begun.set()
@@ -217,7 +261,7 @@ def test_22_a_tool_that_fails_after_its_invocation_ended_is_logged(how, caplog):
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    logger, handler = logging.getLogger("codemode.tools"), Told()
+    logger, handler = logging.getLogger(), Told()  # behind the one that keeps the text
     logger.addHandler(handler)
     try:
         asyncio.run(asyncio.wait_for(_while(go_on, cut_off()), 30))
