@@ -11,25 +11,21 @@ import contextvars
 import logging
 import os
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import steps
+from .check_turns import HUNG_SECONDS, pass_over_hung, run_in_turn
 
 if TYPE_CHECKING:
     import asyncio
 
 _TOOL_THREADS = 64
 _IDLE_SECONDS = 5.0
-_TURN_SECONDS = 0.01
-_HUNG_SECONDS = 2.0
-_SECONDS_BETWEEN_PAUSES = 0.0015
-_PAUSE_SECONDS = 0.00005
 # A validator takes up to ten milliseconds for so much.
 LARGE_CHARACTERS = 1 << 11
 
@@ -110,14 +106,14 @@ class InvocationThreads:
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work, with the caller's context variables, when it is this share's turn."""
         checks = self._share.checks
-        job = _Job(self, work, lambda job: _run_in_turn(job, checks))
+        job = _Job(self, work, lambda job: run_in_turn(job, checks.replace_hung))
 
         def look() -> None:
             nonlocal later
-            _turns.pass_over_hung()
-            later = job.loop.call_later(_HUNG_SECONDS, look)
+            pass_over_hung()
+            later = job.loop.call_later(HUNG_SECONDS, look)
 
-        later = job.loop.call_later(_HUNG_SECONDS, look)
+        later = job.loop.call_later(HUNG_SECONDS, look)
         try:
             return await checks.run(job)
         finally:
@@ -332,110 +328,17 @@ class _Threads:
             return None
 
 
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """The right of one thread of ``threads`` to run a check, and when it was last seen to go on with it."""
-
-    threads: _Threads
-    seen_at: float = 0.0
-    is_passed_over: bool = False
-    gate: threading.Lock = field(default_factory=threading.Lock)
-
-
-class _Turns:
-    """Lets one thread at a time run checks, in order of arrival."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: _Turn | None = None
-        self._waiting: deque[_Turn] = deque()
-
-    def take(self, turn: _Turn) -> None:
-        """Wait for the turn."""
-        with self._lock:
-            if self._holder is None:
-                self._give_to(turn)
-                return
-            turn.gate.acquire()
-            self._waiting.append(turn)
-        turn.gate.acquire()
-        turn.gate.release()
-
-    def give(self, turn: _Turn) -> None:
-        """Hand the turn to whoever waits longest."""
-        with self._lock:
-            if self._holder is turn:
-                self._hand_on()
-        if turn.is_passed_over:
-            turn.is_passed_over = False
-            turn.threads.replace_hung(-1)
-
-    def yield_turn(self, turn: _Turn) -> None:
-        """Let the others have theirs first."""
-        if self._waiting or turn.is_passed_over:
-            self.give(turn)
-            self.take(turn)
-
-    def pass_over_hung(self) -> None:
-        """Hand the turn on when its holder has not gone on for long, as when a validator waits for something."""
-        with self._lock:
-            hung = self._holder
-            if hung is None or time.monotonic() - hung.seen_at < _HUNG_SECONDS:
-                return
-            hung.is_passed_over = True
-            self._hand_on()
-        hung.threads.replace_hung(1)
-
-    def _hand_on(self) -> None:
-        self._holder = None
-        if self._waiting:
-            following = self._waiting.popleft()
-            self._give_to(following)
-            following.gate.release()
-
-    def _give_to(self, turn: _Turn) -> None:
-        self._holder, turn.seen_at = turn, time.monotonic()
-
-
 def _run_plainly(job: _Job) -> Any:
     return job.variables.run(job.work)
 
 
-def _run_in_turn(job: _Job, threads: _Threads) -> Any:
-    turns, turn = _turns, _Turn(threads)
-    started = paused = 0.0
-
-    def look() -> int:
-        nonlocal started, paused
-        if job.is_unwanted:
-            raise steps.WorkStopped
-        turn.seen_at = now = time.monotonic()
-        if now - started > _TURN_SECONDS:
-            turns.yield_turn(turn)
-            started = time.monotonic()
-        if now - paused > _SECONDS_BETWEEN_PAUSES:
-            # An event loop asks for the interpreter after each system call, and would wait five milliseconds for it.
-            time.sleep(_PAUSE_SECONDS)
-            paused = time.monotonic()
-        return steps.STEPS_BETWEEN_LOOKS
-
-    turns.take(turn)
-    try:
-        started = paused = time.monotonic()
-        return job.variables.run(steps.run_metered, job.work, steps.STEPS_BETWEEN_LOOKS, look)
-    finally:
-        turns.give(turn)
-
-
 _current: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar("codemode_threads", default=None)
-_turns = _Turns()
 _nobodys = InvocationThreads(HostThreads())
 
 
 def _forget() -> None:
     """In a forked child: the threads did not come along, and one of them may have held a lock."""
-    global _turns, _nobodys  # noqa: PLW0603 - one turn for the process
-    _turns = _Turns()
+    global _nobodys  # noqa: PLW0603 - one for the process
     _nobodys = InvocationThreads(HostThreads())
 
 
