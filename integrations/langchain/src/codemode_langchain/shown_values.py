@@ -26,6 +26,13 @@ LEFT_OUT: Any = object()
 _PLAIN = (str, bool, int, type(None))
 
 
+class _Somewhere:
+    """Stands for what a value was made from, of which only the list that it stood in is known."""
+
+    def __init__(self, given: Any) -> None:
+        self.texts = set(_texts(given))
+
+
 def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
     """Return a value as plain JSON, `LEFT_OUT` for a secret of the host; ``given`` is the JSON it was made from."""
     if type(value) in _PLAIN:
@@ -47,6 +54,9 @@ def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
 
 
 def _shown_secret(value: Any, given: Any) -> Any:
+    if isinstance(given, _Somewhere):
+        text = str(shown(value.get_secret_value()))
+        return text if text in given.texts else LEFT_OUT
     # What a validator has put in its place may be the host's, so that nobody can be shown what would run.
     if str(shown(value.get_secret_value())) != str(given):
         raise _unshowable("a secret comes out differently from what was given")
@@ -89,7 +99,7 @@ def _shown_model(model: BaseModel, given: Any) -> dict[str, Any]:
 def given_for(given: Any, name: str, field: FieldInfo) -> Any:
     """Return what a JSON object gives for a field of a model."""
     if not isinstance(given, dict):
-        return NOT_GIVEN
+        return given if isinstance(given, _Somewhere) else NOT_GIVEN
     values = cast("dict[str, Any]", given)
     return next((values[key] for key in (*_keys(name, field), name) if key in values), NOT_GIVEN)
 
@@ -103,12 +113,13 @@ def _keys(name: str, field: FieldInfo) -> list[str]:
 
 def _shown_items(items: Iterable[tuple[Any, Any]], given: Any) -> dict[str, Any]:
     values = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    elsewhere = given if isinstance(given, _Somewhere) else NOT_GIVEN
     found: dict[str, Any] = {}
     for key, value in items:
         name = _key(key)
         if name in found:
             raise _unshowable(f"two keys are both written {name!r}")
-        found[name] = shown(value, values.get(name, NOT_GIVEN))
+        found[name] = shown(value, values.get(name, elsewhere))
     return {name: one for name, one in found.items() if one is not LEFT_OUT}
 
 
@@ -125,12 +136,29 @@ def _shown_container(value: Any, given: Any) -> Any:
         return sorted((_in_list(one) for one in cast("AbstractSet[Any]", value)), key=canonical_json)
     if isinstance(value, list | tuple | deque):
         items = list(cast("Iterable[Any]", value))
-        is_aligned = isinstance(given, list) and len(cast("list[Any]", given)) == len(items)
-        return [
-            _in_list(one, cast("list[Any]", given)[place] if is_aligned else NOT_GIVEN)
-            for place, one in enumerate(items)
-        ]
+        return [_in_list(one, made_from) for one, made_from in zip(items, _givens(given, len(items)), strict=True)]
     return _shown_leaf(value, given)
+
+
+def _givens(given: Any, count: int) -> Iterable[Any]:
+    """Return what each of so many items was made from."""
+    if not isinstance(given, list):
+        return [given if isinstance(given, _Somewhere) else NOT_GIVEN] * count
+    some = cast("list[Any]", given)
+    # A validator may drop, double or move items: what the program gave one of them is no secret of the host.
+    return some if len(some) == count else [_Somewhere(some)] * count
+
+
+def _texts(given: Any) -> Iterator[str]:
+    pending = [given]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            pending += cast("dict[str, Any]", one).values()
+        elif isinstance(one, list):
+            pending += cast("list[Any]", one)
+        else:
+            yield str(one)
 
 
 def _in_list(value: Any, given: Any = NOT_GIVEN) -> Any:
@@ -148,4 +176,4 @@ def _shown_leaf(value: Any, given: Any) -> Any:
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
         # An object of the tool author's own class: what it was made from says most about it.
-        return f"<{type(value).__qualname__}>" if given is NOT_GIVEN else given
+        return f"<{type(value).__qualname__}>" if given is NOT_GIVEN or isinstance(given, _Somewhere) else given
