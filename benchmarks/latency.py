@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from codemode.code_mode_tool import CodeModeTool
+from codemode.surfaces.code_mode.tool import CodeModeTool
 
 from .floor import BareEngine, RoundTrips
 from .measure import Samples, timed, timed_sync

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from codemode.source import analyse, edits, facts, parse, strip_types
+from codemode.guest.analysis import analyse, edits, facts, parse, strip_types
 from codemode.source.checks import check_program
 
 PROGRAM = """\

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from codemode import Tool, WorkerPool, create_code_mode_tool
-from codemode.code_mode_tool import CodeModeTool
+from codemode.surfaces.code_mode.tool import CodeModeTool
 
 from . import programs
 

@@ -6,7 +6,7 @@ What the first program of a process can do without is imported when it is asked 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .code_mode_tool import CodeModeTool, create_code_mode_tool
+from .continuations.keys import set_continuation_signing_key
 from .errors import (
     CodeModeAbortedError,
     CodeModeBridgeLimitError,
@@ -24,9 +24,8 @@ from .errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
-from .failure_text import failure_text
-from .late_imports import importing
-from .options import (
+from .host.imports import importing
+from .options.parts import (
     ApprovalPolicy,
     CodeModeOptions,
     ContinuationOptions,
@@ -37,20 +36,26 @@ from .options import (
     PoolOptions,
     Telemetry,
 )
-from .signing_keys import set_continuation_signing_key
-from .single_run import run_code_mode, run_code_mode_sync
-from .tools import Tool, ToolCallContext, tool
+from .surfaces.code_mode.failure_text import failure_text
+from .surfaces.code_mode.program import run_code_mode, run_code_mode_sync
+from .surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
+from .tools.context import ToolCallContext
+from .tools.tool import Tool, tool
 from .workers.pool import WorkerPool, set_max_workers
 
 if TYPE_CHECKING:
-    from .approval_messages import (
+    from .continuations.guard import MemoryResumeGuard, ResumeGuard
+    from .continuations.sqlite_guard import SqliteResumeGuard
+    from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
+    from .interrupts.store import InterruptStore
+    from .surfaces.code_mode.messages import (
         get_approval_response,
         get_interrupt,
         replace_interrupt_result,
         to_approval_messages,
         unwrap_result,
     )
-    from .continuations import (
+    from .surfaces.code_mode.resuming import (
         continue_approval,
         continue_approval_sync,
         continue_interrupt,
@@ -58,19 +63,15 @@ if TYPE_CHECKING:
         is_approval_interrupt,
         is_interrupt,
     )
-    from .interrupt_store import InterruptStore
-    from .interrupts import Interrupt, PendingRequest, request_interrupt
-    from .lifecycle import (
+    from .trace.events import (
         ConsoleEvent,
         FetchRequestEvent,
         FetchResultEvent,
         InterruptEvent,
         NestedToolCallEvent,
         NestedToolResultEvent,
-        Trace,
     )
-    from .resume_guard import MemoryResumeGuard, ResumeGuard
-    from .sqlite_guard import SqliteResumeGuard
+    from .trace.trace import Trace
 
 __all__ = [
     "ApprovalPolicy",
@@ -137,20 +138,21 @@ __all__ = [
 
 # Where each of the others lives; the imports above tell type checkers the same.
 _LATE = {
-    "approval_messages": (
-        "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
-    ),
-    "continuations": (
+    "surfaces.code_mode.resuming": (
         "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync "
         "is_approval_interrupt is_interrupt"
     ),
-    "interrupt_store": "InterruptStore",
-    "interrupts": "Interrupt PendingRequest request_interrupt",
-    "lifecycle": (
-        "ConsoleEvent FetchRequestEvent FetchResultEvent InterruptEvent NestedToolCallEvent NestedToolResultEvent Trace"
+    "surfaces.code_mode.messages": (
+        "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
     ),
-    "resume_guard": "MemoryResumeGuard ResumeGuard",
-    "sqlite_guard": "SqliteResumeGuard",
+    "interrupts.store": "InterruptStore",
+    "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",
+    "trace.events": (
+        "ConsoleEvent FetchRequestEvent FetchResultEvent InterruptEvent NestedToolCallEvent NestedToolResultEvent"
+    ),
+    "trace.trace": "Trace",
+    "continuations.guard": "MemoryResumeGuard ResumeGuard",
+    "continuations.sqlite_guard": "SqliteResumeGuard",
 }
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names.split()}
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from .interrupts import Interrupt
-    from .lifecycle import Trace
+    from .trace.trace import Trace
 
 MAX_GUEST_MESSAGE_CHARACTERS = 20_000
 """Of an error's message. What a tool, or the server behind it, says in one is data like any other."""
@@ -17,6 +16,58 @@ HOST_FETCH_ERROR = "CODE_MODE_HOST_FETCH_ERROR"
 HOST_BRIDGE_ERROR = "CODE_MODE_HOST_BRIDGE_ERROR"
 CALL_TIMEOUT = "CODE_MODE_CALL_TIMEOUT"
 """A call was begun and did not answer in its time: whether it happened is not known."""
+
+
+class ResumableRequest(Protocol):
+    """One call that waits, as `PendingRequest` is."""
+
+    @property
+    def interrupt_id(self) -> str:
+        """What names it in an answer."""
+        ...
+
+    @property
+    def tool_name(self) -> str:
+        """The tool that is called."""
+        ...
+
+    @property
+    def tool_call_id(self) -> str:
+        """The id of the call."""
+        ...
+
+    @property
+    def input(self) -> Any:
+        """The validated input of the call, as plain JSON."""
+        ...
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """Why it waits: a JSON object with a ``kind``."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON in the AI SDK's key names."""
+        ...
+
+
+class Resumable(ResumableRequest, Protocol):
+    """What a program can go on from, as `Interrupt` is. Its own fields are those of the first request."""
+
+    @property
+    def requests(self) -> tuple[ResumableRequest, ...]:
+        """All calls that wait."""
+        ...
+
+    @property
+    def outer_tool_call_id(self) -> str:
+        """The model's own call."""
+        ...
+
+    @property
+    def continuation(self) -> Mapping[str, Any]:
+        """What the host has signed. Opaque."""
+        ...
 
 
 class CodeModeError(Exception):
@@ -40,7 +91,7 @@ class CodeModeError(Exception):
         self.details: dict[str, Any] = dict(details) if details is not None else {}
         self.trace: Trace | None = None
         self.calls: tuple[dict[str, Any], ...] = ()
-        self.recovery: Interrupt | None = None
+        self.recovery: Resumable | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Keyword-only arguments: the default of Exception would call the class with the message alone.

@@ -7,8 +7,8 @@ import json
 import pytest
 from test_declarations_tsc import FakeTool, _run_tsc
 
+from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import call_example
-from codemode.signatures.prompt import declare_tools
 
 NAMES = [
     "constructor", "prototype", "toJSON", "toString", "valueOf", "toLocaleString", "__proto__", "hasOwnProperty",

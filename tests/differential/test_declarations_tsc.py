@@ -19,8 +19,8 @@ from required import missing, node_path
 from schema_zoo import FEATURES, ODDITIES, Specimen, mcp_schemas, mcp_tools
 from schema_zoo_models import python_schemas
 
+from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import sample_value
-from codemode.signatures.prompt import declare_tools
 
 TSC = Path(sys.prefix) / "node/node_modules/typescript/lib/tsc.js"
 PER_SCHEMA = 40

@@ -6,13 +6,13 @@ import json
 from functools import cache
 from typing import Any
 
-from codemode.interrupts import Interrupt, pending_requests
-from codemode.options import CodeModeOptions
+from codemode.continuations.sealing import pack
+from codemode.interrupts.interrupt import Interrupt, pending_requests
+from codemode.options.parts import CodeModeOptions
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
-from codemode.sealing import pack
 from codemode.workers.image import Kernel, WorkerImage
 
 NOW_MS = 1_700_000_000_000

@@ -15,19 +15,19 @@ from typing import Any
 
 from tests.fuzz import seeds
 
-from codemode.continuations import verified
+from codemode.data.json_values import decode_json
 from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
-from codemode.interrupts import pending_requests
+from codemode.guest.analysis import analyse
+from codemode.interrupts.interrupt import pending_requests
+from codemode.interrupts.resolutions import read_answers
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, recovery_ledger
 from codemode.protocol.messages import read_message
-from codemode.resolutions import read_answers
-from codemode.source import analyse
+from codemode.run.resume import verified
 from codemode.source.checks import MAX_PROBLEMS, check_program
-from codemode.values import decode_json
 from codemode.workers.hello import HelloCheck
 
 MAX_FRAME_BYTES = 1 << 16

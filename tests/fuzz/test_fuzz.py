@@ -11,8 +11,8 @@ from tests.fuzz import seeds
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, TOOLS, Target
 
-from codemode.continuations import verified
 from codemode.protocol.continuation import Continuation
+from codemode.run.resume import verified
 from codemode.source.checks import check_program
 from codemode.workers.hello import HelloCheck
 

@@ -102,14 +102,14 @@ def test_required_layers_that_are_missing_count_only_when_asked(monkeypatch, cap
 
 
 def test_a_machine_on_which_no_worker_starts_is_not_well(monkeypatch, capsys):
-    from codemode.workers import image, pool
+    from codemode.workers import image, supply
 
     def missing():
         raise CodeModeWorkerError("the JavaScript engine is not installed")
 
     monkeypatch.setattr(image, "engine_location", missing)
     monkeypatch.setattr("codemode.cli.doctor.engine_location", missing)
-    assert pool.WorkerImage is image.WorkerImage
+    assert supply.WorkerImage is image.WorkerImage
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().out
     assert "engine        the JavaScript engine is not installed" in shown

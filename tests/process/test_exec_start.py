@@ -34,11 +34,11 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
+from codemode.workers.generations import ExecSource
 from codemode.workers.image import WorkerImage
 from codemode.workers.isolation import REQUIRED_LAYERS, LayerState
 from codemode.workers.kernel import KERNEL
 from codemode.workers.process import UnreapedChild, WorkerProcess, spawn_exec
-from codemode.workers.source import ExecSource
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
@@ -65,10 +65,10 @@ def within(work: Any) -> Any:
 async def all_spares(pool: WorkerPool) -> list[WorkerProcess]:
     """Wait for them: a run's end has them started in a thread of the pool."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(pool._spares) < _SPARES:
+    while len(pool.supply.stock.spares) < _SPARES:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.001)
-    return [worker.process for worker in pool._spares]
+    return [worker.process for worker in pool.supply.stock.spares]
 
 
 async def only_spares(before: set[int]) -> None:

@@ -29,6 +29,7 @@ from codemode import (
     set_max_workers,
 )
 from codemode.workers import pool as pool_module
+from codemode.workers import supply as supply_module
 from codemode.workers.admission import AvailableMemory, memory_based_limit
 from codemode.workers.image import WorkerImage
 from codemode.workers.isolation import LAYERS, LayerState
@@ -293,18 +294,19 @@ def test_import_and_making_a_tool_start_nothing() -> None:
 _FIRST_RUN = """
 import sys
 from codemode import create_code_mode_tool
-from codemode.workers import pool
+from codemode.workers import supply
 loaded = []
 
-class Watched(pool.Zygote):
+class Watched(supply.Zygote):
     def __init__(self, *given, **named):
-        loaded.append([name for name in ("asyncio", "codemode.execution", "codemode.fetch") if name in sys.modules])
+        heavy = ("asyncio", "codemode.run.execution", "codemode.fetch.fetches")
+        loaded.append([name for name in heavy if name in sys.modules])
         super().__init__(*given, **named)
 
-pool.Zygote = Watched
+supply.Zygote = Watched
 tool = create_code_mode_tool({})
 before = (len(loaded), "asyncio" in sys.modules)
-print(tool.execute_sync({"js": "return 1"}), before, loaded, "codemode.fetch" in sys.modules)
+print(tool.execute_sync({"js": "return 1"}), before, loaded, "codemode.fetch.fetches" in sys.modules)
 """
 
 
@@ -373,7 +375,7 @@ def test_spares_are_refilled(make_pool: PoolMaker, spare_workers: int) -> None:
     pool = make_pool(spare_workers=spare_workers)
     for _ in range(3):
         assert one(pool) == 2
-        assert len(pool._spares) == spare_workers
+        assert len(pool.supply.stock.spares) == spare_workers
     (zygote,) = zygotes(before)
     asyncio.run(until(lambda: len(living_children(zygote)) == spare_workers))
 
@@ -475,7 +477,7 @@ def test_a_stopped_zygote_costs_many_waiting_invocations_one_replacement(make_po
 def test_a_retired_generation_lives_until_its_last_worker_is_done(
     make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codemode.workers.source._WORKERS_PER_SOURCE", 4)
+    monkeypatch.setattr("codemode.workers.generations._WORKERS_PER_SOURCE", 4)
     before = children()
     pool = make_pool(max_workers=4)
 
@@ -572,7 +574,7 @@ def zygote_without(*layers: str, ask_worker: bool = True) -> type[Zygote]:
 def test_required_isolation_refuses_a_missing_layer(
     make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch, *, ask_worker: bool
 ) -> None:
-    monkeypatch.setattr(pool_module, "Zygote", zygote_without("seccomp", ask_worker=ask_worker))
+    monkeypatch.setattr(supply_module, "Zygote", zygote_without("seccomp", ask_worker=ask_worker))
     pool = make_pool(isolation="required")
     for _ in range(2):
         with pytest.raises(CodeModeWorkerError, match="seccomp"):
@@ -585,7 +587,7 @@ def test_required_isolation_is_met_here(make_pool: PoolMaker) -> None:
 
 
 def test_a_missing_layer_is_reported_and_still_works(make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "Zygote", zygote_without("seccomp", "landlock"))
+    monkeypatch.setattr(supply_module, "Zygote", zygote_without("seccomp", "landlock"))
     pool = make_pool()
     assert one(pool) == 2
     assert pool.isolation is not None

@@ -20,10 +20,10 @@ from codemode import (
     MemoryResumeGuard,
     SqliteResumeGuard,
     Tool,
-    continuations,
     continue_interrupt,
     run_code_mode,
 )
+from codemode.run import resume as continuations
 
 OK, NO = {"approved": True}, {"approved": False}
 REFUND = "return await tools.refund(1)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codemode import CodeModeOptions, run_code_mode
-from codemode.lifecycle import Trace
+from codemode.trace.trace import Trace
 
 
 async def echo(value=None):

@@ -20,13 +20,13 @@ from codemode import (
     Interrupt,
     Tool,
     WorkerPool,
-    continuations,
     continue_interrupt,
-    execution,
     request_interrupt,
     run_code_mode,
 )
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.run import execution
+from codemode.run import resume as continuations
 
 _EPOCH_MS = 1_700_000_000_000
 _FEW = settings(

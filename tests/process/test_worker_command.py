@@ -16,7 +16,7 @@ import pytest
 from leftovers import children, no_orphan_left, nothing_left
 
 from codemode import CodeModeWorkerError, WorkerPool, run_code_mode_sync
-from codemode.workers import source
+from codemode.workers import generations as source
 from codemode.workers.command import STARTED_AS_WORKER, command_to_start
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")

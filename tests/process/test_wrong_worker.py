@@ -24,7 +24,7 @@ from codemode import (
     run_code_mode,
 )
 from codemode.protocol.framing import encode_frame
-from codemode.testing import FakeSource, FakeWorker, Script
+from codemode.testing.fake_worker import FakeSource, FakeWorker, Script
 
 _WAIT_SECONDS = 15.0
 _TIMEOUT_MS = 300
@@ -263,7 +263,7 @@ def test_facts_of_any_shape_harm_nobody(host: Host, facts: Any, monkeypatch: Any
 
 def forget_programs(monkeypatch: Any) -> None:
     """Make the host analyse every program anew."""
-    from codemode import execution
+    from codemode.run import execution
     from codemode.source.cache import ProgramCache
 
     monkeypatch.setattr(execution, "_programs", ProgramCache())
@@ -481,7 +481,7 @@ def trickles(worker: FakeWorker) -> None:
     ],
 )
 def test_a_hello_that_does_not_come_in_time_is_a_worker_error(host: Host, script: Script, monkeypatch: Any):
-    monkeypatch.setattr("codemode.workers.source._HELLO_SECONDS", 0.2)
+    monkeypatch.setattr("codemode.workers.generations._HELLO_SECONDS", 0.2)
     started = time.monotonic()
     error = host.error(script)
     elapsed = time.monotonic() - started

@@ -14,9 +14,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from codemode import CodeModeProtocolError, CodeModeSerializationError, Tool, run_code_mode, run_code_mode_sync
-from codemode.json_shape import holds_more_values_than, weigh
-from codemode.options import ContinuationOptions
-from codemode.sealing import unpack
+from codemode.continuations.sealing import unpack
+from codemode.data.json_shape import holds_more_values_than, weigh
+from codemode.options.parts import ContinuationOptions
 
 MANY = list(range(5000))
 
@@ -180,7 +180,8 @@ def test_loop_what_a_nested_iterator_raises_is_the_tools_failure():
 
 @pytest.mark.parametrize("part", ["encoding", "keyId", "nonce", "signature"])
 def test_loop_a_forged_continuation_is_refused_before_long_parts_are_hashed(part, monkeypatch):
-    monkeypatch.setattr("codemode.protocol.signing.canonical_json", lambda _: pytest.fail("written for its signature"))
+    signing = "codemode.continuations.signing.canonical_json"
+    monkeypatch.setattr(signing, lambda _: pytest.fail("written for its signature"))
     auth = {"alg": "HMAC-SHA256", "keyId": "a", "nonce": "b", "issuedAtMs": 0, "expiresAtMs": 1, "signature": "c"}
     forged: dict[str, Any] = {"version": 2, "encoding": "json", "body": ["x"], "auth": auth}
     (forged if part in forged else auth)[part] = "x" * 100_000

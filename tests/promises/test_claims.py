@@ -15,13 +15,13 @@ from codemode import (
     MemoryResumeGuard,
     SqliteResumeGuard,
     continue_interrupt,
-    renewal,
     run_code_mode,
 )
-from codemode.continuations import _claim, verified
-from codemode.options import CodeModeOptions
+from codemode.continuations import renewal
+from codemode.continuations.guard import LAPSED, RENEW_SECONDS, Claim, GuardClock
+from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.resume_guard import LAPSED, RENEW_SECONDS, Claim, GuardClock
+from codemode.run.resume import _claim, verified
 
 OK, NO = {"approved": True}, {"approved": False}
 NOW_MS = time.time_ns() // 1_000_000

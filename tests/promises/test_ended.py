@@ -6,7 +6,7 @@ import pytest
 from pausing import PAUSING, Spy, start, within
 
 from codemode import CodeModeProtocolError, SqliteResumeGuard, continue_interrupt
-from codemode.continuations import end_continuation
+from codemode.run.resume import end_continuation
 
 OK = {"approved": True}
 JS = "return await tools.refund({ order: 'a' })"

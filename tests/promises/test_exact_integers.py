@@ -28,10 +28,10 @@ from codemode import (
     run_code_mode_sync,
     to_approval_messages,
 )
-from codemode.exact_integers import PLACES_KEY, integers_as_in, with_texts, without_texts
-from codemode.interrupts import same_json
-from codemode.signatures.prompt import declare_tools
-from codemode.values import decode_json, encode_json
+from codemode.data.exact_integers import PLACES_KEY, integers_as_in, with_texts, without_texts
+from codemode.data.json_values import decode_json, encode_json
+from codemode.interrupts.interrupt import same_json
+from codemode.signatures.declarations import declare_tools
 
 ORDER = 1180591620717411303
 EDGES = [sign * (2**53 + step) for sign in (1, -1) for step in (-2, -1, 0, 1, 2)]

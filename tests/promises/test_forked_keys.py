@@ -10,7 +10,8 @@ import sys
 import pytest
 from pausing import NOW_MS, Spy, go_on, start
 
-from codemode import CodeModeError, ContinuationOptions, sealing, set_continuation_signing_key
+from codemode import CodeModeError, ContinuationOptions, set_continuation_signing_key
+from codemode.continuations import sealing
 
 OK = {"approved": True}
 

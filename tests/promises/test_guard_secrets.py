@@ -13,7 +13,7 @@ import pytest
 from pausing import PAUSING, Spy, go_on, start, within
 
 from codemode import CodeModeError, CodeModeProtocolError, SqliteResumeGuard
-from codemode.resume_guard import Claim
+from codemode.continuations.guard import Claim
 
 OK = {"approved": True}
 

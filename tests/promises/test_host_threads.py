@@ -12,8 +12,9 @@ import pytest
 from in_loop import in_loop
 from pydantic import BaseModel, field_validator
 
-from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode, steps
-from codemode.host_threads import HostThreads, run_check
+from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode
+from codemode.host import steps
+from codemode.host.threads import HostThreads, run_check
 
 TIMEOUT = 20
 

@@ -24,8 +24,8 @@ from codemode import (
     run_code_mode_sync,
     set_continuation_signing_key,
 )
-from codemode.identity import derived_identity
 from codemode.protocol.continuation import REPLAY_VERSION
+from codemode.run.identity import derived_identity
 
 OK = {"approved": True}
 JS = "const seen = [Date.now(), Math.random()]; await tools.refund({ order: 'a' }); return seen"

@@ -10,19 +10,14 @@ from typing import Any
 import pytest
 from pausing import within
 
-from codemode import (
-    CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    Tool,
-    create_code_mode_tool,
-    execution,
-    steps,
-    tool_index,
-)
-from codemode.catalog import Catalog
-from codemode.host_threads import HostThreads
+from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_code_mode_tool
+from codemode.host import steps
+from codemode.host.threads import HostThreads
+from codemode.run import execution
 from codemode.source import checks
 from codemode.source.checks import check_program
+from codemode.tools import tool_index
+from codemode.tools.catalog import Catalog
 
 COUNT = 1500
 
@@ -97,7 +92,7 @@ def test_loop_a_query_that_would_find_everything_by_every_word_is_cut():
 
 
 def test_loop_a_large_declaration_is_written_elsewhere(monkeypatch):
-    from codemode.signatures import prompt
+    from codemode.signatures import declarations as prompt
 
     seen = threads_of(monkeypatch, prompt, "declare_tools")
     properties = {f"p{number}": {"type": "object", "properties": {"q": {"type": "string"}}} for number in range(300)}

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import NOW_MS, SETTINGS, done_entry, waiting_entry
 
-from codemode import CodeModeProtocolError, ContinuationOptions, sealing
-from codemode.interrupts import same_json
+from codemode import CodeModeProtocolError, ContinuationOptions
+from codemode.continuations import sealing
+from codemode.continuations.sealing import pack, unpack
+from codemode.interrupts.interrupt import same_json
 from codemode.protocol.continuation import Continuation, body_of, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger
-from codemode.sealing import pack, unpack
 
 PIECE_BYTES = 1 << 20
 FORMS = [{}, {"compress": True}, {"seal": True}, {"seal": True, "compress": True}]

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, Spy, start, within
 
-from codemode import CodeModeError, Tool, call_events, create_code_mode_tool
-from codemode.call_events import CallRecord, result_event, started_event
-from codemode.fetch_urls import MAX_URL_CHARACTERS
-from codemode.lifecycle import NestedToolResultEvent
+from codemode import CodeModeError, Tool, create_code_mode_tool
+from codemode.data.json_values import encode_json, json_length, utf8_length
+from codemode.fetch.urls import MAX_URL_CHARACTERS
+from codemode.observe import call_events
+from codemode.observe.call_events import CallRecord, result_event, started_event
 from codemode.protocol.ledger import Fulfilled, LedgerEntry
-from codemode.values import encode_json, json_length, utf8_length
+from codemode.trace.events import NestedToolResultEvent
 
 IDS = {"invocation_id": "i", "outer_tool_call_id": "o"}
 ROWS = [{"id": number} for number in range(1000)]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from codemode import CodeModeFetchError, run_code_mode_sync
-from codemode.fetch_request import MAX_HEADER_CHARACTERS, MAX_HEADERS, read_request
-from codemode.fetch_urls import MAX_URL_CHARACTERS, UrlError, follow_location, parse_url
+from codemode.fetch.request import MAX_HEADER_CHARACTERS, MAX_HEADERS, read_request
+from codemode.fetch.urls import MAX_URL_CHARACTERS, UrlError, follow_location, parse_url
 
 ORIGIN = "https://example.com"
 
@@ -78,7 +78,7 @@ def test_loop_repeated_response_headers_are_joined():
 
 
 def test_loop_a_large_response_is_written_in_a_thread(monkeypatch):
-    from codemode import fetch
+    from codemode.fetch import fetches as fetch
 
     threads: list[str] = []
     encode = fetch.encode_json

@@ -22,9 +22,11 @@ from pydantic import (
     model_serializer,
 )
 
-from codemode import Tool, run_code_mode_sync, steps, type_pieces
-from codemode.json_shape import count_values
-from codemode.type_pieces import PIECE_VALUES, PieceSerializer, is_same
+from codemode import Tool, run_code_mode_sync
+from codemode.data.json_shape import count_values
+from codemode.host import steps
+from codemode.schemas import type_pieces
+from codemode.schemas.type_pieces import PIECE_VALUES, PieceSerializer, is_same
 
 
 class Node(BaseModel):

@@ -10,19 +10,11 @@ from typing import Any
 import pytest
 from pausing import PAUSING, Spy, within
 
-from codemode import (
-    CodeModeTimeoutError,
-    Interrupt,
-    Tool,
-    continuations,
-    continue_approval,
-    continue_interrupt,
-    execution,
-    genuine,
-    run_code_mode,
-    sealing,
-    steps,
-)
+from codemode import CodeModeTimeoutError, Interrupt, Tool, continue_approval, continue_interrupt, run_code_mode
+from codemode.continuations import sealing
+from codemode.host import steps
+from codemode.run import execution, genuine
+from codemode.run import resume as continuations
 
 OK = {"approved": True}
 SMALL_JS = "await tools.text(1); return (await tools.refund(1)).done"

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from codemode import Tool, create_code_mode_tool, dialects, patterns, run_code_mode_sync
-from codemode.patterns import foreign_patterns
-from codemode.schemas import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
-from codemode.usual_schemas import is_surely_valid
+from codemode import Tool, create_code_mode_tool, run_code_mode_sync
+from codemode.schemas import patterns
+from codemode.schemas import undeclared_dialect as dialects
+from codemode.schemas.compiled import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
+from codemode.schemas.patterns import foreign_patterns
+from codemode.schemas.usual import is_surely_valid
 
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
 

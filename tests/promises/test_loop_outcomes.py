@@ -16,9 +16,9 @@ from codemode import (
     SqliteResumeGuard,
     Tool,
     continue_interrupt,
-    recorded_outcomes,
     run_code_mode,
 )
+from codemode.run import recorded_outcomes
 
 OK = {"approved": True}
 

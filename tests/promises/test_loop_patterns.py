@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, Tool, tool
-from codemode.adapters import ADAPTERS, register_adapter
-from codemode.patterns import (
+from codemode.schemas.patterns import (
     MAX_FOREIGN_SIZE,
     automaton_size,
     compile_linear,
@@ -25,6 +24,7 @@ from codemode.patterns import (
     refused_patterns,
     without_patterns,
 )
+from codemode.tools.adapters import ADAPTERS, register_adapter
 
 LOOK_AHEAD = "^(?=(a+)+$)a"
 BACK_REFERENCE = r"^(a+)\1$"

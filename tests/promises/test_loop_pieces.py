@@ -18,14 +18,14 @@ from codemode import (
     Interrupt,
     Tool,
     continue_interrupt,
-    json_pieces,
     run_code_mode_sync,
-    steps,
-    values,
 )
-from codemode.json_pieces import MAX_INT_DIGITS, PIECE_VALUES, encode_in_pieces, holds_itself
-from codemode.json_shape import find_excess, has_long_integer
-from codemode.values import decode_json, encode_json, json_length, utf8_length
+from codemode.data import json_pieces
+from codemode.data import json_values as values
+from codemode.data.json_pieces import MAX_INT_DIGITS, PIECE_VALUES, encode_in_pieces, holds_itself
+from codemode.data.json_shape import find_excess, has_long_integer
+from codemode.data.json_values import decode_json, encode_json, json_length, utf8_length
+from codemode.host import steps
 
 LONGEST = 10**MAX_INT_DIGITS - 1
 TEXTS = st.text(st.sampled_from('\\"ab1\u00e9\ud800\udc00\n'), max_size=30)
@@ -87,7 +87,7 @@ def test_loop_long_integers_are_found_wherever_they_stand(value, digits, size, i
     one = "9" * digits
     text = json.dumps([value, one if in_text else int(one or "0"), value])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("codemode.json_shape._SLICE_CHARACTERS", size)
+        patch.setattr("codemode.data.json_shape._SLICE_CHARACTERS", size)
         assert has_long_integer(text, MAX_INT_DIGITS) == (digits > MAX_INT_DIGITS and not in_text)
         assert find_excess(text, max_depth=600) is None
 

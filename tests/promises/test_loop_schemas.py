@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Discriminator, Field, TypeAdapter, ValidationError
 
-from codemode import CodeModeToolError, Tool, run_code_mode_sync, steps
-from codemode.dict_schemas import DictSchema
-from codemode.schemas import SchemaMismatch
-from codemode.type_guards import GuardedValidator, _budget, raise_refusal
-from codemode.type_schemas import TypeSchema
+from codemode import CodeModeToolError, Tool, run_code_mode_sync
+from codemode.host import steps
+from codemode.schemas.compiled import SchemaMismatch
+from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.python_types import TypeSchema
+from codemode.schemas.type_guards import GuardedValidator, _budget, raise_refusal
 
 NUMBERS = [0.5] * 240_000
 

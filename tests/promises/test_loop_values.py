@@ -20,13 +20,13 @@ from codemode import (
     Interrupt,
     Tool,
     continue_interrupt,
-    json_pieces,
     request_interrupt,
     run_code_mode_sync,
 )
-from codemode.json_pieces import MAX_INT_DIGITS, encode_in_pieces
-from codemode.json_shape import find_excess, holds_more_values_than, weigh
-from codemode.values import encode_json
+from codemode.data import json_pieces
+from codemode.data.json_pieces import MAX_INT_DIGITS, encode_in_pieces
+from codemode.data.json_shape import find_excess, holds_more_values_than, weigh
+from codemode.data.json_values import encode_json
 
 TABLE = [{"id": i, "name": "a name", "price": 1.5, "sold": True, "city": None} for i in range(25_000)]
 EMPTIES = "[" + "{}," * 349_000 + "{}]"
@@ -179,7 +179,7 @@ def test_loop_a_text_and_its_value_are_counted_alike(value, maximum, indent, asc
 @given(VALUES, st.integers(1, 9), st.integers(0, 12))
 def test_loop_texts_are_counted_alike_however_they_are_cut(value, size, maximum):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("codemode.json_shape._SLICE_CHARACTERS", size)
+        patch.setattr("codemode.data.json_shape._SLICE_CHARACTERS", size)
         text = json.dumps(value)
         assert (find_excess(text, max_values=maximum) == "values") == (count(value) > maximum)
         assert (find_excess(text, max_depth=maximum) == "depth") == (depth(value) > maximum)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from codemode import Tool, create_code_mode_tool, tool
-from codemode.model_output import MAX_KEPT_BYTES
+from codemode.surfaces.code_mode.model_output import MAX_KEPT_BYTES
 
 OUTPUTS = {"include_nested_tool_outputs": True}
 CALL = "call_1"  # as models name their calls, in every conversation anew

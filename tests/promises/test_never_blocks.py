@@ -12,7 +12,7 @@ import pytest
 from running import failure, within
 
 from codemode import Tool, WorkerPool, run_code_mode
-from codemode.workers.source import Generation
+from codemode.workers.generations import Generation
 from codemode.workers.stock import Stock
 
 HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
@@ -69,7 +69,7 @@ def test_29_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypa
             await asyncio.wait([task])
             assert pool.active == 0
             go_on.set()
-            stock = pool._stock
+            stock = pool.supply.stock
             # What is waited for has no event.
             while not stock._generation or stock._generation._spawned == 0 or stock.in_use:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)

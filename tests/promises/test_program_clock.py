@@ -25,9 +25,9 @@ from codemode import (
     create_code_mode_tool,
     run_code_mode,
 )
-from codemode.failure_text import failure_text
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.ledger import Ledger
+from codemode.surfaces.code_mode.failure_text import failure_text
 
 CAUGHT = "try { await (CALL); return 'answered' } catch (e) { return [e.name, e.code, e.message] }"
 
@@ -81,7 +81,7 @@ def test_27_a_worker_that_never_answers_is_killed():
     stopped: list[int] = []
 
     def stop(pool: WorkerPool) -> None:
-        for worker in pool._stock.in_use:
+        for worker in pool.supply.stock.in_use:
             assert not worker.process.wait_dead(0)  # which also takes its pidfd
             pidfd = worker.process._life.pidfd
             stopped.append(pid_of(pidfd))

@@ -14,14 +14,14 @@ from codemode import (
     CodeModeProtocolError,
     ContinuationOptions,
     MemoryResumeGuard,
-    continuations,
     create_code_mode_tool,
     failure_text,
 )
+from codemode.continuations.guard import GuardClock
+from codemode.continuations.sealing import pack, unpack
 from codemode.protocol.continuation import Continuation, body_of, texts_of
 from codemode.protocol.ledger import Ledger
-from codemode.resume_guard import GuardClock
-from codemode.sealing import pack, unpack
+from codemode.run import resume as continuations
 
 OK = {"approved": True}
 KEYS = {"keys": "k"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
-from codemode.signatures.prompt import declare_tools
+from codemode.signatures.declarations import declare_tools
 
 PAIR = {"type": "array", "items": [{"type": "integer"}, {"type": "string"}], "additionalItems": False}
 

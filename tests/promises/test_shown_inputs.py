@@ -22,11 +22,12 @@ from codemode import (
     Tool,
     request_interrupt,
 )
-from codemode.approval import Decision
-from codemode.catalog import Catalog
+from codemode.interrupts.approval import Decision
+from codemode.interrupts.resolutions import Approval, HostAnswer, RunAgain
 from codemode.protocol.ledger import LedgerEntry, Waiting
-from codemode.resolutions import Approval, HostAnswer, RunAgain, check_answers, input_to_run
-from codemode.tools import collect_tools
+from codemode.run.allowed_input import check_answers, input_to_run
+from codemode.tools.catalog import Catalog
+from codemode.tools.collecting import collect_tools
 
 OK, NO = {"approved": True}, {"approved": False}
 ticks = itertools.count(1_700_000_000)

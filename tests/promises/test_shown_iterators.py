@@ -11,7 +11,7 @@ from pausing import PAUSING, start, through_json, within
 from pydantic import AfterValidator, BaseModel, model_validator
 
 from codemode import Tool, continue_interrupt
-from codemode.type_traits import read_again
+from codemode.schemas.type_traits import read_again
 
 OK = {"approved": True}
 Cents = Annotated[int, AfterValidator(lambda value: value * 100)]

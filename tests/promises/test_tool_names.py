@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codemode import Interrupt, Tool, create_code_mode_tool, run_code_mode_sync
-from codemode.catalog import LANGUAGE_NAMES
-from codemode.tools import check_name
+from codemode.tools.catalog import LANGUAGE_NAMES
+from codemode.tools.names import check_name
 
 NASTY = [
     *sorted(LANGUAGE_NAMES), "__proto__", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "arguments",

@@ -30,8 +30,8 @@ from unittest.mock import patch
 from tests.process.leftovers import no_orphan_left, nothing_left
 
 from codemode import CodeModeError, Tool, WorkerPool, run_code_mode
-from codemode import execution as execution_module
-from codemode.runner import Runner
+from codemode.run import execution as execution_module
+from codemode.run.runner import Runner
 
 AT_ONCE, WORKERS, CALLS = 6, 4, 300
 # Far beyond what a starved processor makes of a turn, and below every time limit.

@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
-from codemode.execution import now_ms as current_ms
-from codemode.interrupts import APPROVAL_KIND, pending_requests
+from codemode.continuations.sealing import pack
+from codemode.interrupts.interrupt import APPROVAL_KIND, pending_requests
 from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.events import Settings
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
-from codemode.sealing import pack
+from codemode.run.execution import now_ms as current_ms
 
 PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
 WAIT_SECONDS = 30.0

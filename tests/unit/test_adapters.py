@@ -2,9 +2,10 @@ import importlib.metadata
 
 import pytest
 
-from codemode import adapters
-from codemode.adapters import AdapterRegistry, register_adapter
-from codemode.tools import Tool, collect_tools
+from codemode.tools import adapters
+from codemode.tools.adapters import AdapterRegistry, register_adapter
+from codemode.tools.collecting import collect_tools
+from codemode.tools.tool import Tool
 
 
 class ForeignTool:
@@ -31,7 +32,7 @@ class Plugin:
 def registry(monkeypatch):
     registry = AdapterRegistry()
     monkeypatch.setattr(adapters, "ADAPTERS", registry)
-    monkeypatch.setattr("codemode.tools.ADAPTERS", registry)
+    monkeypatch.setattr("codemode.tools.collecting.ADAPTERS", registry)
     return registry
 
 

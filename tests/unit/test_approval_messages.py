@@ -19,7 +19,7 @@ from codemode import (
     to_approval_messages,
     unwrap_result,
 )
-from codemode.approval_messages import approval_resolutions
+from codemode.surfaces.code_mode.messages import approval_resolutions
 
 KEYS = {"keys": "those of these tests"}
 OPTIONS = {"continuation": KEYS}

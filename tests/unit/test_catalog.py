@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
 
-from codemode.catalog import Catalog
 from codemode.errors import CodeModeToolError
+from codemode.tools.catalog import Catalog
 
 
 def catalog(*tools: PlainTool) -> Catalog[PlainTool]:

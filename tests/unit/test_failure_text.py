@@ -17,8 +17,8 @@ from codemode import (
     CodeModeWorkerError,
 )
 from codemode.errors import HOST_FETCH_ERROR, HOST_TOOL_ERROR
-from codemode.failure_text import MAX_CHARACTERS, failure_text
 from codemode.protocol.endings import syntax_error
+from codemode.surfaces.code_mode.failure_text import MAX_CHARACTERS, failure_text
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"
 CLASSES = sorted(

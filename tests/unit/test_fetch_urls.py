@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codemode.fetch_urls import UrlError, UrlRules, follow_location, parse_url
+from codemode.fetch.urls import UrlError, UrlRules, follow_location, parse_url
 
 ORIGINS = [
     "https://example.com",

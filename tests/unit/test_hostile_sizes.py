@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode import CodeModeProtocolError, similar_names
-from codemode.json_shape import find_excess
+from codemode import CodeModeProtocolError
+from codemode.data import similar_names
+from codemode.data.json_shape import find_excess
+from codemode.data.similar_names import nearest_names
 from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned, read_message
-from codemode.similar_names import nearest_names
 from codemode.source.checks import MAX_KEYS, check_program
 
 LINE = '{"level":"log","text":""'

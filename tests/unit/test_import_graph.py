@@ -1,8 +1,9 @@
-"""The arrows between modules point one way, and the pure folders stay pure."""
+"""The arrows between modules point down the floors of docs/architecture.md, and the pure rooms stay pure."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -10,85 +11,29 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2] / "src" / "codemode"
+TREE = Path(__file__).parents[2]
+ROOT = TREE / "src" / "codemode"
 
-# A module may import from its own floor and from those below. One that is not named lives with the workers.
-FLOORS: tuple[tuple[str, ...], ...] = (
-    (
-        "errors",
-        "values",
-        "json_shape",
-        "json_pieces",
-        "steps",
-        "records",
-        "late_imports",
-        "option_checks",
-        "options",
-        "similar_names",
-        "failure_log",
-        "visible_text",
-    ),
-    (
-        "tools",
-        "adapters",
-        "schemas",
-        "type_schemas",
-        "type_traits",
-        "dict_schemas",
-        "dialects",
-        "usual_schemas",
-        "json_schema_check",
-        "json_schema_dialects",
-        "json_schema_failures",
-        "json_schema_keywords",
-        "json_schema_unevaluated",
-        "json_schema_walk",
-        "patterns",
-        "tool_schemas",
-        "type_guards",
-        "type_pieces",
-        "parameters",
-        "docstrings",
-    ),
-    ("signatures", "source", "protocol"),
-    ("workers", "nested_call", "approval", "catalog", "lifecycle", "fetch", "interrupts"),
-    ("runner",),
-    ("execution", "continuations", "interrupt_store", "claimed_resume"),
-    ("single_run",),
-    ("code_mode_tool",),
-    ("__init__", "__main__", "cli", "testing"),
-)
-DEFAULT_FLOOR = 3
-APART = ("signatures", "source", "protocol")  # one floor, but none of them knows another
-
-PURE = ("signatures", "source", "protocol")
+_ROW = re.compile(r"^\| (\d) \| ((?:`[^`]+`(?:, )?)+)( PURE)? \|", re.MULTILINE)
+ROWS = _ROW.findall((TREE / "docs" / "architecture.md").read_text(encoding="utf-8"))
+FLOORS = {name.strip("`/").removesuffix(".py"): int(number) for number, names, _ in ROWS for name in names.split(", ")}
+PURE = {names.strip("`/") for _, names, pure in ROWS if pure}
 IMPURE_MODULES = {"asyncio", "subprocess", "time", "random", "os", "secrets", "socket", "uuid", "datetime", "tempfile"}
-# Loaded by path in a locked worker, where no package and hardly a module can be found.
-LOADED_BY_PATH = (
-    "guest/worker.py", "guest/zygote_main.py", "source/analyse.py", "source/parse.py", "source/strip_types.py",
-    "source/facts.py", "source/edits.py", "source/rereading.py",
-    "workers/lockdown_linux.py", "workers/seccomp_filter.py",
-)  # fmt: skip
 FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 
 
 @cache
 def imports(file: str) -> frozenset[str]:
-    """Return what a file imports at run time, lazily too: "codemode.x.y" for the package's own modules."""
+    """Return what a file imports, late and for types too: "codemode.x.y" for the package's own modules."""
     return frozenset(_imports_of(ast.parse((ROOT / file).read_text(encoding="utf-8")), file))
 
 
-def _imports_of(node: ast.AST, file: str) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            for part in child.orelse:
-                yield from _imports_of(part, file)
-        elif isinstance(child, ast.Import):
-            yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            yield from _imported_from(child, file)
-        else:
-            yield from _imports_of(child, file)
+def _imports_of(tree: ast.AST, file: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from _imported_from(node, file)
 
 
 def _imported_from(statement: ast.ImportFrom, file: str) -> Iterator[str]:
@@ -121,35 +66,41 @@ def room(file: str) -> str:
     return Path(file).parts[0].removesuffix(".py")
 
 
-def floor(file: str) -> int:
-    named = [number for number, rooms in enumerate(FLOORS) if room(file) in rooms]
-    return named[0] if named else DEFAULT_FLOOR
-
-
-def test_the_walk_sees_relative_lazy_and_plain_imports():
+def test_the_walk_sees_relative_late_and_plain_imports_and_those_for_types():
     source = (
-        "import os.path\nfrom .. import errors\nfrom ..values import x\nfrom . import ledger, nothing\n"
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..runner import Runner\n"
+        "import os.path\nfrom .. import errors\nfrom ..data.records import x\nfrom . import ledger, nothing\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..run.runner import Runner\n"
         "def f():\n    from ..workers.pool import WorkerPool\n    import random\n"
     )
     assert set(_imports_of(ast.parse(source), "protocol/invocation.py")) == {
-        "os.path", "codemode.errors", "codemode.values", "codemode.protocol.ledger", "codemode.protocol", "typing",
-        "codemode.workers.pool", "random",
+        "os.path", "codemode.errors", "codemode.data.records", "codemode.protocol.ledger", "codemode.protocol",
+        "typing", "codemode.run.runner", "codemode.workers.pool", "random",
     }  # fmt: skip
-    assert "protocol/invocation.py" in FILES
     assert "protocol/ledger.py" in own_imports("protocol/invocation.py")
 
 
+def test_the_page_names_every_room_and_no_other():
+    assert {room(file) for file in FILES} == set(FLOORS)
+    assert sorted(file for file in FILES if "/" not in file) == [
+        "__init__.py", "__main__.py", "errors.py", "plugins.py", "profile.py",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("file", FILES)
-def test_no_arrow_points_up(file: str):
-    upward = sorted(target for target in own_imports(file) if floor(target) > floor(file))
-    assert not upward, f"{file} imports from a floor above its own: {upward}"
+def test_every_arrow_between_rooms_points_down(file: str):
+    others = {target for target in own_imports(file) if room(target) != room(file)}
+    upward = sorted(target for target in others if FLOORS[room(target)] >= FLOORS[room(file)])
+    # The command line's entry is a room of its own floor with the public names.
+    assert file == "__main__.py" or not upward, f"{file} imports what is not on a floor below its own: {upward}"
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if room(file) in APART])
-def test_the_pure_folders_do_not_know_each_other(file: str):
-    others = sorted(target for target in own_imports(file) if room(target) in APART and room(target) != room(file))
-    assert not others
+def test_a_surface_knows_no_other():
+    def surface(file: str) -> str:
+        return Path(file).parts[1]
+
+    files = [file for file in FILES if room(file) == "surfaces" and len(Path(file).parts) > 2]
+    between = [(file, one) for file in files for one in own_imports(file) if room(one) == "surfaces"]
+    assert [(file, one) for file, one in between if surface(file) != surface(one)] == []
 
 
 def test_no_arrows_form_a_circle():
@@ -166,11 +117,23 @@ def test_pure_modules_import_no_clock_no_chance_and_no_world(file: str):
     assert not impure
 
 
-@pytest.mark.parametrize("file", LOADED_BY_PATH)
-def test_what_is_loaded_by_path_imports_nothing_of_the_package(file: str):
-    assert not own_imports(file)
+@pytest.mark.parametrize("file", [file for file in FILES if room(file) == "guest"])
+def test_what_runs_in_a_worker_imports_nothing_of_the_package(file: str):
+    # For types a file may name another one of the guest; at run time each is loaded by path, alone.
+    assert {room(target) for target in own_imports(file)} <= {"guest"}
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    allowed = {id(node) for block in for_types for node in ast.walk(block)}
+    relative = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    assert all(id(node) in allowed for node in relative)
 
 
 def test_only_telemetry_knows_opentelemetry():
     knowing = [file for file in FILES if any(module.startswith("opentelemetry") for module in imports(file))]
-    assert [file for file in knowing if not room(file).startswith("telemetry")] == []
+    assert knowing == ["observe/telemetry.py"]
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.endswith("__init__.py")])
+def test_the_inits_of_rooms_are_empty(file: str):
+    # Each package costs a start of its own.
+    assert file in ("__init__.py", "cli/__init__.py") or not (ROOT / file).read_text(encoding="utf-8").strip()

@@ -20,9 +20,9 @@ from codemode import (
     is_interrupt,
     request_interrupt,
 )
-from codemode.continuations import verified
-from codemode.interrupts import InterruptRequested, interrupt_within, same_json
+from codemode.interrupts.interrupt import InterruptRequested, interrupt_within, same_json
 from codemode.protocol.ledger import Rejected
+from codemode.run.resume import verified
 
 OPTIONS = {"continuation": {"keys": "key"}}
 CHECKED = CodeModeOptions.of(OPTIONS)

@@ -9,10 +9,11 @@ import time
 import pytest
 
 from codemode import CodeModeAbortedError, Lifecycle
-from codemode.interrupts import InterruptRequested
-from codemode.lifecycle import FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent, Trace
-from codemode.listeners import Events
+from codemode.interrupts.interrupt import InterruptRequested
+from codemode.observe.reporter import Events
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
+from codemode.trace.events import FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
+from codemode.trace.trace import Trace
 
 CALL = LedgerEntry(1, "tool", "pay", '{"cents":3}', tool_call_id="outer:tool-1")
 FETCH = LedgerEntry(2, "fetch", "fetch", '{"url":"https://example.com/x","method":"get","body":"secret"}')
@@ -190,7 +191,7 @@ def test_async_hooks_begin_in_order_and_hold_up_nothing_but_the_end():
 
 
 def test_a_hook_that_never_ends_is_cancelled(monkeypatch):
-    monkeypatch.setattr("codemode.listeners._HOOK_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("codemode.observe.reporter._HOOK_GRACE_SECONDS", 0.05)
     cancelled = []
 
     async def hang(_event):

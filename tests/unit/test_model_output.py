@@ -15,7 +15,7 @@ from codemode import (
     PendingRequest,
     Trace,
 )
-from codemode.model_output import MAX_KEPT_TRACES, ModelOutputs
+from codemode.surfaces.code_mode.model_output import MAX_KEPT_TRACES, ModelOutputs
 
 IDS = {"invocation_id": "i", "outer_tool_call_id": "outer"}
 TIMES = {"started_at_ms": 0.0, "completed_at_ms": 1.0, "duration_ms": 1.0, "input_bytes": 2}

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from codemode.options import (
+from codemode.options.parts import (
     ApprovalPolicy,
     CodeModeOptions,
     ContinuationOptions,

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from codemode.records import record
+from codemode.data.records import record
 
 
 @record

@@ -9,19 +9,11 @@ import pytest
 from pausing import waiting_entry
 
 from codemode import CodeModeProtocolError, Tool
-from codemode.catalog import Catalog
+from codemode.interrupts.resolutions import Approval, HostAnswer, KnownOutcome, RunAgain, read_answers, waiting_kind
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
-from codemode.resolutions import (
-    Approval,
-    HostAnswer,
-    KnownOutcome,
-    RunAgain,
-    check_answers,
-    input_to_run,
-    read_answers,
-    waiting_kind,
-)
-from codemode.tools import collect_tools
+from codemode.run.allowed_input import check_answers, input_to_run
+from codemode.tools.catalog import Catalog
+from codemode.tools.collecting import collect_tools
 
 UNKNOWN_JSON = '{"kind":"code-mode/unknown-outcome"}'
 APPROVAL, OAUTH, UNKNOWN = waiting_entry(1), waiting_entry(2, '{"kind":"oauth"}'), waiting_entry(3, UNKNOWN_JSON)

@@ -11,7 +11,7 @@ import pytest
 from pausing import current_ms, within
 
 from codemode import CodeModeProtocolError, MemoryResumeGuard, SqliteResumeGuard
-from codemode.resume_guard import Claim
+from codemode.continuations.guard import Claim
 
 LONG_AGO_MS = -2 * 86_400_000
 

@@ -10,9 +10,10 @@ from base64 import urlsafe_b64encode
 import pytest
 
 import codemode
-from codemode import CodeModeProtocolError, ContinuationOptions, sealing, set_continuation_signing_key
-from codemode.protocol.signing import KeyRing
-from codemode.sealing import pack, unpack
+from codemode import CodeModeProtocolError, ContinuationOptions, set_continuation_signing_key
+from codemode.continuations import sealing
+from codemode.continuations.sealing import pack, unpack
+from codemode.continuations.signing import KeyRing
 
 NOW_MS = 1_700_000_000_000
 BODY = ['{"secret":"customer 4711"}', "\u00fc\U0001f600\n", "", "x" * 5000]

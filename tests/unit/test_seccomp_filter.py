@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.workers import seccomp_filter
-from codemode.workers.seccomp_filter import ALLOW, KILL_PROCESS, SYSTEM_CALL_NUMBERS, assemble
+from codemode.guest import seccomp_filter
+from codemode.guest.seccomp_filter import ALLOW, KILL_PROCESS, SYSTEM_CALL_NUMBERS, assemble
 
 AUDIT_X86_64, AUDIT_AARCH64, AUDIT_I386 = 0xC000003E, 0xC00000B7, 0x40000003
 AUDIT = {"x86_64": AUDIT_X86_64, "aarch64": AUDIT_AARCH64}

@@ -8,7 +8,7 @@ import re
 import pytest
 from plain_tool import PlainTool
 
-from codemode.signatures.prompt import (
+from codemode.signatures.declarations import (
     DEFAULT_MAX_CHARACTERS,
     declare_tools,
     describe_tools,

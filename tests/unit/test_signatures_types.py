@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from plain_tool import PlainTool, returning
 
-from codemode.signatures.prompt import declare_tools
+from codemode.signatures.declarations import declare_tools
 
 STRING, NUMBER = {"type": "string"}, {"type": "number"}
 POINT = {"type": "object", "properties": {"x": NUMBER, "y": NUMBER}, "required": ["x", "y"]}

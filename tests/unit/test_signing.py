@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode import CodeModeProtocolError
-from codemode.protocol.signing import KeyRing
+from codemode.continuations.signing import KeyRing
 
 NOW_MS = 1_700_000_000_000
 OLD, NEW, OTHER = b"old", b"new", b"other"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codemode.source import analyse, facts
+from codemode.guest.analysis import analyse, facts
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 _analyser = analyse.load(SITE_PATHS)

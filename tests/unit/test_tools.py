@@ -23,9 +23,11 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from codemode.data.json_values import encode_json
 from codemode.errors import CodeModeSerializationError, CodeModeToolError
-from codemode.tools import MISSING, Tool, ToolCallContext, collect_tools, tool
-from codemode.values import encode_json
+from codemode.tools.collecting import collect_tools
+from codemode.tools.context import ToolCallContext
+from codemode.tools.tool import MISSING, Tool, tool
 
 CONTEXT = ToolCallContext(tool_call_id="outer:tool-1", outer_tool_call_id="outer")
 
@@ -822,7 +824,7 @@ DICT_TOOL, TYPE_TOOL, FUNCTION_TOOL = make(input_schema=ORDER_SCHEMA), make(inpu
 
 def test_importing_the_tools_loads_nothing_heavy():
     heavy = ["pydantic", "pydantic_core", "jsonschema", "httpx"]
-    program = f"import sys, codemode.tools; print([name for name in {heavy} if name in sys.modules])"
+    program = f"import sys, codemode.tools.tool; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator
 
 from codemode import Tool
-from codemode.dict_schemas import DictSchema
-from codemode.usual_schemas import MAX_DEPTH, is_surely_valid
+from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.usual import MAX_DEPTH, is_surely_valid
 
 DIALECTS = (Draft7Validator, Draft201909Validator, Draft202012Validator)
 SAMPLE = Path(__file__).parents[1] / "data" / "mcp_tools_sample.json"

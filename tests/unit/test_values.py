@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codemode.errors import CodeModeSerializationError
-from codemode.values import (
+from codemode.data.json_values import (
     MAX_DEPTH,
     canonical_json,
     decode_json,
@@ -21,6 +20,7 @@ from codemode.values import (
     nests_deeper_than,
     utf8_length,
 )
+from codemode.errors import CodeModeSerializationError
 
 SCALARS = (
     st.none()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.visible_text import aligned, counted, one_line, visible
+from codemode.trace.visible_text import aligned, counted, one_line, visible
 
 
 @given(st.text())

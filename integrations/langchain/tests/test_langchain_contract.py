@@ -16,7 +16,7 @@ from langgraph.errors import UnknownInterruptError
 from langgraph.types import Command
 from scripted_agent import START, agent, model, results
 
-from codemode.contract import (
+from codemode.testing.contract import (
     CONTRACT,
     Check,
     ContractAnswer,

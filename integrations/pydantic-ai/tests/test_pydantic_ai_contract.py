@@ -13,7 +13,16 @@ from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, 
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from scripted import Script, program
 
-from codemode.contract import CONTRACT, ContractAnswer, ContractTool, Failed, Finished, Outcome, Paused, WaitingCall
+from codemode.testing.contract import (
+    CONTRACT,
+    ContractAnswer,
+    ContractTool,
+    Failed,
+    Finished,
+    Outcome,
+    Paused,
+    WaitingCall,
+)
 
 WAIT_SECONDS = 30.0
 

@@ -8,8 +8,8 @@ import os
 import sys
 from typing import Any
 
-from ..approval import ApprovalRequest
-from ..visible_text import visible
+from ..interrupts.approval import ApprovalRequest
+from ..trace.visible_text import visible
 
 _YES = ("y", "yes")
 

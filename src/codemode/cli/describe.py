@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 
-from ..code_mode_tool import CodeModeTool, create_code_mode_tool
-from ..values import utf8_length
-from ..visible_text import counted, visible
+from ..data.json_values import utf8_length
+from ..surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
+from ..trace.visible_text import counted, visible
 from .exits import DONE, UsageError
 from .tools_file import load_tools
 

@@ -9,8 +9,8 @@ import sys
 from importlib import metadata
 
 from ..errors import CodeModeError
-from ..options import PoolOptions
-from ..visible_text import aligned, visible
+from ..options.parts import PoolOptions
+from ..trace.visible_text import aligned, visible
 from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, engine_location
 from ..workers.isolation import REQUIRED_LAYERS, IsolationReport, missing_required
 from ..workers.pool import WorkerPool

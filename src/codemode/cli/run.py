@@ -10,17 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CodeModeError
-from ..failure_text import failure_text
-from ..interrupts import Interrupt
-from ..lifecycle import (
-    ConsoleEvent,
-    FetchRequestEvent,
-    FetchResultEvent,
-    NestedToolCallEvent,
-    NestedToolResultEvent,
-    Trace,
-)
-from ..visible_text import counted, one_line, visible
+from ..interrupts.interrupt import Interrupt
+from ..surfaces.code_mode.failure_text import failure_text
+from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
+from ..trace.trace import Trace
+from ..trace.visible_text import counted, one_line, visible
 from .approvals import TerminalApprovals
 from .describe import tool_over
 from .exits import DONE, FAILED, PAUSED, UsageError

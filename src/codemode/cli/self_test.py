@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeTimeoutError, CodeModeWorkerError
-from ..single_run import run_code_mode
-from ..visible_text import one_line
+from ..surfaces.code_mode.program import run_code_mode
+from ..trace.visible_text import one_line
 from ..workers.pool import WorkerPool
 
 _MAX_PROBLEM_CHARACTERS = 300

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from ..tools import Tool
+from ..tools.tool import Tool
 from .exits import UsageError
 
 _MODULE_NAME = "codemode_tools_file"

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 -- a folder of files that are run or loaded by path, not a package
 """The worker process: locks itself, then runs one program and dies. Imports nothing of the package.
 
 Runs under `-I -S` from the standard library and the engine's C module alone. It never reads what the kernel says and

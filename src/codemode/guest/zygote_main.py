@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 -- a folder of files that are run or loaded by path, not a package
 """The zygote process: builds one pristine worker, locks itself, and forks a worker for every socket it is sent.
 
 Single-threaded, runs under `-I -S`. It never reads from a worker's channel and never sees guest text.

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, cast
 
+from ..data.json_values import canonical_json, decode_json
 from ..errors import CodeModeProtocolError
-from ..options import MAX_MEMORY_LIMIT_BYTES, MAX_STACK_SIZE_BYTES
-from ..values import canonical_json, decode_json
+from ..options.parts import MAX_MEMORY_LIMIT_BYTES, MAX_STACK_SIZE_BYTES
 from .events import Settings
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..data.json_values import utf8_length
 from ..errors import CodeModeProtocolError
-from ..values import utf8_length
 from .events import Settings
 from .messages import RequestKind
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..data.json_values import decode_json
 from ..errors import (
     CodeModeBridgeLimitError,
     CodeModeDetachedBridgeRequestError,
@@ -14,7 +15,6 @@ from ..errors import (
     CodeModeSyntaxError,
     CodeModeTimeoutError,
 )
-from ..values import decode_json
 from .events import Settings
 from .ledger import Ledger, LedgerEntry, Waiting
 from .messages import CallRequested, ProgramThrew

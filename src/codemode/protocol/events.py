@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..data.records import record
 from ..errors import CodeModeError
-from ..records import record
 from .ledger import LedgerEntry, Outcome
 from .messages import HostMessage
 

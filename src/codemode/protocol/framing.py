@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+from ..data.json_values import utf8_length
 from ..errors import CodeModeProtocolError
-from ..values import utf8_length
 
 _LENGTH = Struct(">I")
 PIECE_CHARACTERS = 1 << 17

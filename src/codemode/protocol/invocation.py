@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
+from ..data.json_values import utf8_length
 from ..errors import (
     CodeModeAbortedError,
     CodeModeBridgeLimitError,
@@ -35,7 +36,6 @@ from ..errors import (
     CodeModeWorkerError,
     error_from_view,
 )
-from ..values import utf8_length
 from . import endings, events, messages
 from .counts import ConsoleCount, RequestCounts
 from .events import CheckProgram, Completed, Failed, Finish, Interrupted, Invoke, Replayed, Send, Settings

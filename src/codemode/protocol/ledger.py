@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..records import record
+from ..data.records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..data.json_values import utf8_length
 from ..errors import guest_view
-from ..values import utf8_length
 from . import endings
 from .events import CallSettled
 from .ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
+from ..data.json_shape import find_excess
+from ..data.json_values import decode_json
+from ..data.records import record
 from ..errors import CodeModeProtocolError
-from ..json_shape import find_excess
-from ..records import record
-from ..values import decode_json
 from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]

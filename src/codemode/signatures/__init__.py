@@ -1,1 +1,0 @@
-"""What the model reads about the tools. Pure text: knows nothing of how tools are executed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from .literals import comment_line, literal
-from .narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from .shapes import Doc
 
 MAX_DESCRIPTION_CHARACTERS = 4000

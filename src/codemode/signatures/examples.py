@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..data.narrowing import list_or_empty, mapping_or_empty
 from .described_tool import DescribedTool
 from .literals import literal, member_access
-from .narrowing import list_or_empty, mapping_or_empty
 from .references import LocalReferences
 from .typescript import pascal_case
 

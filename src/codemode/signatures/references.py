@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from .narrowing import list_or_empty, mapping_or_empty, string_or_empty
+from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from .shapes import Pointer
 
 MAX_REFERENCE_CHARACTERS = 1000

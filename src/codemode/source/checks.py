@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, NamedTuple, cast
 
-from .. import steps
-from ..similar_names import nearest_names
+from ..data.similar_names import nearest_names
+from ..host import steps
 
 Problem = dict[str, Any]
 

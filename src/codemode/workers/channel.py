@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import starmap
 
 from ..errors import CodeModeProtocolError
-from ..host_threads import run_check
+from ..host.threads import run_check
 from ..protocol.framing import FrameDecoder, messages_in
 from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage, read_message
 from .outgoing import Outgoing

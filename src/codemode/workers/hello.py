@@ -10,10 +10,10 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
-from ..late_imports import importing
+from ..host.imports import importing
 from ..protocol.framing import FrameDecoder
-from ..values import decode_json
 from .image import WorkerImage
 
 if TYPE_CHECKING:

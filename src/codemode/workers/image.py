@@ -20,7 +20,7 @@ DEFAULT_MEMORY_LIMIT_BYTES = 64 << 20
 DEFAULT_MAX_STACK_SIZE_BYTES = 512 << 10
 
 _PACKAGE = Path(__file__).parent.parent
-ANALYSER_PATH = str(_PACKAGE / "source" / "analyse.py")
+ANALYSER_PATH = str(_PACKAGE / "guest" / "analysis" / "analyse.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class WorkerImage:
                 "after": self.kernel.after,
             },
             "analyser": analyser if self.analyser_path is not None else None,
-            "lockdown_path": str(_PACKAGE / "workers" / "lockdown_linux.py"),
-            "seccomp_filter_path": str(_PACKAGE / "workers" / "seccomp_filter.py"),
+            "lockdown_path": str(_PACKAGE / "guest" / "lockdown_linux.py"),
+            "seccomp_filter_path": str(_PACKAGE / "guest" / "seccomp_filter.py"),
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
             **more,

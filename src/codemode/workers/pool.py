@@ -7,38 +7,32 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..errors import CodeModeError, CodeModeWorkerError
-from ..host_threads import HostThreads, off_loop
-from ..option_checks import WrongTypeError, text_or_none
-from ..options import PoolOptions
+from ..errors import CodeModeWorkerError
+from ..host.threads import HostThreads, off_loop
+from ..options.checked_fields import WrongTypeError, text_or_none
+from ..options.parts import PoolOptions
 from . import nesting
 from .admission import Admission, AvailableMemory, memory_based_limit
-from .hello import HelloCheck, read_hello
-from .image import WorkerImage, engine_version, engine_version_is_known
-from .kernel import KERNEL
+from .generations import WorkerSource
 from .lease import Lease
-from .source import ExecSource, PooledWorker, WorkerSource
-from .stock import Stock
-from .zygote import Zygote
+from .supply import Supply
 
 if TYPE_CHECKING:
     from .isolation import IsolationReport
 
-_START_ATTEMPTS = 2
+
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """What an invocation asks of a pool. ``depth``: how many invocations with a slot wait for it."""
 
     memory_limit_bytes: int
@@ -56,16 +50,15 @@ class WorkerPool:
         source: Callable[[], WorkerSource] | None = None,
     ) -> None:
         self.options = PoolOptions.of(options)
-        self._make_source = source or self._installed_source
+        self._make_source = source
         self._available_memory = AvailableMemory()
-        self._hello: HelloCheck | None = None
         # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
         self._shares: weakref.WeakValueDictionary[str, PoolShare] = weakref.WeakValueDictionary()
         self._reset()
         _POOLS.add(self)
 
     def __repr__(self) -> str:
-        return f"<WorkerPool {self._admission.active} active, {len(self._spares)} spare>"
+        return f"<WorkerPool {self._admission.active} active, {self._spares()} spare>"
 
     def __enter__(self) -> Self:
         return self
@@ -85,9 +78,14 @@ class WorkerPool:
         return self._admission.active
 
     @property
+    def supply(self) -> Supply:
+        """What gives the workers."""
+        return self._supply
+
+    @property
     def isolation(self) -> IsolationReport | None:
         """What confines the workers; None before the first one is ready."""
-        return self._hello.report if self._hello is not None else None
+        return self.supply.isolation
 
     def share(self, name: str, *, max_workers: int) -> WorkerPool:
         """Return the part of this pool that one tenant may use, for wherever a pool is taken.
@@ -111,28 +109,24 @@ class WorkerPool:
     @property
     def has_begun(self) -> bool:
         """False when `start` would start something."""
-        return self._stock.has_begun
+        return self._is_closed or self.supply.has_begun
 
     def start(self) -> None:
         """Start a first spare, where there may be any, unless there was one before: it boots while the caller prepares.
 
         For the moment before an `acquire`, which tells of failures: this does not. It may take a while: no loop waits.
         """
-        self._stock.start()
+        if not self._is_closed:
+            self.supply.start()
 
     async def begin(self) -> None:
         """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
-        if not (self.has_begun and engine_version_is_known()):
-            await self.off_loop(self._begin)
-
-    def _begin(self) -> None:
-        self.start()
-        with suppress(CodeModeWorkerError):
-            engine_version()
+        if not self._is_closed:
+            await self.supply.begin()
 
     async def off_loop(self, work: Callable[[], ResultT]) -> ResultT:
         """Do something that may take a while in the thread that starts workers."""
-        return await self._stock.off_loop(work)
+        return await self.supply.off_loop(work)
 
     async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None) -> Lease:
         """Take a slot and a ready worker. ``on_saturation`` None is the pool's own.
@@ -140,47 +134,31 @@ class WorkerPool:
         Raises `CodeModeConcurrencyError` when full (or still full after ``wait_timeout_ms``), `CodeModeWorkerError`
         when no worker starts.
         """
-        wanted = _Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
-        return await self._acquire(wanted, self.options.wait_timeout_ms)
-
-    async def _acquire(self, wanted: _Wanted, wait_timeout_ms: int | None) -> Lease:
-        admission = await self._enter(wanted, wait_timeout_ms)
+        wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
+        admissions = await self.enter(wanted, self.options.wait_timeout_ms)
         try:
-            worker = await self._ready_worker()
+            worker = await self.supply.ready_worker()
         except BaseException:
-            admission.leave()
+            _leave(admissions)
             raise
-        return Lease(self, admission, worker)
+        return Lease(self.supply, admissions, worker, self)
 
-    async def _enter(self, wanted: _Wanted, wait_timeout_ms: int | None) -> Admission:
+    async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
+        """Take a slot, waiting as ``wanted`` says. Raises `CodeModeConcurrencyError` when there is none."""
         admission = self._admission
         if wanted.on_saturation == "wait":
             await admission.enter(wanted.memory_limit_bytes, wait_timeout_ms, wanted.depth)
         elif not admission.try_enter(wanted.memory_limit_bytes, wanted.depth):
             raise admission.refusal(wanted.memory_limit_bytes, depth=wanted.depth)
-        return admission
-
-    def close_worker(self, worker: PooledWorker) -> None:
-        """Kill a worker that was in use."""
-        self._stock.close_worker(worker)
-
-    def give_up(self, worker: PooledWorker) -> None:
-        """Let a worker that is done be closed by the next refill, or whatever comes before it."""
-        self._stock.give_up(worker)
-
-    def refill(self, wanted: int | None = None) -> None:
-        """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
-
-        Failures show when a worker is needed. Closes what is done first. Waits for nothing.
-        """
-        self._stock.refill(self.options.spare_workers if wanted is None else wanted)
+        return (admission,)
 
     def close(self) -> None:
         """Kill spares and zygote, and with the zygote every worker. The pool cannot be used afterwards.
 
         Waits until they are dead, for milliseconds; `aclose` does so off the event loop.
         """
-        self._stock.close()
+        self._is_closed = True
+        self._supply.close()
 
     async def aclose(self) -> None:
         """Do what `close` does, in a thread."""
@@ -188,15 +166,21 @@ class WorkerPool:
 
     def forget(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""
-        self._stock.abandon()
+        self._supply.abandon()
         self._reset()
 
     def _reset(self) -> None:
+        self._open()
+        self._supply = Supply(self.options, lambda: self._admission.active <= 1, self._make_source)
+
+    def _open(self) -> None:
         self._lock = threading.Lock()
         self._admission = Admission(self._maximum)
+        self._is_closed = False
         self.threads = HostThreads()
-        self._stock = Stock(self._make_source, self.options.spare_workers, lambda: self._admission.active <= 1)
-        self._spares = self._stock.spares
+
+    def _spares(self) -> int:
+        return len(self._supply.stock.spares)
 
     def _maximum(self, active: int, memory_limit_bytes: int) -> int:
         fixed = self.options.max_workers or _max_workers
@@ -204,100 +188,51 @@ class WorkerPool:
             return fixed or 1  # there is always one: no need to read how much memory there is
         return memory_based_limit(active, memory_limit_bytes, self._available_memory())
 
-    async def _ready_worker(self) -> PooledWorker:
-        for attempt in range(_START_ATTEMPTS):
-            worker = await self._stock.take()
-            try:
-                check = await self._prepared_check()
-                check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
-            except (TimeoutError, OSError, CodeModeError) as error:
-                self._stock.did_not_start(worker)
-                if attempt + 1 == _START_ATTEMPTS:
-                    raise _not_started(error, worker.generation.source.failure()) from error
-            except BaseException:
-                self.close_worker(worker)
-                raise
-            else:
-                worker.generation.has_started = True
-                return worker
-        raise AssertionError("unreachable")
-
-    async def _prepared_check(self) -> HelloCheck:
-        # The first worker boots meanwhile, and what it will be compared with is in files.
-        if self._hello is None or not self._hello.is_prepared:
-            await self.off_loop(lambda: self._hello_check().prepare())
-        return self._hello_check()
-
-    def _hello_check(self, image: WorkerImage | None = None) -> HelloCheck:
-        if self._hello is None:
-            self._hello = HelloCheck(image or self._image(), isolation_required=self.options.isolation == "required")
-        return self._hello
-
-    def _installed_source(self) -> WorkerSource:
-        image = self._image()
-        self._hello_check(image)
-        make = Zygote if self._forks() else ExecSource
-        return make(image, isolation_required=self.options.isolation == "required")
-
-    def _image(self) -> WorkerImage:
-        try:
-            return WorkerImage.installed(KERNEL, self.options.worker_command or ())
-        except OSError as error:
-            raise CodeModeWorkerError(f"the files of a worker cannot be read: {error}") from error
-
-    def _forks(self) -> bool:
-        method = self.options.start_method
-        if method == "fork" and sys.platform != "linux":
-            raise CodeModeWorkerError("start_method 'fork' needs Linux; use 'auto' or 'exec'")
-        return method != "exec" and sys.platform == "linux"
-
 
 class PoolShare(WorkerPool):
-    """A pool with slots and a queue of its own, whose workers are those of the ``whole``. See `WorkerPool.share`."""
+    """A pool with slots and a queue of its own over the supply of the ``whole``. See `WorkerPool.share`."""
 
     def __init__(self, whole: WorkerPool, max_workers: int) -> None:
-        super().__init__(replace(whole.options, max_workers=max_workers, spare_workers=0))
         self._whole = whole
+        super().__init__(replace(whole.options, max_workers=max_workers))
 
     @property
-    def isolation(self) -> IsolationReport | None:
-        """What confines the workers of the whole pool; None before the first one is ready."""
-        return self._whole.isolation
+    def supply(self) -> Supply:
+        """What gives the workers of the whole pool."""
+        return self._whole.supply
 
-    @property
-    def has_begun(self) -> bool:
-        """False when `start` would start something."""
-        return self._stock.is_closed or self._whole.has_begun
-
-    def start(self) -> None:
-        """Start a first spare of the whole pool."""
-        if not self._stock.is_closed:
-            self._whole.start()
-
-    async def _acquire(self, wanted: _Wanted, wait_timeout_ms: int | None) -> Lease:
+    async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
+        """Take a slot of the share and then one of the whole pool, both within ``wait_timeout_ms``."""
         started = time.monotonic()
-        if self._stock.is_closed:
+        if self._is_closed:
             raise CodeModeWorkerError("the worker pool is closed")
-        admission = await self._enter(wanted, wait_timeout_ms)
+        admissions = await super().enter(wanted, wait_timeout_ms)
         try:
             if wait_timeout_ms is not None:
                 wait_timeout_ms = max(1, wait_timeout_ms - int((time.monotonic() - started) * 1000))
-            lease = await self._whole._acquire(wanted, wait_timeout_ms)  # noqa: SLF001 - a part of it
+            return (*admissions, *await self._whole.enter(wanted, wait_timeout_ms))
         except BaseException:
-            admission.leave()
+            _leave(admissions)
             raise
-        lease.belong_to(self, admission)
-        return lease
+
+    def close(self) -> None:
+        """Close this share alone: the workers are those of the whole pool."""
+        self._is_closed = True
+
+    def forget(self) -> None:
+        """In a forked child of the host: start afresh. The whole pool forgets its workers itself."""
+        self._open()
+
+    def _reset(self) -> None:
+        self._open()
+
+    def _spares(self) -> int:
+        return 0  # they are the whole pool's
 
 
-def _not_started(error: BaseException, reason: str) -> CodeModeError:
-    if reason:
-        return CodeModeWorkerError(f"no worker started: {reason}")
-    if isinstance(error, CodeModeError):
-        return error
-    if isinstance(error, TimeoutError):
-        return CodeModeWorkerError("no worker started in time")
-    return CodeModeWorkerError(f"no worker started: {error}")
+def _leave(admissions: tuple[Admission, ...]) -> None:
+    for admission in reversed(admissions):
+        admission.leave()
 
 
 _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()

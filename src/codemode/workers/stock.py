@@ -14,9 +14,9 @@ from functools import partial
 from typing import TypeVar
 
 from ..errors import CodeModeWorkerError
-from ..host_threads import Errands
-from ..late_imports import importing
-from .source import Generation, PooledWorker, WorkerSource
+from ..host.imports import importing
+from ..host.threads import Errands
+from .generations import Generation, PooledWorker, WorkerSource
 
 _CLOSING_THREADS = 4
 ResultT = TypeVar("ResultT")

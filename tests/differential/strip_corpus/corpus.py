@@ -9,7 +9,7 @@ from typing import Any
 
 from required import node_path
 
-from codemode.source import analyse
+from codemode.guest.analysis import analyse
 
 FOLDER = Path(__file__).parent
 SAME_AS_NODE = ("annotations", "classes", "declarations", "expressions", "programs")

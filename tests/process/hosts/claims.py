@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import codemode
-from codemode.resume_guard import GuardClock
+from codemode.continuations.guard import GuardClock
 
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
 

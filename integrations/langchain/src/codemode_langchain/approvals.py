@@ -14,9 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, 
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, PendingRequest, Tool
-from codemode.exact_integers import integers_as_in, with_texts
-from codemode.schemas import resolve_reference
-from codemode.tools import can_be_called
+from codemode.plugins import can_be_called, integers_as_in, resolve_reference, with_texts
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval

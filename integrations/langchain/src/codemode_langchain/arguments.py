@@ -16,8 +16,15 @@ from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
 
 from codemode import CodeModeToolError
-from codemode.schemas import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, completed, plain_copy
-from codemode.type_schemas import TypeSchema
+from codemode.plugins import (
+    CompiledSchema,
+    JsonSchema,
+    SchemaMismatch,
+    TypeSchema,
+    ValidatedInput,
+    completed,
+    plain_copy,
+)
 
 from .shown_values import shown, shown_fields
 

@@ -16,7 +16,7 @@ from langchain_core.tools import Tool as SingleInputTool
 from pydantic import BaseModel
 
 from codemode import CodeModeToolError, Tool, ToolCallContext
-from codemode.schemas import CompiledSchema
+from codemode.plugins import CompiledSchema
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
 

@@ -17,7 +17,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from codemode import CodeModeOptions, CodeModeToolError, WorkerPool
-from codemode.tools import can_be_called
+from codemode.plugins import can_be_called
 
 from .approvals import ApprovalRules, Approvals
 from .channels import state_now

@@ -11,7 +11,7 @@ from typing import Any, cast
 from langchain.agents import middleware as built_in
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ToolCallLimitMiddleware
 
-from codemode.tools import can_be_called
+from codemode.plugins import can_be_called
 
 from .shown_tools import name_of
 from .tool import NAME

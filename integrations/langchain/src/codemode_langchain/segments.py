@@ -22,8 +22,8 @@ from codemode import (
     CodeModeTool,
     CodeModeToolApprovalRequiredError,
     Interrupt,
+    failure_text,
 )
-from codemode.failure_text import failure_text
 
 from .approvals import Approvals, Question
 from .beginnings import Beginning

@@ -18,8 +18,7 @@ from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from codemode.schemas import SchemaMismatch
-from codemode.values import canonical_json
+from codemode.plugins import SchemaMismatch, canonical_json
 
 NOT_GIVEN: Any = object()
 LEFT_OUT: Any = object()

@@ -17,8 +17,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from codemode import CodeModeOptions, ToolCallContext, WorkerPool
 from codemode import CodeModeTool as Core
-from codemode.failure_log import log_left_out
-from codemode.tools import ImpossibleNameError, can_be_called, check_name
+from codemode.plugins import ImpossibleNameError, can_be_called, check_name, log_left_out
 
 from .approvals import OUTER_TOOL, ApprovalRules, Approvals
 from .arguments import Arguments, call_ids

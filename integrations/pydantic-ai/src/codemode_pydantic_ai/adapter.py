@@ -15,7 +15,7 @@ from pydantic_ai.usage import RunUsage
 
 import codemode
 from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
-from codemode.schemas import ValidatedInput, plain_copy
+from codemode.plugins import ValidatedInput, plain_copy
 
 from .failures import told
 from .hidden_tools import HiddenTool, annotations_of

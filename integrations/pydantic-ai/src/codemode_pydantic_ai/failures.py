@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from pydantic_ai.exceptions import ModelRetry, RunCancelled, ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.messages import ToolReturnPart
 
-from codemode.schemas import MAX_PROBLEMS, clip, path_text
+from codemode.plugins import MAX_PROBLEMS, clip, path_text
 
 TOLD = (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError, ValidationError, RunCancelled)
 """What the framework tells a model of, instead of ending the run."""

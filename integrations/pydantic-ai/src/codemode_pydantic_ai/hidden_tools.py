@@ -13,7 +13,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 from codemode import CodeModeOptions, CodeModeTool, Tool, ToolCallContext, WorkerPool, create_code_mode_tool
-from codemode.tools import can_be_called
+from codemode.plugins import can_be_called
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
 _MAX_COMPILED = 8

@@ -29,9 +29,7 @@ from codemode import (
     ToolCallContext,
     request_interrupt,
 )
-from codemode.host_threads import LARGE_CHARACTERS, run_check
-from codemode.json_shape import weigh
-from codemode.values import refuse_too_many
+from codemode.plugins import LARGE_CHARACTERS, refuse_too_many, run_check, weigh
 
 from .failures import TOLD, told
 from .shown_inputs import CallInput, NestedManager, require_as_shown

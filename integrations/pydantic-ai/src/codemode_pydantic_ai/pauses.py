@@ -13,8 +13,7 @@ from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from codemode import CodeModeOptions, CodeModeProtocolError, Interrupt, PendingRequest
-from codemode.continuations import end_continuation, open_continuation
-from codemode.host_threads import run_check
+from codemode.plugins import end_continuation, open_continuation, run_check
 
 from .nested import CALL_KIND
 from .shown_values import plain_arguments

@@ -15,12 +15,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import from_json, to_json
 
 from codemode import CodeModeToolError
-from codemode.exact_integers import integers_as_in
-from codemode.host_threads import LARGE_CHARACTERS, run_check
-from codemode.interrupts import same_json
-from codemode.json_shape import weigh
-from codemode.schemas import plain_copy
-from codemode.type_traits import read_again
+from codemode.plugins import LARGE_CHARACTERS, integers_as_in, plain_copy, read_again, run_check, same_json, weigh
 
 from .shown_values import flattened_parameter, shown_arguments
 

@@ -21,8 +21,7 @@ from pydantic_ai.messages import tool_return_ta
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
-from codemode.type_traits import ReadAgain, is_read_once
-from codemode.values import canonical_json
+from codemode.plugins import ReadAgain, canonical_json, is_read_once
 
 _PLAIN = (str, bool, int, type(None))
 _SIMPLE = (*_PLAIN, float, Decimal, date, time, timedelta, UUID, Enum)

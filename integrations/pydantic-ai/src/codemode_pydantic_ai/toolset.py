@@ -27,11 +27,10 @@ from codemode import (
     ContinuationOptions,
     Interrupt,
     WorkerPool,
+    failure_text,
 )
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.failure_text import failure_text
-from codemode.option_checks import not_negative
-from codemode.workers.pool import pool_or_default
+from codemode.plugins import not_negative, pool_or_default
 
 from .hidden_tools import CompiledTools, stays_native
 from .nested import NestedCalls

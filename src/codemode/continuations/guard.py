@@ -1,0 +1,253 @@
+"""Who may resume a continuation: one set of answers, once. Knows nothing of programs; keeps texts by key.
+
+A claim is made before anything runs, renewed while its owner lives, and gets its outcome afterwards. The same answers
+again wait for that outcome; other answers are refused. An owner that dies leaves a claim that nobody renews: once it
+has lapsed, the same answers are told so, and ask what became of the calls instead of making them.
+
+Time is judged by the guard, never by its callers, whose clocks differ. Claims are kept for a day after the continuation
+has expired: by a slower clock it may still hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+from weakref import WeakSet
+
+from ..errors import CodeModeProtocolError
+
+LAPSE_SECONDS = 60.0
+"""How long a claim holds that nobody renews."""
+RENEW_SECONDS = 5.0
+"""How often an owner renews its claim; at the latest after ten."""
+KEPT_AFTER_EXPIRY_MS = 86_400_000
+_SURELY_EXPIRED_MS = 60_000
+_FIRST_POLL_SECONDS = 0.05
+_LAST_POLL_SECONDS = 0.5
+
+
+class ClaimState(Enum):
+    """What a guard says of a claim that has no outcome. Only `LAPSED` leaves a guard."""
+
+    RUNNING = "RUNNING"
+    LAPSED = "LAPSED"
+
+
+RUNNING: Final = ClaimState.RUNNING
+LAPSED: Final = ClaimState.LAPSED
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One resume. ``key`` names the continuation, ``answers`` is the digest of what was answered.
+
+    ``expires_at_ms`` is when the continuation expires; a guard keeps the claim until then and for a day more.
+    """
+
+    key: str
+    answers: str
+    expires_at_ms: int
+
+
+class ResumeGuard(Protocol):
+    """Where claims are kept. Every method is atomic across everything that shares the guard.
+
+    One row for each key is enough: the answers, when it expires, when it was last renewed by the store's own clock,
+    the outcome. ``claim`` inserts it, ``renew`` sets the time, ``record`` the outcome, ``release`` deletes it.
+    """
+
+    async def claim(self, claim: Claim) -> str | ClaimState | None:
+        """Return None when the caller now owns the resume, or the recorded outcome of the same answers.
+
+        Waits while the same answers are being run, until their claim has not been renewed for a minute: then the caller
+        owns it, and is told `LAPSED`, for what the one before has done is not known. Raises `CodeModeProtocolError`,
+        with ``details["superseded"]``, for other answers.
+        """
+        ...
+
+    async def renew(self, key: str) -> bool:
+        """Say that the owner of the claim lives. False when the claim is no longer the owner's: it must stop.
+
+        Called every five seconds. A guard may be without this method; then its claims do not lapse.
+        """
+        ...
+
+    async def record(self, key: str, outcome: str) -> str | None:
+        """Keep the outcome of the owned claim, unless it has one. Return the one that stands; None is this one."""
+        ...
+
+    async def release(self, key: str) -> None:
+        """Give the owned claim back: nothing was run."""
+        ...
+
+
+class GuardClock:
+    """The time of a guard, and how it waits. A test gives another one."""
+
+    def now_ms(self) -> int:
+        """Return the wall clock, by which continuations expire."""
+        return time.time_ns() // 1_000_000
+
+    def seconds(self) -> float:
+        """Return a clock that only ever runs forward, at the speed of time."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+@dataclass(slots=True)
+class _Kept:
+    claim: Claim
+    renewed_at: float
+    outcome: str | None = None
+    has_outcome: bool = False
+
+
+class MemoryResumeGuard:
+    """Claims of this process. Outcomes beyond ``max_outcome_bytes`` are dropped, claims are not.
+
+    A repeat whose outcome was dropped is refused. When ``max_claims`` continuations that have not expired are claimed,
+    further resumes are refused. Other processes do not see it.
+    """
+
+    sees_other_processes = False
+
+    def __init__(
+        self, *, max_claims: int = 100_000, max_outcome_bytes: int = 16 << 20, clock: GuardClock | None = None
+    ) -> None:
+        self._max_claims = max_claims
+        self._max_outcome_bytes = max_outcome_bytes
+        self._clock = clock if clock is not None else GuardClock()
+        self._outcome_bytes = 0
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._with_outcome: deque[_Kept] = deque()
+        self._lock = threading.Lock()
+        _guards.add(self)
+
+    def forget_lock(self) -> None:
+        """In a forked child: a thread that is not in it may hold the lock."""
+        self._lock = threading.Lock()
+
+    async def claim(self, claim: Claim) -> str | ClaimState | None:
+        """See `ResumeGuard.claim`."""
+        pauses = Pauses(self._clock)
+        while True:
+            standing = self._standing(claim)
+            if standing is not RUNNING:
+                return standing
+            await pauses.next()
+
+    async def renew(self, key: str) -> bool:
+        """See `ResumeGuard.renew`."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or kept.has_outcome:
+                return False
+            kept.renewed_at = self._clock.seconds()
+            return True
+
+    async def record(self, key: str, outcome: str) -> str | None:
+        """See `ResumeGuard.record`."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or kept.has_outcome:
+                return None if kept is None else kept.outcome
+            kept.outcome, kept.has_outcome = outcome, True
+            self._outcome_bytes += len(outcome)
+            self._with_outcome.append(kept)
+            self._drop_outcomes()
+            return outcome
+
+    async def release(self, key: str) -> None:
+        """See `ResumeGuard.release`."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and not kept.has_outcome:
+                del self._kept[key]
+
+    def _standing(self, claim: Claim) -> str | ClaimState | None:
+        now = self._clock.seconds()
+        with self._lock:
+            self._forget_expired()
+            kept = self._kept.get(claim.key)
+            if kept is None:
+                self._insert(claim, now)
+                return None
+            require_same_answers(kept.claim.answers, claim, kept.outcome)
+            if kept.outcome is not None:
+                return kept.outcome
+            if kept.has_outcome:
+                raise CodeModeProtocolError("the continuation has already been resumed; its outcome is no longer kept")
+            if now - kept.renewed_at < LAPSE_SECONDS:
+                return RUNNING
+            kept.renewed_at = now
+            return LAPSED
+
+    def _insert(self, claim: Claim, now: float) -> None:
+        if len(self._kept) >= self._max_claims:
+            raise CodeModeProtocolError("the resume guard is full: too many continuations are being resumed")
+        self._kept[claim.key] = _Kept(claim, now)
+
+    def _forget_expired(self) -> None:
+        # Claims are nearly in order of expiry; what is behind a longer-lived one is found later.
+        now_ms = self._clock.now_ms()
+        while self._kept:
+            key, kept = next(iter(self._kept.items()))
+            # There is but one clock here: where room is needed it is enough to be sure.
+            is_full = len(self._kept) >= self._max_claims
+            if kept.claim.expires_at_ms + (_SURELY_EXPIRED_MS if is_full else KEPT_AFTER_EXPIRY_MS) > now_ms:
+                break
+            self._drop(kept)
+            del self._kept[key]
+        while self._with_outcome and self._with_outcome[0].outcome is None:
+            self._with_outcome.popleft()
+
+    def _drop_outcomes(self) -> None:
+        while self._with_outcome and self._outcome_bytes > self._max_outcome_bytes:
+            self._drop(self._with_outcome.popleft())
+
+    def _drop(self, kept: _Kept) -> None:
+        self._outcome_bytes -= len(kept.outcome or "")
+        kept.outcome = None
+
+
+class Pauses:
+    """The pauses of one that waits for an outcome: longer and longer ones."""
+
+    def __init__(self, clock: GuardClock) -> None:
+        self._clock = clock
+        self._seconds = _FIRST_POLL_SECONDS
+
+    async def next(self) -> None:
+        """Wait before looking again."""
+        await self._clock.sleep(self._seconds)
+        self._seconds = min(self._seconds * 1.2, _LAST_POLL_SECONDS)
+
+
+def require_same_answers(kept_answers: str, claim: Claim, outcome: str | None) -> None:
+    """Raise `CodeModeProtocolError` when a continuation was resumed with other answers."""
+    if kept_answers != claim.answers:
+        raise CodeModeProtocolError(
+            "the continuation has already been resumed with other answers",
+            details={"superseded": True, "outcome": outcome},
+        )
+
+
+_guards: WeakSet[MemoryResumeGuard] = WeakSet()
+
+
+def _forget_locks() -> None:
+    for guard in list(_guards):
+        guard.forget_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)

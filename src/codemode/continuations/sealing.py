@@ -1,0 +1,250 @@
+"""The wire form of a continuation: texts, compressed or sealed, then signed. Knows nothing of what they say.
+
+Everything goes in pieces, so that no call into C holds the interpreter for long, however much was recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from ..data.json_shape import weigh
+from ..errors import CodeModeProtocolError
+from ..host.steps import metered, take
+from ..options.parts import MAX_LEDGER_BYTES, ContinuationOptions
+from .keys import process_keys, process_max_age_ms
+from .signing import Auth, KeyRing
+
+_VERSION = 2
+_MAX_BODY_BYTES = 2 * MAX_LEDGER_BYTES
+_ENCODINGS = ("deflate", "sealed", "sealed-deflate")
+_MAX_AUTH_CHARACTERS = 2000
+_NONCE_BYTES = 12
+_TAG_BYTES = 16
+_LENGTH_BYTES = 8
+_PIECE_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
+
+
+def pack(
+    texts: Iterable[str], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
+) -> dict[str, Any]:
+    """Return a signed continuation around texts. Raises `ImportError` when sealing without ``cryptography``.
+
+    ``context_binding`` is this invocation's own, beside that of the options.
+    """
+    encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
+    body = [*(metered(texts) if encoding == "json" else _packed(metered(texts), encoding, options))]
+    max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
+    head = {"version": _VERSION, "encoding": encoding}
+    signed = _ring(options, "continuation", context_binding).sign(
+        head,
+        metered(body),
+        nonce=secrets.token_hex(16),
+        now_ms=now_ms,
+        max_age_ms=max_age_ms,
+    )
+    return {**head, "body": body, "auth": signed["auth"]}
+
+
+def unpack(
+    signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, context_binding: str | None = None
+) -> tuple[list[str], Auth]:
+    """Return the texts in a continuation and who signed it, when it holds now; ``now_ms`` None: or held at any time.
+
+    Raises `CodeModeProtocolError` for anything else.
+    """
+    if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
+        raise CodeModeProtocolError("the continuation is malformed or of another version")
+    body, encoding = _texts(signed["body"]), signed["encoding"]
+    # What is signed beside the body is never long.
+    is_known = encoding == "json" or encoding in _ENCODINGS
+    if not is_known or weigh(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
+        raise CodeModeProtocolError("the continuation is malformed")
+    # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
+    rest = {key: value for key, value in signed.items() if key != "body"}
+    auth = _ring(options, "continuation", context_binding).verify(rest, metered(body), now_ms=now_ms)
+    if options.seal and not encoding.startswith("sealed"):
+        raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
+    if encoding == "json":
+        return body, auth
+    return [*_unpacked(metered(body), encoding, options, auth.key_id)], auth
+
+
+def _texts(body: object) -> list[str]:
+    if not isinstance(body, list) or not all(isinstance(text, str) for text in cast("list[Any]", body)):
+        raise CodeModeProtocolError("the continuation is malformed")
+    return cast("list[str]", body)
+
+
+def _packed(texts: Iterable[str], encoding: str, options: ContinuationOptions) -> Iterator[str]:
+    data = _framed(texts)
+    if options.compress:
+        data = _deflated(data)
+    if options.seal:
+        data = _sealed(data, _ring(options, "seal").secret(), encoding)
+    return (urlsafe_b64encode(piece).decode() for piece in _regrouped(data))
+
+
+def _unpacked(body: Iterable[str], encoding: str, options: ContinuationOptions, key_id: str) -> Iterator[str]:
+    try:
+        data = (urlsafe_b64decode(text) for text in body)
+        if encoding.startswith("sealed"):
+            data = _opened(data, _ring(options, "seal").secret(key_id), encoding)
+        if encoding.endswith("deflate"):
+            data = _inflated(data)
+        yield from _texts_in(data)
+    except (ValueError, zlib.error) as error:
+        raise CodeModeProtocolError("the continuation cannot be read") from error
+
+
+def _framed(texts: Iterable[str]) -> Iterator[bytes]:
+    for text in texts:
+        data = text.encode()
+        yield len(data).to_bytes(_LENGTH_BYTES)
+        for start in range(0, len(data), _PIECE_BYTES):
+            yield data[start : start + _PIECE_BYTES]
+
+
+def _texts_in(data: Iterable[bytes]) -> Iterator[str]:
+    buffer = bytearray()
+    for piece in data:
+        buffer += piece
+        start = 0
+        while len(buffer) - start >= _LENGTH_BYTES:
+            text_start = start + _LENGTH_BYTES
+            end = text_start + int.from_bytes(buffer[start:text_start])
+            if end > len(buffer):
+                break
+            yield buffer[text_start:end].decode()
+            start = end
+        del buffer[:start]
+    if buffer:
+        raise ValueError("cut off")
+
+
+def _regrouped(data: Iterable[bytes]) -> Iterator[bytes]:
+    buffer = bytearray()
+    for piece in data:
+        buffer += piece
+        while len(buffer) >= _PIECE_BYTES:
+            yield bytes(buffer[:_PIECE_BYTES])
+            del buffer[:_PIECE_BYTES]
+    yield bytes(buffer)
+
+
+def _deflated(data: Iterable[bytes]) -> Iterator[bytes]:
+    stream = zlib.compressobj()
+    for piece in data:
+        yield stream.compress(piece)
+    yield stream.flush()
+
+
+def _inflated(data: Iterable[bytes]) -> Iterator[bytes]:
+    stream, size = zlib.decompressobj(), 0
+    for piece in data:
+        compressed = piece
+        while compressed:
+            inflated = stream.decompress(compressed, _PIECE_BYTES)
+            take(1 + (len(inflated) >> 12))
+            compressed = stream.unconsumed_tail
+            size += len(inflated)
+            if size > _MAX_BODY_BYTES:
+                raise ValueError("too large")
+            yield inflated
+    yield stream.flush()
+    if not stream.eof or stream.unused_data:
+        raise ValueError("cut off")
+
+
+def _ring(options: ContinuationOptions, purpose: str, context_binding: str | None = None) -> KeyRing:
+    keys = options.keys if options.keys is not None else process_keys()
+    # Two texts, never one: that of the invocation may be chosen by a client.
+    bindings = [options.context_binding, context_binding]
+    return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
+
+
+def _sealed(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    sealing = _cipher(secret, nonce).encryptor()
+    sealing.authenticate_additional_data(encoding.encode())
+    yield nonce
+    for piece in data:
+        yield sealing.update(piece)
+    yield sealing.finalize()
+    yield sealing.tag
+
+
+def _opened(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
+    """Yield what was sealed, once all of it is known to be genuine."""
+    rest, opening, opened = bytearray(), None, list[bytes]()
+    for piece in data:
+        rest += piece
+        if opening is None and len(rest) >= _NONCE_BYTES:
+            opening = _cipher(secret, bytes(rest[:_NONCE_BYTES])).decryptor()
+            opening.authenticate_additional_data(encoding.encode())
+            del rest[:_NONCE_BYTES]
+        if opening is not None and len(rest) > _TAG_BYTES:
+            opened.append(opening.update(bytes(rest[:-_TAG_BYTES])))
+            del rest[:-_TAG_BYTES]
+    if opening is None or len(rest) != _TAG_BYTES or not _is_genuine(opening, bytes(rest)):
+        raise CodeModeProtocolError("the sealed continuation cannot be opened")
+    yield from opened
+
+
+def _is_genuine(opening: Any, tag: bytes) -> bool:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        opening.finalize_with_tag(tag)
+    except InvalidTag:
+        return False
+    return True
+
+
+def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
+    """Return a text that only whoever can open the continuation of ``auth`` can read, and that fits no other one."""
+    pieces = (piece.encode() for piece in metered(_cut(text, _PIECE_BYTES)))
+    sealed = _sealed(pieces, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
+    return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(sealed))
+
+
+def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
+    """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
+    secret = _ring(options, "outcome").secret(auth.key_id)
+    pieces = (urlsafe_b64decode(piece) for piece in metered(_cut(text, _PIECE_BYTES)))
+    return b"".join(_opened(pieces, secret, auth.nonce)).decode()
+
+
+def _cut(text: str, size: int) -> Iterator[str]:
+    return (text[start : start + size] for start in range(0, len(text), size))
+
+
+def answers_digest(text: str, options: ContinuationOptions, auth: Auth) -> str:
+    """Return what tells answers apart and does not tell what they are, for whoever can resume the continuation."""
+    return hmac.new(_ring(options, "answers").secret(auth.key_id), text.encode(), hashlib.sha256).hexdigest()
+
+
+def require_cipher(options: ContinuationOptions) -> None:
+    """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
+    if options.seal:
+        try:
+            _cipher(bytes(32), bytes(_NONCE_BYTES))
+        except ImportError as error:
+            raise ValueError(str(error)) from error
+
+
+def _cipher(secret: bytes, nonce: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import AES
+        from cryptography.hazmat.primitives.ciphers.modes import GCM
+    except ImportError as error:
+        raise ImportError(
+            "continuation.seal needs the cryptography package: pip install 'codemode-toolkit[sealed]'"
+        ) from error
+    return Cipher(AES(secret), GCM(nonce))

@@ -1,0 +1,120 @@
+"""Signed values. Pure: keys, clock and nonces are arguments.
+
+A signature covers the canonical JSON of everything but itself, with the purpose and a binding that is not stored, and
+long texts beside it as they are, one after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, cast
+
+from ..data.json_values import canonical_json
+from ..errors import CodeModeProtocolError
+
+ALGORITHM = "HMAC-SHA256"
+_MAX_CLOCK_SKEW_MS = 60_000
+_AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Who signed a value, when, and until when it holds."""
+
+    key_id: str
+    nonce: str
+    issued_at_ms: int
+    expires_at_ms: int
+
+
+class KeyRing:
+    """Secrets in order of age: the last one signs, any of them verifies.
+
+    ``purpose`` keeps uses of one key apart, ``binding`` (plain JSON) values that were signed for different owners.
+    """
+
+    def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: Any = None) -> None:
+        self._keys = {_key_id(key): _derived(key, purpose) for key in keys}
+        self._signing_id = _key_id(keys[-1])
+        self._binding = binding
+
+    def secret(self, key_id: str | None = None) -> bytes:
+        """Return 32 derived bytes of a key, the signing one by default. Raises `CodeModeProtocolError` if unknown."""
+        secret = self._keys.get(key_id if key_id is not None else self._signing_id)
+        if secret is None:
+            raise CodeModeProtocolError("the continuation was signed with a key that is not known here")
+        return secret
+
+    @property
+    def signing_id(self) -> str:
+        """The public name of the key that signs."""
+        return self._signing_id
+
+    def sign(
+        self, value: Mapping[str, Any], texts: Iterable[str] = (), *, nonce: str, now_ms: int, max_age_ms: int
+    ) -> dict[str, Any]:
+        """Return ``value`` with an ``auth`` object, which covers ``texts`` too."""
+        auth = {
+            "alg": ALGORITHM,
+            "keyId": self._signing_id,
+            "nonce": nonce,
+            "issuedAtMs": now_ms,
+            "expiresAtMs": now_ms + max_age_ms,
+        }
+        return {**value, "auth": {**auth, "signature": self._signature(value, texts, auth)}}
+
+    def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int | None) -> Auth:
+        """Check signature and times, the signature alone without ``now_ms``. Raises `CodeModeProtocolError`."""
+        auth = signed.get("auth")
+        if not isinstance(auth, dict) or set(cast("dict[str, Any]", auth)) != _AUTH_FIELDS:
+            raise CodeModeProtocolError("the continuation is not signed")
+        fields = cast("dict[str, Any]", auth)
+        if fields["alg"] != ALGORITHM or not isinstance(fields["keyId"], str):
+            raise CodeModeProtocolError("the continuation is signed in an unknown way")
+        value = {key: item for key, item in signed.items() if key != "auth"}
+        claimed = fields["signature"]
+        unsigned = {key: item for key, item in fields.items() if key != "signature"}
+        try:
+            expected = self._signature(value, texts, unsigned)
+        except (TypeError, ValueError, RecursionError):
+            raise CodeModeProtocolError("the continuation is not plain JSON") from None
+        # Texts are compared: two base64 texts can stand for the same bytes.
+        if not isinstance(claimed, str) or not hmac.compare_digest(
+            expected.encode(), claimed.encode("utf-8", "replace")
+        ):
+            raise CodeModeProtocolError(
+                "the continuation's signature is wrong: it was changed, or is not for this host"
+            )
+        return _checked_times(fields, now_ms)
+
+    def _signature(self, value: Mapping[str, Any], texts: Iterable[str], auth: Mapping[str, Any]) -> str:
+        mac = hmac.new(self.secret(auth["keyId"]), digestmod=hashlib.sha256)
+        head = canonical_json({"value": value, "auth": auth, "binding": self._binding})
+        for text in chain((head,), texts):
+            covered = text.encode()
+            # With its length in front of each, no two lists of texts are the same bytes.
+            mac.update(len(covered).to_bytes(8))
+            mac.update(covered)
+        return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
+
+
+def _checked_times(fields: Mapping[str, Any], now_ms: int | None) -> Auth:
+    issued, expires = fields["issuedAtMs"], fields["expiresAtMs"]
+    if now_ms is not None and now_ms >= expires:
+        raise CodeModeProtocolError("the continuation has expired")
+    if now_ms is not None and issued > now_ms + _MAX_CLOCK_SKEW_MS:
+        raise CodeModeProtocolError("the continuation was issued in the future")
+    return Auth(fields["keyId"], fields["nonce"], issued, expires)
+
+
+def _key_id(key: bytes) -> str:
+    return hashlib.sha256(b"codemode key id:" + key).hexdigest()[:16]
+
+
+def _derived(key: bytes, purpose: str) -> bytes:
+    return hmac.new(key, b"codemode:" + purpose.encode(), hashlib.sha256).digest()

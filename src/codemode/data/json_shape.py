@@ -1,0 +1,194 @@
+"""How much a JSON text or a value to be written as JSON holds, counted before anything is built from it. Pure.
+
+Counting is linear and goes in short steps. A *value* is a container (object or array) or a scalar in one; keys are not
+counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
+from dataclasses import fields, is_dataclass
+from itertools import accumulate
+from typing import Any, Literal, cast
+
+from ..host import steps
+
+UNLIMITED = 1 << 62
+
+_SLICE_CHARACTERS = 1 << 16
+_SPACE = b" \t\r\n"
+_MARKS = b'[]{},"'
+# Everything else is part of a scalar or a key, and which of them does not matter but for digits.
+_MARKED = bytes(byte if byte in _MARKS else 0x30 if 0x30 <= byte <= 0x39 else 0x76 for byte in range(256))
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_LEVELS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
+
+Excess = Literal["depth", "containers", "values"]
+
+
+def find_excess(
+    text: str, *, max_depth: int = UNLIMITED, max_containers: int = UNLIMITED, max_values: int = UNLIMITED
+) -> Excess | None:
+    """Tell of what a JSON text holds more than it may.
+
+    A prefix that is valid JSON is counted exactly; behind the first error the parser never gets.
+    """
+    brackets = text.count("[") + text.count("{")
+    # Two characters at the least for each value.
+    values = brackets + 1 + (text.count(",") if len(text) >= 2 * max_values else 0)
+    if brackets <= max_depth and brackets <= max_containers and (len(text) < 2 * max_values or values <= max_values):
+        return None
+    return _Counts(max_depth, max_containers, max_values).find_excess(text)
+
+
+class _Counts:
+    """What has been seen of one text so far."""
+
+    def __init__(self, max_depth: int, max_containers: int, max_values: int) -> None:
+        self._limits = max_depth, max_containers, max_values
+        self._depth = self._containers = 0
+        self._values = 1
+        self._before = b""  # the last mark of the slice before
+
+    def find_excess(self, text: str) -> Excess | None:
+        max_depth, max_containers, max_values = self._limits
+        for marks in _structure(text):
+            if self._nests_deeper(marks, max_depth):
+                return "depth"
+            containers = marks.count(b"[") + marks.count(b"{")
+            joined = self._before + marks
+            self._before = marks[-1:]
+            self._containers += containers
+            # Each comma has one more value behind it, and so has each bracket that is not closed at once.
+            self._values += marks.count(b",") + containers - joined.count(b"[]") - joined.count(b"{}")
+            if self._containers > max_containers:
+                return "containers"
+            # The last bracket may still turn out to be an empty one.
+            if self._values > max_values + 1:
+                return "values"
+        return "values" if self._values > max_values else None
+
+    def _nests_deeper(self, marks: bytes, max_depth: int) -> bool:
+        brackets = marks.translate(None, b',v0"')
+        opened = brackets.count(b"[") + brackets.count(b"{")
+        before, self._depth = self._depth, self._depth + 2 * opened - len(brackets)
+        if before + opened <= max_depth:
+            return False
+        # Taking out innermost pairs lowers the depth by one at most, and leaves little of wide, flat data.
+        rest = brackets.replace(b"{}", b"").replace(b"[]", b"").replace(b"{}", b"")
+        if before + rest.count(b"[") + rest.count(b"{") + 3 <= max_depth:
+            return False
+        levels = memoryview(brackets.translate(_LEVELS)).cast("b")
+        return before + max(accumulate(levels), default=0) > max_depth
+
+
+def has_long_integer(text: str, max_digits: int) -> bool:
+    """Tell whether a JSON text holds, outside strings, more than ``max_digits`` digits in a row."""
+    width = (max_digits + 1) // 2
+    # So many digits fill a piece of half the length from end to end; hardly any other text does.
+    if not any(text[start : start + width].isdigit() for start in range(0, len(text) - width + 1, width)):
+        return False
+    run, before = b"0" * (max_digits + 1), b""
+    for marks in _structure(text):
+        joined = before + marks
+        if run in joined:
+            return True
+        before = joined[len(joined.rstrip(b"0")) :]
+    return False
+
+
+def _structure(text: str) -> Iterator[bytes]:
+    """Yield what stands outside strings, slice by slice: brackets, commas, digits as ``0``, ``v`` for the rest."""
+    start, in_string = 0, False
+    while start < len(text):
+        end = start + _SLICE_CHARACTERS
+        piece = text[start:end]
+        if (len(piece) - len(piece.rstrip("\\"))) % 2:
+            piece, end = text[start : end + 1], end + 1
+        start = end
+        steps.take(len(piece) >> 8)
+        if "\\" in piece:
+            piece = piece.replace("\\\\", "").replace('\\"', "")
+        parts = piece.encode("utf-8", "surrogatepass").translate(_MARKED, _SPACE).split(b'"')
+        outside = b"v".join(parts[in_string::2])
+        if in_string:
+            outside = b"v" + outside
+        in_string ^= len(parts) % 2 == 0
+        yield outside + b"v" if in_string else outside
+
+
+# --- values of the host ---
+
+SCALARS = frozenset({str, int, float, bool, type(None), bytes})
+_TEXTS = str, bytes  # written out, a union would be made anew for each value
+
+
+def holds_more_values_than(value: Any, maximum: int) -> bool:
+    """Tell whether a value would be written as JSON of more than so many values. Stops counting as soon as it would."""
+    if type(value) in SCALARS:
+        return maximum < 1
+    count, pending = 1, [value]
+    while pending:
+        inside = members(pending.pop())
+        count += len(inside)
+        if count > maximum:
+            return True
+        steps.take(1 + (len(inside) >> 5))
+        if not SCALARS.issuperset(map(type, inside)):
+            pending += [item for item in inside if type(item) not in SCALARS]
+    return False
+
+
+def count_values(value: Any, enough: int) -> int:
+    """Count the values that a value is of; at ``enough`` counting stops."""
+    count, pending = 1, [] if type(value) in SCALARS else [value]
+    while pending and count < enough:
+        inside = members(pending.pop())
+        count += len(inside)
+        if count < enough and not SCALARS.issuperset(map(type, inside)):
+            pending += [item for item in inside if type(item) not in SCALARS]
+    return count
+
+
+def weigh(value: Any, enough: int) -> int:
+    """Estimate how many characters a value takes as JSON; at ``enough`` counting stops."""
+    weight, pending = 0, [value]
+    while pending and weight < enough:
+        item = pending.pop()
+        kind = cast("type[Any]", type(item))
+        if kind is float or kind is bool or item is None:
+            weight += 8
+        elif kind is str or isinstance(item, _TEXTS):
+            weight += 2 + len(item)
+        elif kind is int or isinstance(item, int):
+            weight += 8 + item.bit_length() // 3
+        else:
+            inside = members(item)
+            weight += 8 + 2 * len(inside)
+            if not inside and isinstance(item, Iterable) and not isinstance(item, Sized):
+                return enough  # nobody knows how much it will give
+            if (kind is dict or isinstance(item, dict)) and weight < enough:
+                keys = cast("dict[Any, Any]", item)
+                weight += sum([len(key) if type(key) is str else weigh(key, enough) for key in keys])
+            if weight < enough:
+                pending += inside
+    return weight
+
+
+def members(value: Any) -> Collection[Any]:
+    """Return what a container holds: of a mapping its values, of a model or data class its fields. Else nothing."""
+    kind = cast("type[Any]", type(value))
+    if kind is list:
+        return cast("list[Any]", value)
+    if kind is dict or isinstance(value, Mapping):
+        return cast("Mapping[Any, Any]", value).values()
+    if isinstance(value, list | tuple | set | frozenset):
+        return cast("Collection[Any]", value)
+    if hasattr(kind, "__pydantic_fields__"):
+        named = cast("dict[str, Any]", getattr(value, "__dict__", {})).values()
+        extra = cast("dict[str, Any] | None", getattr(value, "__pydantic_extra__", None))
+        return [*named, *extra.values()] if extra else named
+    if is_dataclass(kind):
+        return [getattr(value, field.name, None) for field in fields(kind)]  # some have no dict, but slots
+    return cast("Collection[Any]", value) if isinstance(value, deque) else ()

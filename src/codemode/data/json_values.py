@@ -1,0 +1,279 @@
+"""JSON values at the border: encoding with byte caps, decoding of hostile text. Knows no tools or workers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn, cast
+
+from ..errors import CodeModeSerializationError
+from ..host import steps
+from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself, is_long_integer
+from .json_shape import find_excess, has_long_integer, holds_more_values_than, weigh
+
+MAX_DEPTH = 512
+"""How deeply arrays and objects may nest, both ways."""
+
+_SMALL_CHARACTERS = 1 << 9
+_LARGE_TEXT = 1 << 16
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_CUT_PAIR = 8  # two escapes are written for what is four bytes
+_ESCAPE_CHARACTERS = 6
+# Some milliseconds, where every character is half a pair.
+_PIECE_CHARACTERS = 1 << 14
+_STEPS_FOR_A_PIECE = 100
+
+
+NOT_GIVEN: Any = object()
+"""Stands for an argument that was not given, where None is a value."""
+
+
+def utf8_length(text: str) -> int:
+    """Count the UTF-8 bytes of ``text``; a lone surrogate counts six, as ``JSON.stringify`` escapes it."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
+
+
+def well_formed(text: str) -> str:
+    """Replace lone surrogates, which no encoding takes, by U+FFFD."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+# --- decoding ---
+
+
+def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
+    """Parse hostile JSON text.
+
+    Of duplicate keys the last wins, as in JavaScript. Lone surrogates written as escapes become U+FFFD.
+    Raises `ValueError` for what is not JSON (``NaN``, ``Infinity``), a number that overflows a double
+    (``1e999``), an integer of more than 1000 digits, or nesting beyond ``max_depth``.
+    """
+    if len(text) > max_depth and nests_deeper_than(text, max_depth):
+        raise ValueError(f"JSON nests deeper than {max_depth} levels")
+    try:
+        value = _decode(text) if len(text) <= MAX_INT_DIGITS else _decode_long(text)
+    except RecursionError:
+        # The caller may already be deep in its own stack.
+        raise ValueError("JSON nests too deeply for the current stack") from None
+    if "\\ud" in text or "\\uD" in text:
+        return _replace_lone_surrogates(value)
+    return value
+
+
+def _decode_long(text: str) -> Any:
+    _refuse_long_integers(text)
+    return _decode(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: _decode(text))
+
+
+def _decode(text: str) -> Any:
+    # What the host mostly reads has no white space around it; the decoder's own way looks for it first.
+    try:
+        value, end = _scan_once(text, 0)
+    except StopIteration:
+        value, end = None, -1
+    return value if end == len(text) else _DECODER.decode(text)
+
+
+def nests_deeper_than(text: str, max_depth: int) -> bool:
+    """Tell whether JSON text nests deeper than ``max_depth``, in linear time and without recursion."""
+    return len(text) > max_depth and find_excess(text, max_depth=max_depth) is not None
+
+
+def check_values(text: str, max_values: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` for a JSON text of more than ``max_values`` containers and scalars.
+
+    Each of them costs some thirty times its text once it is decoded, so this comes first.
+    """
+    # Two characters at the least for each value.
+    if len(text) > 2 * max_values and find_excess(text, max_values=max_values) is not None:
+        raise _too_many_values(max_values, what)
+
+
+def _too_many_values(max_values: int, what: str) -> CodeModeSerializationError:
+    return CodeModeSerializationError(
+        f"{what} holds more than {max_values} values (objects, arrays and what is in them), the limit that "
+        "execution_policy.max_values sets: pass less at a time, or much of it as one string.",
+        details={"max_values": max_values},
+    )
+
+
+def _refuse_long_integers(text: str) -> None:
+    # Reading one takes time quadratic in its digits, and Python's own limit may have been lifted for the process.
+    if len(text) > MAX_INT_DIGITS and has_long_integer(text, MAX_INT_DIGITS):
+        raise ValueError(f"JSON holds a number of more than {MAX_INT_DIGITS} digits")
+
+
+def _replace_lone_surrogates(value: Any) -> Any:
+    return json.loads(_LONE_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("JSON holds a number too large for a double")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite_float, parse_constant=_refuse_constant)
+_scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_once"])
+
+# --- encoding ---
+
+_STRICT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_LOOSE = json.JSONEncoder(separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
+def canonical_json(value: Any) -> str:
+    """Write a plain JSON value in the one form that is signed and compared: sorted keys, ASCII, no spaces.
+
+    Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
+    """
+    return encode_in_pieces(_CANONICAL, value)
+
+
+def encode_json(value: Any, *, max_bytes: int | None = None, max_values: int | None = None, what: str) -> str:
+    """Write a host value as compact ASCII JSON.
+
+    Besides plain JSON it takes what pydantic can turn into JSON: models, dataclasses, dates, UUIDs, decimals,
+    enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
+    ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
+    ``max_values`` caps the containers and scalars, which are counted before anything is written.
+    Raises `CodeModeSerializationError` whose message begins with ``what``.
+    """
+    # One look at what is small: it holds fewer values than characters, and no integer that is too long.
+    is_small = weigh(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS
+    if max_values is not None and not (is_small and max_values >= _SMALL_CHARACTERS):
+        refuse_too_many(value, max_values, what)
+    try:
+        text = _STRICT.encode(value) if is_small else encode_in_pieces(_STRICT, value)
+    except (TypeError, ValueError, RecursionError):
+        text = _encode_unusual(value, max_values, what)
+    if len(text) > MAX_DEPTH and nests_deeper_than(text, MAX_DEPTH):
+        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
+    if max_bytes is not None and len(text) > max_bytes:
+        check_size(json_length(text), max_bytes, what)
+    return text
+
+
+def refuse_too_many(value: Any, max_values: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` for a host value of more than ``max_values`` containers and scalars."""
+    if holds_more_values_than(value, max_values):
+        if holds_itself(value):
+            raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, ValueError())}.")
+        raise _too_many_values(max_values, what)
+
+
+def json_length(text: str) -> int:
+    """Count the UTF-8 bytes that ``JSON.stringify`` would need for the value of this ASCII JSON text."""
+    if "\\u" not in text:
+        return len(text)
+    length, before = 0, ""
+    for piece in _between_escapes(text):
+        # Whoever decodes it for its length alone pays for every value in it.
+        halves = piece.encode("ascii").decode("raw_unicode_escape")
+        whole = halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        escapes = piece.replace("\\\\", "")  # what stays behind a backslash stays an escape
+        length += utf8_length(whole) + 5 * (escapes.count("\\u000") + escapes.count("\\u001"))
+        if before >= "\ud800" and _PAIR.match(before + whole[0]):
+            length -= _CUT_PAIR
+        before = whole[-1]
+    return length
+
+
+def _between_escapes(text: str) -> Iterator[str]:
+    """Cut JSON text into short pieces, no escape in two. A pair of surrogates may be."""
+    start = 0
+    while start < len(text):
+        end = start + _PIECE_CHARACTERS
+        piece = text[start:end]
+        end += (len(piece) - len(piece.rstrip("\\"))) % 2
+        behind = text.find("\\", end, end + _ESCAPE_CHARACTERS)
+        end = behind if behind >= 0 else end + _ESCAPE_CHARACTERS
+        steps.take(_STEPS_FOR_A_PIECE)
+        yield text[start:end]
+        start = end
+
+
+def check_size(byte_count: int, max_bytes: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` when ``byte_count`` is more than ``max_bytes``."""
+    if byte_count > max_bytes:
+        raise CodeModeSerializationError(
+            f"{what} is {byte_count} bytes of JSON; the limit is {max_bytes} bytes.",
+            details={"bytes": byte_count, "max_bytes": max_bytes},
+        )
+
+
+def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
+    try:
+        text = _encode_loosely(value)
+        if max_values is not None:
+            check_values(text, max_values, what)
+        _refuse_long_integers(text)
+        text = encode_in_pieces(_STRICT, json.loads(text, parse_constant=lambda _: None))
+    except CodeModeSerializationError:
+        raise
+    except Exception as error:
+        # Serialisers are the tool author's code and may raise anything.
+        raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, error)}.") from error
+    return text
+
+
+def _encode_loosely(value: Any) -> str:
+    try:
+        return encode_in_pieces(_LOOSE, value)
+    except TypeError:
+        from pydantic_core import to_jsonable_python
+
+        return encode_in_pieces(_LOOSE, to_jsonable_python(value))
+
+
+def _explain(value: Any, error: Exception) -> str:
+    for path, reason in _problems(value):
+        return f"{reason} at {path}" if path else reason
+    # The text of an error that cannot be placed is the tool author's and may say anything; this goes to the guest.
+    return f"writing it raised {type(error).__name__}"
+
+
+def _problems(value: Any) -> Iterator[tuple[str, str]]:
+    pending: list[tuple[str, Any, tuple[int, ...]]] = [("", value, ())]
+    while pending:
+        path, item, ancestors = pending.pop()
+        steps.take()
+        children = _children(item)
+        if children is None:
+            if isinstance(item, int) and is_long_integer(item):
+                yield path, f"more than {MAX_INT_DIGITS} digits in a value of type builtins.int"
+            elif not _is_encodable(item):
+                yield path, f"a value of type {type(item).__module__}.{type(item).__qualname__}"
+        elif id(item) in ancestors:
+            yield path, "a circular reference"
+        elif len(ancestors) >= MAX_DEPTH:
+            yield "", f"nesting deeper than {MAX_DEPTH} levels"
+        else:
+            inside = (*ancestors, id(item))
+            pending.extend((path + step, child, inside) for step, child in reversed(children))
+
+
+def _children(item: Any) -> list[tuple[str, Any]] | None:
+    if isinstance(item, Mapping):
+        mapping = cast("Mapping[Any, Any]", item)
+        return [(f".{key}" if str(key).isidentifier() else f"[{key!r}]", mapping[key]) for key in mapping]
+    if isinstance(item, list | tuple | set | frozenset):
+        return [(f"[{index}]", child) for index, child in enumerate(cast("list[Any]", item))]
+    return None
+
+
+def _is_encodable(item: Any) -> bool:
+    try:
+        _encode_loosely(item)
+    except Exception:  # noqa: BLE001 - serialisers are the tool author's code
+        return False
+    return True

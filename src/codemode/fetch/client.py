@@ -1,0 +1,154 @@
+"""The default HTTP client: httpx, connected to an address that was already checked. Knows no policy."""
+
+from __future__ import annotations
+
+import ssl
+import zlib
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from ..errors import CodeModeFetchError
+from ..host.imports import importing
+from ..host.threads import off_loop
+from .urls import Url
+
+if TYPE_CHECKING:
+    import httpx
+
+_CONNECT_TIMEOUT_SECONDS = 10.0
+_MAX_ADDRESSES = 4
+_DECODED_CHUNK_BYTES = 1 << 16
+_GZIP_WINDOW_BITS = 31
+
+
+# By httpx, on the event loop.
+_IMPORTED_BY_A_REQUEST = ("httpcore", "anyio", "anyio._backends._asyncio", "httpcore._backends.anyio")
+_is_loaded = False
+
+
+class PinnedResponse:
+    """An `httpx.Response` whose body is decoded in bounded steps. ``aclose`` ends its connection."""
+
+    def __init__(self, response: httpx.Response, client: httpx.AsyncClient, url: Url) -> None:
+        self._response = response
+        self._client = client
+        self.status_code = response.status_code
+        self.reason_phrase = response.reason_phrase
+        self.headers = response.headers
+        self.url = str(url)
+
+    async def aiter_bytes(self) -> AsyncGenerator[bytes]:
+        """Yield the decoded body. httpx would inflate a chunk whole: a thousandfold of what came in."""
+        gunzip = _Gunzip() if _is_gzip(self.headers.get("content-encoding", "")) else None
+        async with aclosing(cast("AsyncGenerator[bytes]", self._response.aiter_raw())) as chunks:
+            async for chunk in chunks:
+                for piece in (chunk,) if gunzip is None else gunzip.feed(chunk):
+                    yield piece
+        if gunzip is not None:
+            gunzip.finish()
+
+    async def aclose(self) -> None:
+        """End the exchange; the connection is not kept."""
+        await self._response.aclose()
+        await self._client.aclose()
+
+
+async def fetch_pinned(
+    url: Url, *, method: str, headers: Mapping[str, str], body: bytes | None, addresses: Sequence[str]
+) -> PinnedResponse:
+    """Send one request to the first of ``addresses`` that takes a connection; no name is resolved here.
+
+    Server name and Host header stay those of the URL. Neither redirects, proxies, cookies nor netrc are used.
+    Raises what httpx raises.
+    """
+    global _is_loaded  # noqa: PLW0603 - once for the process
+    if not _is_loaded:
+        await off_loop(_tls_context)
+        _is_loaded = True
+    import httpx
+
+    client = httpx.AsyncClient(
+        verify=_tls_context(),
+        trust_env=False,
+        follow_redirects=False,
+        timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT_SECONDS),
+    )
+    try:
+        response = await _send_to_first(client, url, method, headers, body, addresses[:_MAX_ADDRESSES])
+    except BaseException:
+        await client.aclose()
+        raise
+    return PinnedResponse(response, client, url)
+
+
+async def _send_to_first(
+    client: httpx.AsyncClient,
+    url: Url,
+    method: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    addresses: Sequence[str],
+) -> httpx.Response:
+    import httpx
+
+    failure: Exception = OSError("the host has no address")
+    for address in addresses:
+        pinned = Url(url.scheme, address, url.port, url.path, url.query)
+        request = client.build_request(
+            method,
+            str(pinned),
+            headers=[(b"host", url.netloc.encode("ascii")), (b"accept-encoding", b"gzip"), *_encoded(headers)],
+            content=body,
+            extensions={} if url.is_address else {"sni_hostname": url.host},
+        )
+        try:
+            return await client.send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            failure = error
+    raise failure
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    with importing:
+        import httpx
+
+        for name in _IMPORTED_BY_A_REQUEST:
+            with suppress(ImportError):
+                import_module(name)
+    return httpx.create_ssl_context()
+
+
+def _is_gzip(content_encoding: str) -> bool:
+    encoding = content_encoding.strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
+        raise CodeModeFetchError("fetch: the response has a content-encoding that was not asked for")
+    return encoding.endswith("gzip")
+
+
+class _Gunzip:
+    """Inflates in pieces of a bounded size. What follows the first member is ignored, as httpx does."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+        self._began = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._began = self._began or bool(data)
+        piece = b""
+        while not self._inflate.eof and (data or len(piece) == _DECODED_CHUNK_BYTES):
+            piece = self._inflate.decompress(data, _DECODED_CHUNK_BYTES)
+            data = self._inflate.unconsumed_tail
+            if piece:
+                yield piece
+
+    def finish(self) -> None:
+        if self._began and not self._inflate.eof:
+            raise EOFError("the compressed body ends too early")

@@ -1,0 +1,258 @@
+"""One guest fetch under the policy: check, send, follow, read, serialise. Knows no worker and no order of calls."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, cast
+
+from ..data.json_values import encode_json
+from ..errors import HOST_FETCH_ERROR, CodeModeFetchError
+from ..host.threads import run_check
+from ..options.parts import CodeModeOptions, FetchPolicy
+from .addresses import LOOPBACK_ADDRESSES, Resolver, is_public, resolve
+from .client import fetch_pinned
+from .request import REDIRECT_STATUSES, FetchRequest, RepeatedHeaders
+from .urls import Url, UrlError, UrlRules, parse_url
+
+_OWN_RESOLVE_SECONDS = 2.0
+_NO_BODY_STATUSES = frozenset({204, 205, 304})
+# They carry the host's session, not the answer; a browser hides them from programs too.
+_HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fetches:
+    """Performs the fetches of one invocation. ``resolve`` is asked for every host name, exactly once per request.
+
+    With a ``policy.fetch`` of the host's own the addresses are checked before it is called, where this host can resolve
+    the name, but it connects by itself: only the default client is bound to the address that was checked.
+    """
+
+    policy: FetchPolicy
+    rules: UrlRules
+    max_result_bytes: int
+    resolve: Resolver
+    unresolved: set[str] = field(default_factory=set[str])
+
+    @classmethod
+    def of(cls, options: CodeModeOptions) -> Fetches | None:
+        """Read the options; None: there is no fetch.
+
+        Raises `ValueError` for a wrong origin or prefix, or when there is no HTTP client.
+        """
+        policy = options.fetch_policy
+        if policy is None:
+            return None
+        if policy.fetch is None and find_spec("httpx") is None:
+            raise ValueError("fetch_policy needs httpx (pip install 'codemode-toolkit[fetch]') or its own fetch")
+        rules = UrlRules.of(policy.allowed_origins, policy.allowed_url_prefixes)
+        return cls(policy, rules, options.execution_policy.max_result_bytes, resolve)
+
+    async def perform(self, request: FetchRequest) -> str:
+        """Return the response as JSON for the kernel: status, statusText, url, redirected, headers, text or base64.
+
+        Raises `CodeModeFetchError`, with code ``CODE_MODE_HOST_FETCH_ERROR`` when the exchange itself failed;
+        `CodeModeSerializationError` when the response is larger than a result may be; `CodeModeProtocolError`.
+        """
+        for redirects in range(self.policy.max_redirects + 1):
+            async with self._exchange(request) as response:
+                status, headers = _status(response), _headers(response.headers)
+                url = self._final_url(response, request)
+                location = headers.get("location") if status in REDIRECT_STATUSES else None
+                is_final = location is None or not self.policy.allow_redirects
+                body = await self._body(response, request, status, headers) if is_final else b""
+                reason = str(getattr(response, "reason_phrase", "") or "")
+            if is_final:
+                redirected = redirects > 0 or url != request.url
+                head = {"status": status, "statusText": reason, "url": str(url), "redirected": redirected}
+                return await self._serialised({**head, "headers": sorted(headers.items())}, body)
+            request = request.redirected(status, location or "")
+        raise CodeModeFetchError(f"fetch was redirected more than {self.policy.max_redirects} times")
+
+    @contextlib.asynccontextmanager
+    async def _exchange(self, request: FetchRequest) -> AsyncGenerator[Any]:
+        """Send a request and give its response, which ends with the block."""
+        with _hiding_what_failed(request):
+            response = await self._send(request)
+            try:
+                yield response
+            finally:
+                await _close(response)
+
+    async def _send(self, request: FetchRequest) -> Any:
+        self._check(request)
+        addresses = await self._addresses(request.url)
+        how: dict[str, Any] = {"method": request.method, "headers": dict(request.headers), "body": request.body}
+        if self.policy.fetch is None:
+            return await fetch_pinned(request.url, **how, addresses=addresses)
+        return await self.policy.fetch(str(request.url), **how)
+
+    def _check(self, request: FetchRequest) -> None:
+        if request.method not in self.policy.allowed_methods:
+            allowed = ", ".join(self.policy.allowed_methods) or "none"
+            raise CodeModeFetchError(f"fetch may not use {request.method[:40]}; allowed are: {allowed}")
+        self._check_url(request.url)
+
+    def _check_url(self, url: Url) -> None:
+        if not self.rules.allow(url):
+            raise CodeModeFetchError(f"fetch may not reach {url.origin}{url.path[:200]}")
+
+    async def _addresses(self, url: Url) -> tuple[str, ...]:
+        # A policy that allows an address, or localhost, has named it: only what a name stands for needs a check.
+        if url.is_address:
+            return (url.host,)
+        if url.is_localhost:
+            return LOOPBACK_ADDRESSES
+        if self.policy.fetch is not None:
+            if self.policy.refuse_private_addresses:
+                await self._check_for_own(url)
+            return ()
+        addresses = tuple(await self.resolve(url.host, url.port))
+        self._check_addresses(url, addresses)
+        return addresses
+
+    async def _check_for_own(self, url: Url) -> None:
+        """Check what a name stands for, if this host can tell: behind a proxy only the proxy resolves names."""
+        if url.host in self.unresolved:
+            return
+        try:
+            found = await asyncio.wait_for(self.resolve(url.host, url.port), _OWN_RESOLVE_SECONDS)
+        except Exception:  # noqa: BLE001 - whatever keeps this host from knowing
+            self.unresolved.add(url.host)
+        else:
+            self._check_addresses(url, tuple(found))
+
+    def _check_addresses(self, url: Url, addresses: tuple[str, ...]) -> None:
+        if self.policy.refuse_private_addresses and not all(map(is_public, addresses)):
+            raise CodeModeFetchError(
+                f"fetch: {url.host} has an address that is not public (refuse_private_addresses)",
+                details={"host": url.host, "addresses": list(addresses)},
+            )
+
+    def _final_url(self, response: Any, request: FetchRequest) -> Url:
+        try:
+            url = parse_url(str(response.url))
+        except UrlError as error:
+            raise CodeModeFetchError(f"fetch: the response comes from a URL that {error}") from None
+        if url != request.url:
+            self._check_url(url)
+        return url
+
+    async def _body(self, response: Any, request: FetchRequest, status: int, headers: Mapping[str, str]) -> bytes:
+        if request.method == "HEAD" or status in _NO_BODY_STATUSES:
+            return b""
+        declared = headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and _is_more(declared, self.policy.max_response_bytes):
+            raise self._too_large()
+        body = bytearray()
+        chunks = response.aiter_bytes()
+        try:
+            async for chunk in chunks:
+                if len(body) + len(chunk) > self.policy.max_response_bytes:
+                    raise self._too_large()
+                body += chunk
+        finally:
+            await _close(chunks)
+        return bytes(body)
+
+    def _too_large(self) -> CodeModeFetchError:
+        return CodeModeFetchError(
+            f"fetch: the response is larger than max_response_bytes allows ({self.policy.max_response_bytes})"
+        )
+
+    async def _serialised(self, head: Mapping[str, Any], body: bytes) -> str:
+        def write() -> str:
+            answer = {**head, **_body_fields(body)}
+            return encode_json(answer, max_bytes=self.max_result_bytes, what="the response of fetch")
+
+        return await run_check(len(body), write)
+
+
+def fetch_line(policy: FetchPolicy | None) -> str | None:
+    """Return what the model is told about ``fetch``; None when there is none."""
+    if policy is None:
+        return None
+    origins = f"origins {', '.join(policy.allowed_origins)}" if policy.allowed_origins else ""
+    prefixes = f"URL prefixes {', '.join(policy.allowed_url_prefixes)}" if policy.allowed_url_prefixes else ""
+    reach = " and ".join(filter(None, (origins, prefixes))) or "no origins or URL prefixes allowed"
+    redirects = f"followed up to {policy.max_redirects} times" if policy.allow_redirects else "returned, not followed"
+    return (
+        "`fetch(url, { method, headers, body })` is the only network access; its response has ok, status, headers, "
+        f"text(), json() and arrayBuffer(). It may reach: {reach}; "
+        f"methods {', '.join(policy.allowed_methods) or 'none'}; "
+        f"response bodies up to {policy.max_response_bytes} bytes; redirects are {redirects}."
+    )
+
+
+@contextlib.contextmanager
+def _hiding_what_failed(request: FetchRequest) -> Generator[None]:
+    """Turn whatever the client raises into an error that tells the guest nothing. A refusal passes as it is."""
+    try:
+        yield
+    except CodeModeFetchError:
+        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # Nobody cancelled this request: something inside the client was cancelled.
+        raise _failure(request) from error
+    except (Exception, SystemExit) as error:
+        raise _failure(request) from error
+
+
+def _failure(request: FetchRequest) -> CodeModeFetchError:
+    details = {"method": request.method, "url": str(request.url)}
+    return CodeModeFetchError(f"fetch of {request.url.origin} failed", code=HOST_FETCH_ERROR, details=details)
+
+
+def _status(response: Any) -> int:
+    status = response.status_code
+    if type(status) is not int or not 100 <= status <= 599:
+        raise TypeError("the response has no valid status_code")
+    return status
+
+
+def _headers(given: Any) -> dict[str, str]:
+    """Return response headers with lower-case names, repeated ones joined, without those that the guest never sees."""
+    items = (
+        given.multi_items() if hasattr(given, "multi_items") else given.items() if hasattr(given, "items") else given
+    )
+    headers = RepeatedHeaders("a response")
+    for name, value in cast("Iterable[tuple[Any, Any]]", items):
+        headers.add(_text(name).lower(), _text(value))
+    return {name: value for name, value in headers.joined().items() if name not in _HIDDEN_HEADERS}
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _is_more(digits: str, limit: int) -> bool:
+    # Without int(): the number of digits is the server's choice.
+    plain = digits.lstrip("0")
+    return (len(plain), plain) > (len(str(limit)), str(limit))
+
+
+def _body_fields(body: bytes) -> dict[str, str]:
+    try:
+        return {"text": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode("ascii")}
+
+
+async def _close(response: Any) -> None:
+    close = getattr(response, "aclose", None)
+    if close is None:
+        return
+    # The response has been read or refused by now; a failing close changes neither.
+    with contextlib.suppress(Exception):
+        pending = close()
+        if inspect.isawaitable(pending):
+            await pending

@@ -1,0 +1,55 @@
+"""Async work for callers that are not async. Knows nothing of what it runs.
+
+`asyncio` takes 30 ms to import, in which a first worker can start: it is imported when there is something to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .imports import importing
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
+
+ResultT = TypeVar("ResultT")
+
+
+def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one."""
+    with importing:
+        import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _run_in_thread(work)
+
+
+def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    import asyncio
+    import contextvars
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from contextlib import suppress
+
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def begin() -> ResultT:
+        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1, thread_name_prefix="codemode-sync") as thread:
+        outcome = thread.submit(context.run, asyncio.run, begin())
+        try:
+            return outcome.result()
+        except KeyboardInterrupt:
+            # Ctrl-C reaches the caller's thread alone; leaving the block waits for the other one.
+            loop, task = begun.result()
+            if task is not None:
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(task.cancel)
+            raise

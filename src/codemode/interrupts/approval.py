@@ -1,0 +1,91 @@
+"""Whether a nested call may run: the tool's own rule, the host's decision. Performs no call itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..data.records import record
+from ..errors import (
+    HOST_TOOL_ERROR,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeToolApprovalDeniedError,
+    CodeModeToolApprovalRequiredError,
+)
+from ..options.parts import ApprovalPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """What a person decides about: the inner call. ``input`` is the validated, defaulted input as plain JSON."""
+
+    tool_name: str
+    input: Any
+    tool_call_id: str
+
+
+@record
+class Decision:
+    """A person's answer. ``reason`` is only for the host unless its policy says otherwise."""
+
+    approved: bool
+    reason: str | None = None
+
+
+async def ask(callback: Callable[..., Any] | None, request: ApprovalRequest) -> Any:
+    """Return what the host's callback says about a call; None without a callback."""
+    answer = callback(request) if callback is not None else None
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
+    """Read a decision: "approved", any other text (denied), or ``{"approved": bool, "reason"?: str}``.
+
+    Raises `CodeModeToolApprovalRequiredError` for None, `CodeModeProtocolError` for anything else.
+    """
+    if answer is None:
+        raise CodeModeToolApprovalRequiredError(
+            f"tool {request.tool_name!r} needs approval and no decision was made: set approval.on_approval_required"
+            " or approval.mode = 'interrupt'",
+            details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
+        )
+    if isinstance(answer, str):
+        return Decision(answer == "approved")
+    if not isinstance(answer, dict):
+        raise _malformed(f"an approval decision must be a string or an object, not {type(answer).__name__}", request)
+    decision = cast("dict[str, Any]", answer)
+    approved, reason = decision.get("approved"), decision.get("reason")
+    if not isinstance(approved, bool):
+        raise _malformed("an approval decision needs a boolean 'approved'", request)
+    if reason is not None and not isinstance(reason, str):
+        raise _malformed("an approval decision's 'reason' must be a string", request)
+    return Decision(approved, reason)
+
+
+def mark_undecided(error: CodeModeError) -> None:
+    """Tell what failed in deciding about a call from what failed in the call itself."""
+    if error.code == HOST_TOOL_ERROR:
+        error.details["origin"] = "decision"
+
+
+def _malformed(message: str, request: ApprovalRequest) -> CodeModeProtocolError:
+    details = {"origin": "decision", "tool_name": request.tool_name, "tool_call_id": request.tool_call_id}
+    return CodeModeProtocolError(message, details=details)
+
+
+def denial(request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy) -> CodeModeToolApprovalDeniedError:
+    """Return the error for a denied call. Its message goes to the guest, so the reason is in it only if allowed."""
+    message = f"approval of tool {request.tool_name!r} was denied"
+    if policy.show_denial_reason and decision.reason:
+        message += f": {decision.reason}"
+    return CodeModeToolApprovalDeniedError(
+        message,
+        details={
+            "tool_name": request.tool_name,
+            "tool_call_id": request.tool_call_id,
+            **({"reason": decision.reason} if decision.reason is not None else {}),
+        },
+    )

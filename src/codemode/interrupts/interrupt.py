@@ -1,0 +1,248 @@
+"""A paused invocation as the host sees it: what waits, and the opaque continuation. Resumes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isinf
+from typing import Any, NoReturn, cast
+
+from ..data.exact_integers import PLACES_KEY, as_browsers_write, with_texts, without_texts
+from ..data.json_values import decode_json
+from ..errors import CodeModeProtocolError, Resumable
+from ..host import steps
+from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
+
+APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
+_TYPE = "code-mode-interrupt"
+_REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
+                 "input": "input", "payload": "payload"}  # fmt: skip
+_INTERRUPT_KEYS = {"type", "outerToolCallId", "continuation", "requests", *_REQUEST_KEYS}
+
+
+class InterruptRequested(BaseException):
+    """Carries a pause out of a tool. No `Exception`, so that a tool's own error handling does not swallow it."""
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        super().__init__(payload["kind"])
+        self.payload = dict(payload)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingRequest:
+    """One call that waits for an answer. ``input`` is the validated input, exactly what runs; ``payload`` says why."""
+
+    interrupt_id: str
+    tool_name: str
+    tool_call_id: str
+    input: Any
+    payload: Mapping[str, Any]
+
+    @property
+    def is_approval(self) -> bool:
+        """True when a person is to decide whether this call may run."""
+        return self.payload.get("kind") == APPROVAL_KIND
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON in the AI SDK's key names, which a browser can hold.
+
+        Integers beyond 2^53 are text in it, and ``bigIntegers`` lists where, as JSON pointers.
+        """
+        return with_texts(self.shown())
+
+    def shown(self) -> dict[str, Any]:
+        """Return the same with its integers as they are: what is compared."""
+        return {key: getattr(self, name) for key, name in _REQUEST_KEYS.items()}
+
+    @classmethod
+    def from_dict(cls, value: object) -> PendingRequest:
+        """Read it back, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
+        if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) - {PLACES_KEY} != set(_REQUEST_KEYS):
+            raise CodeModeProtocolError("a pending request of the interrupt is malformed")
+        try:
+            body = without_texts(cast("dict[str, Any]", value))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise CodeModeProtocolError(f"a pending request of the interrupt is malformed: {error}") from error
+        texts = ("interruptId", "toolName", "toolCallId")
+        if not all(isinstance(body[key], str) for key in texts) or not isinstance(body["payload"], dict):
+            raise CodeModeProtocolError("a pending request of the interrupt is malformed")
+        return cls(**{name: body[key] for key, name in _REQUEST_KEYS.items()})
+
+    @classmethod
+    def of(cls, entry: LedgerEntry) -> PendingRequest:
+        """Return the request of a ledger entry that waits."""
+        waiting = entry.outcome
+        if not isinstance(waiting, Waiting):
+            raise TypeError("the entry does not wait")
+        steps.take((len(waiting.input_json or "") + len(waiting.payload_json)) >> 9)
+        try:
+            shown = None if waiting.input_json is None else decode_json(waiting.input_json)
+            payload = decode_json(waiting.payload_json)
+        except ValueError as error:
+            raise CodeModeProtocolError(f"a waiting request cannot be read: {error}") from error
+        return cls(
+            interrupt_id=waiting.interrupt_id,
+            tool_name=entry.name,
+            tool_call_id=entry.tool_call_id or "",
+            input=shown,
+            payload=payload,
+        )
+
+
+_NO_REQUEST = PendingRequest(interrupt_id="", tool_name="", tool_call_id="", input=None, payload={})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interrupt:
+    """A paused invocation. ``requests`` are all calls that wait; the fields of the first are also the interrupt's own.
+
+    ``continuation`` is signed by this host and opaque; keep the whole interrupt and give it to `continue_interrupt`.
+    """
+
+    requests: tuple[PendingRequest, ...]
+    outer_tool_call_id: str
+    continuation: Mapping[str, Any]
+
+    @property
+    def interrupt_id(self) -> str:
+        """The id of the first pending request, or an empty text when nothing waits (a recovery may be so)."""
+        return self._first.interrupt_id
+
+    @property
+    def tool_name(self) -> str:
+        """The tool of the first pending request."""
+        return self._first.tool_name
+
+    @property
+    def tool_call_id(self) -> str:
+        """The call id of the first pending request."""
+        return self._first.tool_call_id
+
+    @property
+    def input(self) -> Any:
+        """The validated input of the first pending request."""
+        return self._first.input
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """Why the first pending request waits."""
+        return self._first.payload
+
+    @property
+    def _first(self) -> PendingRequest:
+        return self.requests[0] if self.requests else _NO_REQUEST
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON in the AI SDK's shape, with ``requests`` for the bundle."""
+        return {
+            "type": _TYPE,
+            **self._first.to_dict(),
+            "outerToolCallId": self.outer_tool_call_id,
+            "continuation": dict(self.continuation),
+            "requests": [request.to_dict() for request in self.requests],
+        }
+
+    @classmethod
+    def from_dict(cls, value: object) -> Interrupt:
+        """Read it back; whoever resumes it checks the signature. Raises `CodeModeProtocolError` for another shape."""
+        if not isinstance(value, Mapping) or set(cast("Mapping[str, Any]", value)) - {PLACES_KEY} != _INTERRUPT_KEYS:
+            raise CodeModeProtocolError("this is not an interrupt of code mode")
+        body = cast("Mapping[str, Any]", value)
+        requests, continuation = body["requests"], body["continuation"]
+        if not isinstance(requests, list) or not isinstance(continuation, dict):
+            raise CodeModeProtocolError("the interrupt is malformed")
+        if body["type"] != _TYPE or not isinstance(body["outerToolCallId"], str):
+            raise CodeModeProtocolError("the interrupt is malformed")
+        pending = tuple(PendingRequest.from_dict(item) for item in cast("list[Any]", requests))
+        interrupt = cls(
+            requests=pending,
+            outer_tool_call_id=body["outerToolCallId"],
+            continuation=cast("dict[str, Any]", continuation),
+        )
+        own = PendingRequest.from_dict({key: body[key] for key in (*_REQUEST_KEYS, PLACES_KEY) if key in body})
+        if not same_json(own.shown(), interrupt._first.shown()):
+            raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
+        return interrupt
+
+    @classmethod
+    def of(cls, value: Resumable | Mapping[str, Any]) -> Interrupt:
+        """Take an interrupt as it is or as the plain JSON of `to_dict`."""
+        return value if isinstance(value, Interrupt) else cls.from_dict(value)
+
+
+def request_interrupt(payload: Mapping[str, Any]) -> NoReturn:
+    """Pause the program until somebody outside answers; call it inside a tool. Does not return.
+
+    ``payload`` is a JSON object with a non-empty text ``kind``, for whoever answers. When the program goes on the tool
+    runs again from its start and finds the answer in ``context.interrupt``. Raises `TypeError` for another payload.
+    """
+    kind = payload.get("kind") if isinstance(payload, Mapping) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(kind, str) or not kind:
+        raise TypeError("an interrupt's payload must be an object with a non-empty string 'kind'")
+    if kind in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
+        raise TypeError(f"the interrupt kind {kind!r} is reserved")
+    raise InterruptRequested(payload)
+
+
+def interrupt_within(error: BaseException) -> InterruptRequested | None:
+    """Return the pause in what a tool raised; task groups wrap it into exception groups."""
+    if isinstance(error, InterruptRequested):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return next((found for inner in group.exceptions if (found := interrupt_within(inner))), None)
+    return None
+
+
+def pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
+    """Return what waits, in issue order. Raises `CodeModeProtocolError` for texts that are not JSON."""
+    return tuple(PendingRequest.of(entry) for entry in entries)
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Compare plain JSON: 1 and true are two values; 1 and 1.0 are one, for a browser writes both as 1.
+
+    Ends at the first difference: a hostile value costs no more than the one it is compared with.
+    """
+    pending, seen = [(left, right)], set[tuple[int, int]]()
+    while pending:
+        one, other = pending.pop()
+        if not isinstance(one, dict | list | tuple):
+            if not _same_scalar(one, other):
+                return False
+            continue
+        both = id(cast("Any", one)), id(other)
+        steps.take(1 + (len(cast("Any", one)) >> 3))
+        pairs = () if both in seen else _pairs(cast("Any", one), other)  # a host's own value may hold itself
+        if pairs is None:
+            return False
+        seen.add(both)
+        pending.extend(pairs)
+    return True
+
+
+def _pairs(one: Any, other: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Return what is to be the same within two containers, None when they differ already."""
+    if not isinstance(one, dict):
+        is_list = isinstance(other, list | tuple)
+        return zip(one, cast("Any", other), strict=True) if is_list and len(one) == len(cast("Any", other)) else None
+    named = cast("dict[Any, Any]", one)
+    if not isinstance(other, dict) or named.keys() != cast("dict[Any, Any]", other).keys():
+        return None
+    values = cast("dict[Any, Any]", other)
+    return ((value, values[key]) for key, value in named.items()) if all(map(_is_text, named)) else None
+
+
+def _is_text(key: object) -> bool:
+    return isinstance(key, str)
+
+
+def _same_scalar(one: Any, other: Any) -> bool:
+    if one is None or isinstance(one, bool):
+        return one is other
+    if isinstance(one, str):
+        return isinstance(other, str) and one == other
+    are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
+    if not are_numbers or (isinstance(one, float) and isinf(one)):
+        return False
+    return one == other or as_browsers_write(one) == as_browsers_write(other)

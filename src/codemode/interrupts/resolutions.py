@@ -1,0 +1,166 @@
+"""Answers to pending requests: read strictly, before anything runs. Resumes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeGuard, cast
+
+from ..data.exact_integers import PLACES_KEY, integers_as_in, without_texts
+from ..data.json_values import decode_json, encode_json, refuse_too_many
+from ..data.records import record
+from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from .approval import Decision
+from .interrupt import APPROVAL_KIND
+
+_NO_EDIT: Any = object()
+
+
+@record
+class Approval:
+    """A person's decision. ``input_json`` is the edited input, None when the call runs as it was shown."""
+
+    decision: Decision
+    input_json: str | None
+
+
+@record
+class HostAnswer:
+    """What the tool asked for with `request_interrupt`."""
+
+    resolution: Any
+
+
+@record
+class KnownOutcome:
+    """How a call of unknown outcome really ended."""
+
+    outcome: Outcome
+    error: CodeModeError | None
+
+
+@record
+class RunAgain:
+    """A call of unknown outcome is to run once more."""
+
+
+Answer: TypeAlias = Approval | HostAnswer | KnownOutcome | RunAgain
+
+
+def read_answers(
+    entries: list[LedgerEntry], resolutions: Mapping[str, Any], max_values: int | None = None
+) -> dict[int, Answer]:
+    """Return the answer for each ledger entry that gets one. None may hold more than ``max_values``.
+
+    Raises `CodeModeProtocolError` for a malformed one.
+    """
+    if not resolutions:
+        raise CodeModeProtocolError("no pending request was answered")
+    waiting = {entry.outcome.interrupt_id: entry for entry in entries if isinstance(entry.outcome, Waiting)}
+    unknown = [request_id for request_id in resolutions if request_id not in waiting]
+    if unknown:
+        raise CodeModeProtocolError(
+            f"{unknown[0]!r} is not a pending request; pending are {', '.join(map(repr, waiting)) or 'none'}"
+        )
+    if max_values is not None:
+        _require_few(resolutions, max_values)
+    return {
+        waiting[request_id].id: _read_answer(waiting[request_id], resolution)
+        for request_id, resolution in resolutions.items()
+    }
+
+
+def _require_few(resolutions: Mapping[str, Any], max_values: int) -> None:
+    for resolution in resolutions.values():
+        try:
+            refuse_too_many(resolution, max_values, "the resolution")
+        except CodeModeSerializationError as error:
+            raise CodeModeProtocolError(error.message) from error
+
+
+def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:
+    kind = waiting_kind(entry)
+    if kind == APPROVAL_KIND:
+        return _read_approval(entry, resolution)
+    if kind == UNKNOWN_OUTCOME_KIND:
+        return _read_known_outcome(entry, resolution)
+    _plain_json(resolution, "the resolution")
+    return HostAnswer(resolution)
+
+
+def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
+    answer = _answer_object(resolution, {"approved", "reason", "input"}, "an approval")
+    approved, reason, edited = answer.get("approved"), answer.get("reason"), answer.get("input", _NO_EDIT)
+    if not isinstance(approved, bool):
+        raise CodeModeProtocolError("an approval needs a boolean 'approved'")
+    if reason is not None and not isinstance(reason, str):
+        raise CodeModeProtocolError("an approval's 'reason' must be a string")
+    if edited is not _NO_EDIT and not approved:
+        raise CodeModeProtocolError("a denial cannot carry an edited 'input'")
+    edited_json = None if edited is _NO_EDIT else _plain_json(_with_integers(entry, edited), "the edited input")
+    return Approval(Decision(approved, reason), edited_json)
+
+
+def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:
+    expected = '{"value": ...}, {"error": {"message": "..."}} or {"runAgain": true}'
+    answer = _answer_object(resolution, {"value", "error", "runAgain", "run_again"}, "an unknown outcome's answer")
+    if len(answer) != 1 or (entry.kind == "fetch" and "value" in answer):
+        raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
+    ((key, value),) = answer.items()
+    if key == "value":
+        return KnownOutcome(Fulfilled(None if value is None else _plain_json(value, "the value")), None)
+    if key == "error":
+        message = cast("dict[str, Any]", value).get("message") if isinstance(value, dict) else None
+        if not isinstance(message, str):
+            raise CodeModeProtocolError("an error needs a string 'message'")
+        error = CodeModeToolError(message, details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id})
+        return KnownOutcome(Rejected(type(error).__name__, message, error.code), error)
+    if value is not True:
+        raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
+    return RunAgain()
+
+
+def _plain_json(value: Any, what: str) -> str:
+    try:
+        return encode_json(value, what=what)
+    except CodeModeSerializationError as error:
+        raise CodeModeProtocolError(error.message) from error
+
+
+def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
+    """Return an edit with integers where it has what a page was shown of them: their text."""
+    outcome = entry.outcome
+    if not isinstance(outcome, Waiting) or outcome.input_json is None:
+        return edited
+    try:
+        return integers_as_in(decode_json(outcome.input_json), edited)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CodeModeProtocolError(f"the edited input is refused: {error}") from error
+
+
+def _answer_object(resolution: Any, keys: set[str], what: str) -> dict[str, Any]:
+    answer = cast("dict[str, Any]", resolution)
+    if not isinstance(resolution, dict) or not set(answer) - {PLACES_KEY} <= keys:
+        raise CodeModeProtocolError(f"{what} must be an object with keys among {', '.join(sorted(keys))}")
+    try:
+        return without_texts(answer)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CodeModeProtocolError(f"{what} is malformed: {error}") from error
+
+
+def waiting_kind(entry: LedgerEntry) -> str:
+    """Return why a request waits."""
+    if not isinstance(entry.outcome, Waiting):
+        return ""
+    payload = decode_json(entry.outcome.payload_json)
+    return str(cast("dict[str, Any]", payload).get("kind")) if isinstance(payload, dict) else ""
+
+
+def runs_tool(answer: Answer) -> bool:
+    """Return True when an answer lets the tool run."""
+    return not isinstance(answer, KnownOutcome) and not is_denial(answer)
+
+
+def is_denial(answer: Answer | None) -> TypeGuard[Approval]:
+    """Return True when a person has said no."""
+    return isinstance(answer, Approval) and not answer.decision.approved

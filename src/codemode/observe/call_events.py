@@ -1,0 +1,126 @@
+"""The events of one call, made from its ledger entry. Nothing large is decoded before somebody looks at it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..data.json_values import decode_json, json_length, utf8_length, well_formed
+from ..fetch.urls import MAX_URL_CHARACTERS
+from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Waiting
+from ..trace.events import CallStatus, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
+from ..trace.late_values import Late
+
+Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
+Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
+
+# As the kernel and the host write them. A body behind that may be long, and is nobody's business here; a longer
+# URL or method than this is refused, and shown in part.
+_CHARACTER = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])'
+_URL = re.compile(rf'\{{"url":"({_CHARACTER}{{0,{MAX_URL_CHARACTERS}}}+)')
+_METHOD = re.compile(rf'","method":"({_CHARACTER}{{0,{MAX_URL_CHARACTERS}}}+)')
+_METHOD_BEHIND = re.compile(rf"(?<!\\){_METHOD.pattern}")
+_ANSWERED = re.compile(r'\{"status":([0-9]{1,9})[,}]')
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One call as it goes on; the events are made from it."""
+
+    entry: LedgerEntry
+    started_at_ms: float
+    replayed: bool
+    completed_at_ms: float = 0.0
+    status: CallStatus = "aborted"
+    outcome: Outcome | None = None
+    error: BaseException | None = None
+    started: Call | None = None
+    ended: Result | None = None
+    asked: dict[str, Any] | None = None
+
+
+def started_event(record: CallRecord, ids: Mapping[str, str]) -> Call:
+    """Return the event of a call that begins."""
+    entry, common = record.entry, _common(record, ids)
+    if entry.kind == "fetch":
+        return FetchRequestEvent(**common, **_asked(record))
+    return NestedToolCallEvent(**common, **_called(entry))
+
+
+def result_event(record: CallRecord, ids: Mapping[str, str]) -> Result:
+    """Return the event of a call that has ended."""
+    entry, outcome = record.entry, record.outcome
+    text = outcome.value_json if isinstance(outcome, Fulfilled) else None
+    common: dict[str, Any] = {
+        **_common(record, ids),
+        "status": record.status,
+        "completed_at_ms": record.completed_at_ms,
+        "duration_ms": record.completed_at_ms - record.started_at_ms,
+        "output_bytes": None if text is None else Late(json_length, text),
+        "error": record.error,
+    }
+    if entry.kind == "fetch":
+        return FetchResultEvent(**common, **_asked(record), http_status=_http_status(text))
+    common |= _called(entry)
+    if not isinstance(outcome, Waiting):
+        return NestedToolResultEvent(**common, output=_read_later(text))
+    return NestedToolResultEvent(
+        **common,
+        interrupt=_read_later(outcome.payload_json),
+        interrupt_id=outcome.interrupt_id,
+        shown_input=_read_later(outcome.input_json),
+    )
+
+
+def _common(record: CallRecord, ids: Mapping[str, str]) -> dict[str, Any]:
+    entry = record.entry
+    return {
+        **ids,
+        "bridge_index": entry.id,
+        "input_bytes": entry.input_bytes or utf8_length(entry.input_json or ""),
+        "replayed": record.replayed,
+        "started_at_ms": record.started_at_ms,
+    }
+
+
+def _called(entry: LedgerEntry) -> dict[str, Any]:
+    return {
+        "tool_name": entry.name,
+        "tool_call_id": entry.tool_call_id or "",
+        "input": _read_later(entry.input_json),
+    }
+
+
+def _asked(record: CallRecord) -> dict[str, Any]:
+    if record.asked is None:
+        text = record.entry.input_json or ""
+        url = _URL.match(text)
+        method = url and (_METHOD.match(text, url.end()) or _METHOD_BEHIND.search(text, url.end()))
+        record.asked = {"url": _text(url), "method": _text(method).upper()}
+    return record.asked
+
+
+def _text(found: re.Match[str] | None) -> str:
+    try:
+        return "" if found is None else well_formed(json.loads(f'"{found[1]}"'))
+    except ValueError:  # a worker that is no longer ours may write anything
+        return ""
+
+
+def _http_status(text: str | None) -> int | None:
+    found = _ANSWERED.match(text or "")
+    return None if found is None else int(found[1])
+
+
+def _read_later(text: str | None) -> Any:
+    return None if text is None else Late(_readable, text)
+
+
+def _readable(text: str) -> Any:
+    try:
+        return decode_json(text)
+    except ValueError:
+        return None

@@ -1,0 +1,256 @@
+"""Tells hooks and other listeners what happens in one invocation, and makes its trace. Nothing they do changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias, cast
+
+from ..data.json_values import utf8_length
+from ..errors import CodeModeAbortedError
+from ..options.parts import Lifecycle
+from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from ..trace.events import (
+    CallStatus,
+    ConsoleEvent,
+    Event,
+    FetchResultEvent,
+    InterruptEvent,
+    InvocationStarted,
+    NestedToolResultEvent,
+    WorkerTaken,
+)
+from ..trace.trace import Trace
+from .call_events import Call, CallRecord, Result, result_event, started_event
+from .failure_log import log_call_failure
+
+Listener: TypeAlias = Callable[[Event], None]
+
+_HOOK_GRACE_SECONDS = 5.0
+_NO_HOOKS = Lifecycle()
+_STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
+
+
+class Events:
+    """Hands the events of one invocation to its listeners and keeps what its trace needs.
+
+    The events of a call come in the task that performs it, so that a listener can set context variables for it. Events
+    that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any.
+    """
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        invocation_id: str,
+        outer_tool_call_id: str,
+        listeners: tuple[Listener, ...] = (),
+    ) -> None:
+        self._hooks = _Hooks(lifecycle)
+        self._listeners = listeners
+        self.is_watched = bool(listeners) or lifecycle != _NO_HOOKS
+        self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
+        self._clock = _Clock()
+        self._started_at_ms = self._clock()
+        self._source_bytes = 0
+        self._open: dict[int, CallRecord] = {}
+        self._ended: list[CallRecord] = []
+        self._console: list[ConsoleEvent] = []
+
+    @property
+    def seconds_in_hooks(self) -> float:
+        """How long hooks have kept the event loop, so that no deadline counts it."""
+        return self._hooks.seconds
+
+    def started(self, source: str) -> None:
+        """Tell that the run of this program begins."""
+        self._source_bytes = utf8_length(source)
+        if self.is_watched:
+            self._emit(InvocationStarted(**self._ids, source_bytes=self._source_bytes))
+
+    def worker_taken(self) -> None:
+        """Tell that there is a worker for it."""
+        if self.is_watched:
+            self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
+
+    def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
+        """Tell that the program called a tool or asked for a URL."""
+        record = CallRecord(entry, self._clock(), replayed=replayed)
+        self._open[entry.id] = record
+        if self.is_watched:
+            record.started = self._started_event(record)
+            self._emit(record.started)
+        return record
+
+    def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
+        """Tell how that call ended. Once the invocation has ended only the log hears of a failure."""
+        entry = record.entry
+        if error is not None and not record.replayed and not self._hears_end_of(entry):
+            log_call_failure(entry.kind, entry.name, entry.tool_call_id or str(entry.id), error)
+        self._close(record, _STATUS[type(outcome)], outcome, error)
+
+    def still_waiting(self, entry: LedgerEntry) -> None:
+        """Tell of a call that was waiting before and still does, unless this run made it again."""
+        if entry.outcome is not None and entry.id not in {record.entry.id for record in self._ended}:
+            self.call_ended(self.call_started(entry, replayed=True), entry.outcome, None)
+
+    def console_written(self, level: str, text: str) -> None:
+        """Tell about a line of console output."""
+        event = ConsoleEvent(**self._ids, level=level, text=text)
+        self._console.append(event)
+        self._emit(event)
+
+    def interrupted(self, interrupt: Any) -> None:
+        """Tell that the invocation paused."""
+        self._emit(InterruptEvent(**self._ids, interrupt=interrupt))
+
+    async def ended(
+        self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
+    ) -> Trace:
+        """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
+        for record in list(self._open.values()):
+            self._close(record, "aborted", None, CodeModeAbortedError("the invocation ended before this call did"))
+        now_ms = self._clock()
+        trace = Trace(
+            **self._ids,
+            status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
+            started_at_ms=self._started_at_ms,
+            completed_at_ms=now_ms,
+            duration_ms=now_ms - self._started_at_ms,
+            bridge_requests=tuple(self._result_event(record) for record in self._ended),
+            console=tuple(self._console),
+            source_bytes=self._source_bytes,
+            result_bytes=result_bytes,
+            interrupted_by=interrupted_by,
+            error=error,
+        )
+        self._emit(trace)
+        await self._hooks.finish()
+        return trace
+
+    def _close(
+        self, record: CallRecord, status: CallStatus, outcome: Outcome | None, error: BaseException | None
+    ) -> None:
+        if self._open.pop(record.entry.id, None) is None:
+            return
+        record.completed_at_ms = self._clock()
+        record.status, record.outcome, record.error = status, outcome, error
+        self._ended.append(record)
+        if self.is_watched:
+            self._emit(self._result_event(record))
+
+    def _hears_end_of(self, entry: LedgerEntry) -> bool:
+        hook = NestedToolResultEvent.hook if entry.kind == "tool" else FetchResultEvent.hook
+        return entry.id in self._open and self._hooks.has(hook)
+
+    def _started_event(self, record: CallRecord) -> Call:
+        return started_event(record, self._ids)
+
+    def _result_event(self, record: CallRecord) -> Result:
+        if record.ended is None:
+            record.ended = result_event(record, self._ids)
+        return record.ended
+
+    def _emit(self, event: Event) -> None:
+        for listener in self._listeners:
+            self._hooks.call(listener, event, "telemetry")
+        self._hooks.tell(event)
+
+
+class _Hooks:
+    """Calls the host's hooks: sync ones at once, async ones as tasks. What they raise is reported, no more."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.seconds = 0.0
+
+    def has(self, hook: str) -> bool:
+        """Tell whether there is such a hook."""
+        return getattr(self._lifecycle, hook) is not None
+
+    def tell(self, event: Event) -> None:
+        """Call the hook for this event, if there is one."""
+        hook = getattr(self._lifecycle, event.hook) if event.hook else None
+        if hook is not None:
+            self.call(hook, event, event.hook)
+
+    def call(self, hook: Callable[[Any], Any], event: Event, name: str) -> None:
+        """Call a hook with an event."""
+        started = time.perf_counter()
+        try:
+            pending = hook(event)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a hook must never change the invocation it watches
+            self._report(error, event, name)
+        else:
+            if inspect.isawaitable(pending):
+                self._start(self._awaited(cast("Any", pending), event, name))
+        self.seconds += time.perf_counter() - started
+
+    async def finish(self) -> None:
+        """Wait for the async hooks, for five seconds at the most; what is still running then is cancelled."""
+        if not self._tasks:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _HOOK_GRACE_SECONDS
+        try:
+            while self._tasks and (seconds := deadline - loop.time()) > 0:
+                await asyncio.wait(self._tasks, timeout=seconds)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    async def _awaited(self, pending: Any, event: Event, name: str) -> None:
+        try:
+            await pending
+        except BaseException as error:  # noqa: BLE001 - as above; out of a task, SystemExit would end the whole loop
+            _raise_own_end(error)
+            self._report(error, event, name)
+
+    def _report(self, error: BaseException, event: Event, name: str) -> None:
+        report = self._lifecycle.on_hook_error
+        if report is None:
+            return
+        try:
+            pending = report(error, {"hook": name, "event": event})
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - nobody is left to tell
+            return
+        if inspect.isawaitable(pending):
+            self._start(_swallowed(pending))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _swallowed(pending: Any) -> None:
+    try:
+        await pending
+    except BaseException as error:  # noqa: BLE001 - nobody is left to tell
+        _raise_own_end(error)
+
+
+def _raise_own_end(error: BaseException) -> None:
+    """Raise what ends this very task. A cancellation of something inside the hook is the hook's own failure."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        raise error
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+
+
+class _Clock:
+    """Wall-clock milliseconds that never run backwards."""
+
+    def __init__(self) -> None:
+        self._offset_ms = (time.time() - time.perf_counter()) * 1000
+
+    def __call__(self) -> float:
+        return self._offset_ms + time.perf_counter() * 1000

@@ -1,0 +1,287 @@
+"""OpenTelemetry as one listener of an invocation's events, and its only import. Not loaded unless enabled.
+
+Spans and attributes follow the GenAI conventions, with ``code_mode.*`` for what those do not name. Texts that a program
+wrote never become a name, an attribute or a message; host errors are recorded in full.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from contextvars import Token
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from ..errors import (
+    HOST_BRIDGE_ERROR,
+    HOST_FETCH_ERROR,
+    HOST_TOOL_ERROR,
+    CodeModeAbortedError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeTimeoutError,
+    CodeModeToolApprovalRequiredError,
+    CodeModeWorkerError,
+)
+from ..options.parts import Telemetry
+from ..trace.events import (
+    Event,
+    FetchRequestEvent,
+    FetchResultEvent,
+    InterruptEvent,
+    InvocationStarted,
+    NestedToolCallEvent,
+    NestedToolResultEvent,
+    WorkerTaken,
+)
+from ..trace.trace import Trace
+
+if TYPE_CHECKING:
+    from opentelemetry import context as otel_context
+    from opentelemetry import trace as otel_trace
+    from opentelemetry.metrics import Meter
+
+Attributes: TypeAlias = dict[str, str | int | float | bool]
+Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
+Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
+
+_SCOPE = "codemode"
+_OUTER_NAME = "codeMode"
+_HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+_HOST_CODES = (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR)
+# Errors whose message is this library's own wording and holds nothing of a program, an input or an output.
+_OWN_WORDING = (
+    CodeModeAbortedError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeTimeoutError,
+    CodeModeToolApprovalRequiredError,
+    CodeModeWorkerError,
+)
+
+
+def telemetry_listeners(options: Telemetry, find_tool: Callable[[str], Any]) -> tuple[Callable[[Event], None], ...]:
+    """Return what records one invocation; nothing unless enabled.
+
+    ``find_tool`` returns None for a name that is no tool's. Raises `ValueError` when OpenTelemetry is not installed.
+    """
+    require_opentelemetry(options)
+    return (_Recorder(options, find_tool),) if options.is_enabled else ()
+
+
+def require_opentelemetry(options: Telemetry) -> None:
+    """Raise `ValueError` when telemetry is enabled and OpenTelemetry is not installed."""
+    if not options.is_enabled:
+        return
+    try:
+        from opentelemetry import context, metrics, trace
+
+        del context, metrics, trace
+    except ImportError as error:
+        raise ValueError(
+            "telemetry.is_enabled needs OpenTelemetry: pip install 'codemode-toolkit[telemetry]'"
+        ) from error
+
+
+class _Recorder:
+    """Records one invocation as spans and metrics."""
+
+    def __init__(self, options: Telemetry, find_tool: Callable[[str], Any]) -> None:
+        from opentelemetry import context, trace
+
+        self._options = options
+        self._find_tool = find_tool
+        self._context, self._trace = context, trace
+        self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(_SCOPE, package_version())
+        self._instruments = _instruments(options.meter)
+        self._outer: otel_trace.Span = trace.INVALID_SPAN
+        self._has_worker = False
+        self._open: dict[int, tuple[otel_trace.Span, Token[otel_context.Context] | None]] = {}
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case NestedToolResultEvent() | FetchResultEvent():
+                self._call_ended(event)
+            case NestedToolCallEvent() | FetchRequestEvent():
+                self._call_started(event)
+            case InvocationStarted():
+                self._started(event)
+            case WorkerTaken():
+                self._has_worker = True
+                self._instruments.workers_in_use.add(1)
+                self._instruments.worker_wait.record(event.wait_ms / 1000)
+            case InterruptEvent():
+                self._instruments.interrupts.add(1)
+                count = len(event.interrupt.requests)
+                self._outer.add_event("code_mode.interrupt", {"code_mode.pending_request_count": count})
+            case Trace():
+                self._ended(event)
+            case _:
+                pass
+
+    def _started(self, event: InvocationStarted) -> None:
+        attributes: Attributes = {
+            **_tool_attributes(_OUTER_NAME, event.outer_tool_call_id),
+            "code_mode.invocation_id": event.invocation_id,
+            "code_mode.outer_tool_call_id": event.outer_tool_call_id,
+            **_metadata(self._options.metadata),
+        }
+        if self._options.function_id is not None:
+            attributes["code_mode.function_id"] = self._options.function_id
+        if self._options.record_inputs:
+            attributes["code_mode.source_bytes"] = event.source_bytes
+        self._outer = self._tracer.start_span(f"execute_tool {_OUTER_NAME}", attributes=attributes)
+
+    def _call_started(self, call: Call) -> None:
+        name, attributes = self._described(call)
+        attributes |= {
+            "code_mode.invocation_id": call.invocation_id,
+            "code_mode.bridge_index": call.bridge_index,
+            "code_mode.replayed": call.replayed,
+        }
+        if self._options.record_inputs:
+            attributes["code_mode.input_bytes"] = call.input_bytes
+        parent = self._trace.set_span_in_context(self._outer)
+        span = self._tracer.start_span(name, context=parent, attributes=attributes)
+        # Events of a call come in the task that performs it: what the tool itself records becomes part of this span.
+        token = None if call.replayed else self._context.attach(self._trace.set_span_in_context(span))
+        self._open[call.bridge_index] = (span, token)
+
+    def _described(self, call: Call) -> tuple[str, Attributes]:
+        if isinstance(call, FetchRequestEvent):
+            method = call.method if call.method in _HTTP_METHODS else "_OTHER"
+            attributes: Attributes = {"code_mode.kind": "fetch", "http.request.method": method}
+            return f"fetch {method}", attributes
+        if self._find_tool(call.tool_name) is None:
+            return "execute_tool", {"code_mode.kind": "tool", **_tool_attributes(None, call.tool_call_id)}
+        attributes = {"code_mode.kind": "tool", **_tool_attributes(call.tool_name, call.tool_call_id)}
+        return f"execute_tool {call.tool_name}", attributes
+
+    def _call_ended(self, result: Result) -> None:
+        span, token = self._open.pop(result.bridge_index)
+        if token is not None and result.status != "aborted":  # an aborted call ends outside of its task
+            self._context.detach(token)
+        kind = "fetch" if isinstance(result, FetchResultEvent) else "tool"
+        span.set_attribute("code_mode.status", result.status)
+        if self._options.record_outputs and result.output_bytes is not None:
+            span.set_attribute("code_mode.output_bytes", result.output_bytes)
+        if isinstance(result, FetchResultEvent):
+            self._add_http(span, result)
+        if result.error is not None:
+            self._failed(span, result.error)
+        span.end()
+        self._instruments.bridge_requests.add(
+            1, {"code_mode.kind": kind, "code_mode.status": result.status, "code_mode.replayed": result.replayed}
+        )
+
+    def _add_http(self, span: otel_trace.Span, result: FetchResultEvent) -> None:
+        if result.http_status is None:
+            return
+        # The request was made, so that the policy has allowed its host.
+        span.set_attribute("http.response.status_code", result.http_status)
+        span.set_attribute("server.address", _host(result.url))
+
+    def _ended(self, trace: Trace) -> None:
+        attributes: Attributes = {"code_mode.status": trace.status}
+        if trace.error is not None:
+            attributes["error.type"] = _error_type(trace.error)
+        if self._has_worker:
+            self._instruments.workers_in_use.add(-1)
+        self._instruments.duration.record(trace.duration_ms / 1000, attributes)
+        span = self._outer
+        span.set_attributes(attributes)
+        span.set_attribute("code_mode.bridge_request_count", len(trace.bridge_requests))
+        if self._options.record_outputs and trace.result_bytes is not None:
+            span.set_attribute("code_mode.result_bytes", trace.result_bytes)
+        if trace.error is not None:
+            self._failed(span, trace.error)
+        span.end()
+
+    def _failed(self, span: otel_trace.Span, error: BaseException) -> None:
+        message = str(error) if isinstance(error, _OWN_WORDING) else None
+        span.set_attribute("error.type", _error_type(error))
+        span.set_attribute("code_mode.error.name", type(error).__name__)
+        if isinstance(error, CodeModeError):
+            span.set_attribute("code_mode.error.code", error.code)
+        if message is not None:
+            span.set_attribute("code_mode.error.message", message)
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, message))
+        host_error = _host_error(error)
+        if host_error is not None and self._options.record_inputs and self._options.record_outputs:
+            span.record_exception(host_error)
+        else:
+            span.add_event("exception", {"exception.type": type(host_error or error).__qualname__})
+
+
+class _Instruments:
+    """The metrics of one meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.duration = meter.create_histogram("code_mode.invocation.duration", "s", "How long programs run")
+        self.bridge_requests = meter.create_counter("code_mode.bridge_requests", "{request}", "Calls of programs")
+        self.workers_in_use = meter.create_up_down_counter("code_mode.workers.in_use", "{worker}", "Busy workers")
+        self.worker_wait = meter.create_histogram("code_mode.worker.wait", "s", "Time spent waiting for a worker")
+        self.interrupts = meter.create_counter("code_mode.interrupts", "{interrupt}", "Programs that paused")
+
+
+_made: weakref.WeakKeyDictionary[Any, _Instruments] = weakref.WeakKeyDictionary()
+
+
+def _instruments(meter: Any) -> _Instruments:
+    """Return the instruments of a meter, made once: some versions of the SDK warn of a second set."""
+    from opentelemetry import metrics
+
+    used: Meter = meter or metrics.get_meter(_SCOPE, package_version())
+    made = _made.get(used)
+    if made is None:
+        made = _made[used] = _Instruments(used)
+    return made
+
+
+def _tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
+    attributes: Attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.call.id": tool_call_id,
+        "gen_ai.tool.type": "function",
+    }
+    return attributes if name is None else {**attributes, "gen_ai.tool.name": name}
+
+
+def _metadata(given: Mapping[str, Any] | None) -> Attributes:
+    return {
+        f"code_mode.metadata.{key}": value
+        for key, value in (given or {}).items()
+        if isinstance(value, str | int | float | bool)
+    }
+
+
+def _host_error(error: BaseException) -> BaseException | None:
+    """Return what host code raised, None when the error is not the host's."""
+    is_hosts = isinstance(error, CodeModeError) and error.code in _HOST_CODES
+    return error.__cause__ if is_hosts else None
+
+
+def _error_type(error: BaseException) -> str:
+    host_error = _host_error(error)
+    if host_error is not None:
+        return type(host_error).__qualname__
+    return error.code if isinstance(error, CodeModeError) else type(error).__qualname__
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+@cache
+def package_version() -> str:
+    """Return this distribution's version, read once; empty where it is not installed."""
+    try:
+        return metadata.version("codemode-toolkit")
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,310 @@
+"""Options of an invocation and of a pool: frozen values, checked when made. Knows nothing of their use."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self, cast
+
+from .checked_fields import (
+    CALLABLE,
+    Check,
+    checked,
+    command_or_none,
+    flag,
+    having,
+    keys_or_none,
+    limit,
+    mapping_or_none,
+    methods,
+    none_below_zero,
+    not_negative,
+    one_of,
+    optional_limit,
+    strings,
+    text_or_none,
+)
+
+MIB = 1024 * 1024
+
+MAX_SOURCE_BYTES = 1_000_000
+"""Guest line numbers must stay below those of the kernel, which start at 2**20."""
+
+MAX_MEMORY_LIMIT_BYTES = 768 * MIB
+"""The worker's address space ends at 1 GiB; the engine must notice first."""
+
+MAX_LEDGER_BYTES = 512 * MIB
+"""What a paused invocation holds is opened again in memory, twice at times."""
+
+MAX_STACK_SIZE_BYTES = 6 * MIB
+"""A worker's native stack is 8 MiB."""
+
+Hook = Callable[[Any], Awaitable[None] | None]
+
+# --- one mechanism for every part ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionPart:
+    """A group of options. Raises `ValueError` naming the full path of a wrong value when made."""
+
+    path: ClassVar[str] = ""
+    _said: ClassVar[frozenset[str]] = frozenset()  # each part has its own: the options that its maker named
+
+    def __new__(cls, *_values: Any, **said: Any) -> Self:
+        """Note what its maker names: a plugin may have other defaults for the rest."""
+        part = super().__new__(cls)
+        object.__setattr__(part, "_said", frozenset(said))
+        return part
+
+    def __post_init__(self) -> None:
+        """Check every field, and store what its check gives."""
+        for option in fields(self):
+            if check := cast("Check | None", option.metadata.get("check")):
+                object.__setattr__(self, option.name, check(getattr(self, option.name), self._path_of(option.name)))
+
+    @classmethod
+    def of(cls, value: Self | Mapping[str, Any] | None) -> Self:
+        """Take options, a mapping with snake_case or camelCase keys, or None for the defaults."""
+        if isinstance(value, cls):
+            return value
+        if value is None:
+            return cls()
+        if not isinstance(value, Mapping):
+            path = cls.path or "options"
+            raise ValueError(f"{path} must be a {cls.__name__} or a mapping, got {value!r}")  # noqa: TRY004 - as above
+        return cls(**cls._keywords(value))
+
+    def with_defaults(self, **defaults: Any) -> Self:
+        """Return the same options, with these values for those that their maker did not name."""
+        part = replace(self, **{name: value for name, value in defaults.items() if name not in self._said})
+        object.__setattr__(part, "_said", self._said | defaults.keys())
+        return part
+
+    @classmethod
+    def _keywords(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        known = {option.name for option in fields(cls)}
+        keywords: dict[str, Any] = {}
+        for key, value in given.items():
+            name = _snake_case(key)
+            if name not in known:
+                raise ValueError(f"{cls._path_of(str(key))} is not an option{_nearest(name, known)}")
+            if name in keywords:
+                raise ValueError(f"{cls._path_of(name)} is given twice")
+            keywords[name] = value
+        return keywords
+
+    @classmethod
+    def _path_of(cls, name: str) -> str:
+        return f"{cls.path}.{name}" if cls.path else name
+
+
+def _snake_case(key: Any) -> str:
+    return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda capital: "_" + capital[0].lower(), str(key))
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    matches = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; known are {', '.join(sorted(known))}"
+
+
+# --- the parts ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionPolicy(OptionPart):
+    """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
+
+    ``max_values`` bounds the containers and scalars of each value that crosses: input, output, answer, result.
+    ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
+    "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
+    call by itself. ``on_saturation`` None does as the pool does when no worker is free.
+    """
+
+    path: ClassVar[str] = "execution_policy"
+
+    timeout_ms: int = limit(30_000)
+    memory_limit_bytes: int = limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
+    max_stack_size_bytes: int = limit(2 * MIB, MAX_STACK_SIZE_BYTES)
+    max_result_bytes: int = limit(MIB)
+    max_source_bytes: int = limit(256 * 1024, MAX_SOURCE_BYTES)
+    max_tool_input_bytes: int = limit(MIB)
+    max_tool_output_bytes: int = limit(4 * MIB)
+    max_values: int = limit(250_000)
+    max_bridge_requests: int = limit(256)
+    max_in_flight_bridge_requests: int = limit(32)
+    max_console_bytes: int = limit(64 * 1024)
+    max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES)
+    max_catalog_requests: int = limit(64)
+    max_description_characters: int = limit(40_000)
+    check_program: bool = flag(default=True)
+    clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"))
+    tool_timeout_ms: int | None = optional_limit()
+    on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchPolicy(OptionPart):
+    """Which requests the guest's ``fetch`` may make. Without origins and prefixes none.
+
+    ``fetch`` is ``async (url, *, method, headers, body) -> response``; None uses httpx. Addresses are checked before
+    either, but only httpx's connection is pinned to the checked one. A name that this host cannot resolve, as
+    behind a proxy that does, is not checked before a ``fetch`` of the host's own. A prefix ends on a path boundary.
+    """
+
+    path: ClassVar[str] = "fetch_policy"
+
+    fetch: Callable[..., Awaitable[Any]] | None = field(default=None, metadata=CALLABLE)
+    allowed_origins: tuple[str, ...] = checked((), strings)
+    allowed_url_prefixes: tuple[str, ...] = checked((), strings)
+    allowed_methods: tuple[str, ...] = checked(("GET", "HEAD"), methods)
+    max_response_bytes: int = limit(MIB)
+    allow_redirects: bool = flag(default=False)
+    max_redirects: int = limit(10)
+    refuse_private_addresses: bool = flag(default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalPolicy(OptionPart):
+    """How calls that need approval get it: from a callback at once, or by pausing with an `Interrupt`."""
+
+    path: ClassVar[str] = "approval"
+
+    mode: Literal["callback", "interrupt"] = checked("callback", one_of("callback", "interrupt"))
+    on_approval_required: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
+    show_denial_reason: bool = flag(default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifecycle(OptionPart):
+    """Listeners, sync or async, each called with one event. What they raise never affects the invocation."""
+
+    path: ClassVar[str] = "lifecycle"
+
+    on_nested_tool_call: Hook | None = field(default=None, metadata=CALLABLE)
+    on_nested_tool_result: Hook | None = field(default=None, metadata=CALLABLE)
+    on_fetch_request: Hook | None = field(default=None, metadata=CALLABLE)
+    on_fetch_result: Hook | None = field(default=None, metadata=CALLABLE)
+    on_interrupt: Hook | None = field(default=None, metadata=CALLABLE)
+    on_console: Hook | None = field(default=None, metadata=CALLABLE)
+    on_trace: Hook | None = field(default=None, metadata=CALLABLE)
+    on_hook_error: Callable[..., Awaitable[None] | None] | None = field(default=None, metadata=CALLABLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telemetry(OptionPart):
+    """OpenTelemetry spans and metrics. Source, inputs and outputs are never recorded, only their sizes.
+
+    ``record_inputs`` and ``record_outputs`` False leave out the sizes too, and what tools said when they failed.
+    ``tracer`` and ``meter`` None are the global providers' own. ``metadata`` becomes attributes of the outer span.
+    """
+
+    path: ClassVar[str] = "telemetry"
+
+    is_enabled: bool = flag(default=False)
+    record_inputs: bool = flag(default=True)
+    record_outputs: bool = flag(default=True)
+    function_id: str | None = checked(None, text_or_none)
+    metadata: Mapping[str, Any] | None = checked(None, mapping_or_none)
+    tracer: Any = field(default=None, metadata={"check": having("start_span")})
+    meter: Any = field(default=None, metadata={"check": having("create_counter", "create_histogram")})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOutput(OptionPart):
+    """What `CodeModeTool.to_model_output` shows the model beside the result."""
+
+    path: ClassVar[str] = "model_output"
+
+    include_nested_tool_summary: bool = flag(default=False)
+    include_nested_tool_outputs: bool = flag(default=False)
+    include_fetch_summary: bool = flag(default=False)
+    include_console: bool = flag(default=False)
+    max_summary_entries: int = checked(32, none_below_zero)
+
+    @property
+    def summarises(self) -> bool:
+        """True when calls are listed beside the result."""
+        return self.include_nested_tool_summary or self.include_nested_tool_outputs or self.include_fetch_summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuationOptions(OptionPart):
+    """How continuations are signed and resumed. None means the process-wide setting.
+
+    ``keys`` are bytes or text; the last signs, any verifies. ``context_binding`` is signed, not stored. ``seal``
+    encrypts (extra ``sealed``), and then only sealed ones are taken; ``compress`` makes them smaller. ``any_engine``
+    takes those that another version of the engine has made, whose programs may go another way.
+    """
+
+    path: ClassVar[str] = "continuation"
+
+    keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": keys_or_none})
+    max_age_ms: int | None = optional_limit()
+    context_binding: str | None = checked(None, text_or_none)
+    seal: bool = flag(default=False)
+    compress: bool = flag(default=False)
+    guard: Any = field(default=None, metadata={"check": having("claim", "record", "release")})
+    any_engine: bool = flag(default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolOptions(OptionPart):
+    """How many workers run and how they start. ``max_workers`` None follows the available memory."""
+
+    path: ClassVar[str] = "pool"
+
+    max_workers: int | None = optional_limit()
+    on_saturation: Literal["fail", "wait"] = checked("fail", one_of("fail", "wait"))
+    wait_timeout_ms: int | None = optional_limit()
+    spare_workers: int = checked(2, not_negative)
+    isolation: Literal["auto", "required"] = checked("auto", one_of("auto", "required"))
+    start_method: Literal["auto", "fork", "exec"] = checked("auto", one_of("auto", "fork", "exec"))
+    worker_command: tuple[str, ...] | None = checked(None, command_or_none)
+
+
+@dataclass(frozen=True, kw_only=True, init=False)
+class CodeModeOptions(OptionPart):
+    """All options of an invocation. Each part may also be a mapping with snake_case or camelCase keys.
+
+    ``fetch_policy`` None or False leaves the guest without ``fetch``.
+    Raises `ValueError` naming the full path of what is wrong.
+    """
+
+    execution_policy: ExecutionPolicy
+    fetch_policy: FetchPolicy | None
+    approval: ApprovalPolicy
+    lifecycle: Lifecycle
+    telemetry: Telemetry
+    model_output: ModelOutput
+    continuation: ContinuationOptions
+
+    def __init__(
+        self,
+        *,
+        execution_policy: ExecutionPolicy | Mapping[str, Any] | None = None,
+        fetch_policy: FetchPolicy | Mapping[str, Any] | Literal[False] | None = None,
+        approval: ApprovalPolicy | Mapping[str, Any] | None = None,
+        lifecycle: Lifecycle | Mapping[str, Any] | None = None,
+        telemetry: Telemetry | Mapping[str, Any] | None = None,
+        model_output: ModelOutput | Mapping[str, Any] | None = None,
+        continuation: ContinuationOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        parts = {
+            "execution_policy": ExecutionPolicy.of(execution_policy),
+            "fetch_policy": None if fetch_policy is None or fetch_policy is False else FetchPolicy.of(fetch_policy),
+            "approval": ApprovalPolicy.of(approval),
+            "lifecycle": Lifecycle.of(lifecycle),
+            "telemetry": Telemetry.of(telemetry),
+            "model_output": ModelOutput.of(model_output),
+            "continuation": ContinuationOptions.of(continuation),
+        }
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
+
+    def having(self, **parts: Any) -> CodeModeOptions:
+        """Return the same options with some parts replaced."""
+        kept: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        return CodeModeOptions(**{**kept, **parts})

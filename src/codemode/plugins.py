@@ -1,0 +1,102 @@
+"""What a plugin for a framework may import beside the public names of `codemode`. Imported when asked for.
+
+Nothing else of the package is kept as it is from one version to the next.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .host.imports import importing
+
+if TYPE_CHECKING:
+    from .data.exact_integers import integers_as_in, with_texts
+    from .data.json_shape import weigh
+    from .data.json_values import canonical_json, refuse_too_many
+    from .host.threads import LARGE_CHARACTERS, run_check
+    from .interrupts.interrupt import same_json
+    from .options.checked_fields import not_negative
+    from .run.resume import end_continuation, open_continuation
+    from .schemas.compiled import (
+        MAX_PROBLEMS,
+        CompiledSchema,
+        JsonSchema,
+        SchemaMismatch,
+        ValidatedInput,
+        clip,
+        completed,
+        path_text,
+        plain_copy,
+        resolve_reference,
+    )
+    from .schemas.python_types import TypeSchema
+    from .schemas.type_traits import ReadAgain, is_read_once, read_again
+    from .tools.adapters import register_adapter
+    from .tools.names import ImpossibleNameError, can_be_called, check_name
+    from .trace.failures import log_left_out
+    from .workers.pool import pool_or_default
+
+__all__ = [
+    "LARGE_CHARACTERS",
+    "MAX_PROBLEMS",
+    "CompiledSchema",
+    "ImpossibleNameError",
+    "JsonSchema",
+    "ReadAgain",
+    "SchemaMismatch",
+    "TypeSchema",
+    "ValidatedInput",
+    "can_be_called",
+    "canonical_json",
+    "check_name",
+    "clip",
+    "completed",
+    "end_continuation",
+    "integers_as_in",
+    "is_read_once",
+    "log_left_out",
+    "not_negative",
+    "open_continuation",
+    "path_text",
+    "plain_copy",
+    "pool_or_default",
+    "read_again",
+    "refuse_too_many",
+    "register_adapter",
+    "resolve_reference",
+    "run_check",
+    "same_json",
+    "weigh",
+    "with_texts",
+]
+
+# Where each of them lives; the imports above tell type checkers the same.
+_LATE = {
+    "data.exact_integers": "integers_as_in with_texts",
+    "data.json_shape": "weigh",
+    "data.json_values": "canonical_json refuse_too_many",
+    "host.threads": "LARGE_CHARACTERS run_check",
+    "interrupts.interrupt": "same_json",
+    "options.checked_fields": "not_negative",
+    "run.resume": "end_continuation open_continuation",
+    "schemas.compiled": (
+        "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text "
+        "plain_copy resolve_reference"
+    ),
+    "schemas.python_types": "TypeSchema",
+    "schemas.type_traits": "ReadAgain is_read_once read_again",
+    "tools.adapters": "register_adapter",
+    "tools.names": "ImpossibleNameError can_be_called check_name",
+    "trace.failures": "log_left_out",
+    "workers.pool": "pool_or_default",
+}
+_MODULE_OF = {name: module for module, names in _LATE.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with importing:
+        value = globals()[name] = getattr(import_module(f".{_MODULE_OF[name]}", __package__), name)
+    return value

@@ -1,0 +1,132 @@
+"""The values of a call on their way in and out: counted, checked, written. What is large is done off the event loop.
+
+Knows no order of calls and nobody who approves them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..data.json_shape import weigh
+from ..data.json_values import (
+    canonical_json,
+    check_size,
+    check_values,
+    decode_json,
+    encode_json,
+    refuse_too_many,
+    utf8_length,
+)
+from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import ExecutionPolicy
+from ..protocol.ledger import LedgerEntry
+from ..tools.tool import Tool
+from .allowed_input import CheckedInput, input_to_run
+from .unread_outputs import refuse_iterators
+
+if TYPE_CHECKING:
+    from ..fetch.request import FetchRequest
+
+
+def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> Awaitable[CheckedInput]:
+    """Validate the input of a call. A large one has a text too: making it may take longer than the check itself.
+
+    Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
+    """
+    characters = len(entry.input_json or "")
+    is_shown = is_shown or characters >= LARGE_CHARACTERS
+    return run_check(characters, partial(_checked_input, tool, entry, policy, is_shown=is_shown))
+
+
+def _checked_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
+    what = f"the input of tool {tool.name!r}"
+    if entry.input_bytes is not None:
+        check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+        raise CodeModeProtocolError("the worker withheld an input that is small enough")
+    if entry.input_json is not None:
+        check_size(utf8_length(entry.input_json), policy.max_tool_input_bytes, what)
+        check_values(entry.input_json, policy.max_values, what)
+    try:
+        validated = input_to_run(tool, entry)
+        return CheckedInput(validated, canonical_json(validated.json_value) if is_shown else None)
+    except ValueError as error:
+        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
+
+
+async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str | None:
+    """Check what a tool returned and write it as JSON; None is JavaScript's undefined.
+
+    Raises `CodeModeToolError` for a wrong output, `CodeModeSerializationError` for what is too large or not JSON,
+    `UnreadOutput` for one that must be read first.
+    """
+    if output is None and tool.output_json_schema is None:
+        return None
+    size = weigh(output, LARGE_CHARACTERS)
+    # Not a function in this one: what encloses a value keeps it as long as an error knows of the function.
+    return await run_check(
+        size, partial(_output_text if size < LARGE_CHARACTERS else _large_output_text, tool, output, policy)
+    )
+
+
+def _large_output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
+    # Of a small one it is known that there is none in it.
+    refuse_iterators(output, is_declared=tool.output_json_schema is not None)
+    return _output_text(tool, output, policy)
+
+
+def _output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
+    what = f"the output of tool {tool.name!r}"
+    if tool.output_json_schema is not None:
+        # Counted first: a validator would build what it is given anew.
+        refuse_too_many(output, policy.max_values, what)
+        output = tool.validate_output(output)
+    return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)
+
+
+async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
+    """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
+    what = f"the interrupt payload of tool {tool_name!r}"
+    limits = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
+    return await run_check(weigh(payload, LARGE_CHARACTERS), partial(encode_json, payload, **limits, what=what))
+
+
+async def read_text(text: str) -> Any:
+    """Decode a text that this host wrote."""
+    return await run_check(len(text), lambda: decode_json(text))
+
+
+async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
+    """Read what a fetch asks for. Raises `CodeModeFetchError`, `CodeModeSerializationError`; else the worker lied."""
+    from ..fetch.request import read_request
+
+    what = "the request of fetch"
+    text = entry.input_json
+    if entry.input_bytes is not None:
+        check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+    if text is None:
+        raise CodeModeProtocolError("the worker sent a fetch without a request")
+
+    def read() -> FetchRequest:
+        check_size(utf8_length(text), policy.max_tool_input_bytes, what)
+        check_values(text, policy.max_values, what)
+        return read_request(text)
+
+    return await run_check(len(text), read)
+
+
+def asked_text(entry: LedgerEntry) -> str:
+    """Return the one string that a request to the catalog carries. Raises `CodeModeToolError` for anything else."""
+    text = entry.input_json or ""
+    argument: Any = None
+    if text.startswith('"'):  # nothing else is worth reading
+        try:
+            argument = json.loads(text)
+        except ValueError:
+            argument = None
+    if not isinstance(argument, str):
+        raise CodeModeToolError(f"tools.{entry.name} takes one string")
+    return argument

@@ -1,0 +1,92 @@
+"""What only some options ask for, imported only for those: fetch, sealed continuations, telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..options.parts import CodeModeOptions
+
+_telemetry_is_loaded = False
+_imported = set[str]()
+
+if TYPE_CHECKING:
+    from ..fetch.fetches import Fetches
+    from ..trace.events import Event
+
+
+def require_extras(options: CodeModeOptions) -> None:
+    """Raise `ValueError` for a wrong origin, and for what is asked for and not installed."""
+    fetches_of(options)
+    require_cipher(options)
+    if options.telemetry.is_enabled:
+        from ..observe.telemetry import require_opentelemetry
+
+        require_opentelemetry(options.telemetry)
+    _imported.update(_asked_for(options))
+
+
+def are_imported(options: CodeModeOptions) -> bool:
+    """True when `require_extras` imports nothing."""
+    return _imported.issuperset(_asked_for(options))
+
+
+def _asked_for(options: CodeModeOptions) -> set[str]:
+    asked = {
+        "fetch": options.fetch_policy is not None,
+        "seal": options.continuation.seal,
+        "telemetry": options.telemetry.is_enabled,
+    }
+    return {name for name, is_asked in asked.items() if is_asked}
+
+
+def fetches_of(options: CodeModeOptions) -> Fetches | None:
+    """Return what performs the fetches of one invocation; None: there is no fetch. See `Fetches.of`."""
+    if options.fetch_policy is None:
+        return None
+    from ..fetch.fetches import Fetches
+
+    return Fetches.of(options)
+
+
+def fetch_line(options: CodeModeOptions) -> str | None:
+    """Return what the model is told about ``fetch``; None when there is none."""
+    if options.fetch_policy is None:
+        return None
+    from ..fetch.fetches import fetch_line
+
+    return fetch_line(options.fetch_policy)
+
+
+def require_cipher(options: CodeModeOptions) -> None:
+    """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
+    if options.continuation.seal:
+        from ..continuations.sealing import require_cipher
+
+        require_cipher(options.continuation)
+
+
+def extras_are_loaded(options: CodeModeOptions) -> bool:
+    """True when `telemetry_listeners` reads no file."""
+    return not options.telemetry.is_enabled or _telemetry_is_loaded
+
+
+def load_extras(options: CodeModeOptions) -> None:
+    """Read and import what `telemetry_listeners` needs; it would do so itself, on the event loop."""
+    global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
+    if options.telemetry.is_enabled:
+        from ..observe.telemetry import package_version
+
+        package_version()
+        _telemetry_is_loaded = True
+
+
+def telemetry_listeners(
+    options: CodeModeOptions, find_tool: Callable[[str], Any]
+) -> tuple[Callable[[Event], None], ...]:
+    """Return what records one invocation; nothing unless enabled. See `codemode.observe.telemetry`."""
+    if not options.telemetry.is_enabled:
+        return ()
+    from ..observe.telemetry import telemetry_listeners
+
+    return telemetry_listeners(options.telemetry, find_tool)

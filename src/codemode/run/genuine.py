@@ -1,0 +1,52 @@
+"""Whether an interrupt is one that this host made, and what it continues. Resumes nothing and claims nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..continuations.sealing import unpack
+from ..continuations.signing import Auth
+from ..errors import CodeModeProtocolError, Resumable
+from ..interrupts.interrupt import Interrupt, pending_requests, same_json
+from ..options.checked_fields import text_or_none
+from ..options.parts import CodeModeOptions
+from ..protocol.continuation import Continuation, body_of
+
+
+def verify(
+    interrupt: Resumable | Mapping[str, Any], options: CodeModeOptions, now_ms: int | None, context_binding: str | None
+) -> tuple[Continuation, Auth]:
+    """Return what an interrupt continues, if this host made exactly this interrupt.
+
+    ``now_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
+    """
+    paused = Interrupt.of(interrupt)
+    texts, auth = unpack(paused.continuation, options.continuation, now_ms, context_binding)
+    continuation = Continuation.from_dict(body_of(texts))
+    if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
+        raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
+    recorded = [request.shown() for request in pending_requests(continuation.ledger.waiting)]
+    if not same_json([request.shown() for request in paused.requests], recorded):
+        raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
+    return continuation, auth
+
+
+def genuine_interrupt(
+    value: Any, options: CodeModeOptions | Mapping[str, Any] | None, context_binding: str | None
+) -> Interrupt:
+    """Return an interrupt: an `Interrupt` as it is, plain JSON of one when this host has signed it, expired or not.
+
+    A program can return JSON of any shape. Raises `CodeModeProtocolError` for everything else, `ValueError` for wrong
+    options.
+    """
+    settings = CodeModeOptions.of(options)
+    text_or_none(context_binding, "context_binding")
+    if isinstance(value, Interrupt):
+        return value
+    paused = Interrupt.from_dict(value)
+    try:
+        verify(paused, settings, None, context_binding)
+    except (AttributeError, TypeError) as error:
+        raise CodeModeProtocolError("this is not an interrupt of code mode") from error
+    return paused

@@ -1,0 +1,57 @@
+"""What names an invocation: random numbers, or numbers derived from what an engine that runs a step again repeats.
+
+An outer tool call id alone identifies nothing, for models repeat ``call_1``: it takes a conversation to name it, and a
+key, so that nobody can know the numbers of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..continuations.keys import set_keys
+from ..continuations.signing import KeyRing
+from ..data.json_values import canonical_json
+from ..options.parts import ContinuationOptions
+from ..protocol.continuation import replayed_settings
+from ..protocol.events import Settings
+
+Identify = Callable[[Settings, str], Settings]
+_SALT_CHARACTERS = 16
+_SEED_CHARACTERS = 32
+
+
+def derived_identity(
+    options: ContinuationOptions,
+    tool_call_id: str | None,
+    context_binding: str | None,
+    started_at_ms: int | None = None,
+) -> Identify | None:
+    """Return what gives the settings of a program their salt and seed; None where they stay random.
+
+    They follow from profile, bindings, outer id, stripped program, the settings that a replay depends on and the time
+    that an engine has recorded, if one has: a model may make the same call under the same id once more, and what was
+    said of the first is no answer to the second. The key is the oldest: it is known for as long as what it signed can
+    go on.
+    """
+    keys = options.keys if options.keys is not None else set_keys()
+    if not keys or not tool_call_id or (options.context_binding is None and context_binding is None):
+        return None
+    key = KeyRing(keys[:1], purpose="identity").secret()
+    binding = [options.context_binding, context_binding]
+
+    def identified(settings: Settings, js: str) -> Settings:
+        kept = replayed_settings(replace(settings, salt="", seed="", started_ms=0))
+        named = {
+            "settings": kept,
+            "binding": binding,
+            "started_at_ms": started_at_ms,
+            "program": hashlib.sha256(js.encode("utf-8", "surrogatepass")).hexdigest(),
+        }
+        digest = hmac.new(key, canonical_json(named).encode(), hashlib.sha256).hexdigest()
+        salt, rest = digest[:_SALT_CHARACTERS], digest[_SALT_CHARACTERS:]
+        return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
+
+    return identified

@@ -1,0 +1,249 @@
+"""One nested call: look up, validate, approve, execute, serialise. Knows no worker and no order of calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..data.json_values import encode_json
+from ..data.records import record
+from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError, guest_view
+from ..host.threads import LARGE_CHARACTERS, let_go, run_check
+from ..interrupts import approval
+from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
+from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial
+from ..options.parts import CodeModeOptions
+from ..protocol.events import CallSettled
+from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
+from ..tools.catalog import Catalog
+from ..tools.context import AnsweredInterrupt, ToolCallContext
+from ..tools.tool import Tool, ValidatedInput
+from .allowed_input import CheckedInput
+from .call_values import asked_text, check_input, output_text, payload_text, read_fetch, read_text
+from .host_code import HostRaised, decided, executed, guarded, hidden, needs_approval, read_output, sound
+from .unread_outputs import UnreadOutput
+
+if TYPE_CHECKING:
+    from ..fetch.fetches import Fetches
+    from ..host.threads import InvocationThreads
+
+
+class CallProgress(Protocol):
+    """Hears how far one call has come."""
+
+    def asked(self) -> None:
+        """A person is being asked."""
+        ...
+
+    def answered(self) -> None:
+        """The person has answered."""
+        ...
+
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> None:
+        """The tool itself runs from here on."""
+        ...
+
+
+@record
+class NestedCalls:
+    """Performs the calls of one invocation.
+
+    ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
+    ``checked`` the inputs of answered calls, which were validated before anything ran. ``salt`` gives what makes new
+    interrupt ids this invocation's own. ``kept_inputs`` are validated inputs of calls under way, as JSON texts by
+    request id, where a recovery cannot validate them again: it would keep the loop, or give another value.
+    """
+
+    catalog: Catalog[Tool]
+    options: CodeModeOptions
+    outer_tool_call_id: str
+    messages: Sequence[Any]
+    context: Any
+    aborted: asyncio.Event
+    now_ms: Callable[[], int]
+    salt: Callable[[], str]
+    answers: Mapping[int, Answer]
+    threads: InvocationThreads
+    fetches: Fetches | None
+    kept_inputs: dict[int, str]
+    checked: Mapping[int, CheckedInput]
+
+    async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
+        """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
+        answer = self.answers.get(entry.id)
+        try:
+            if answer is not None:
+                if isinstance(answer, KnownOutcome):
+                    return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
+                if is_denial(answer):
+                    request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
+                    raise approval.denial(request, answer.decision, self.options.approval)
+            if entry.kind == "catalog":
+                return self._fulfilled(entry, await run_check(0, lambda: self._ask_catalog(entry)))
+            if entry.kind == "fetch":
+                return self._fulfilled(entry, await self._fetch(entry, progress))
+            tool = self.catalog.get(entry.name)
+            if tool is None:
+                raise await run_check(0, lambda: self.catalog.unknown_tool(entry.name))
+            return await _ToolCall(self, entry, tool, answer, progress).perform()
+        except CodeModeProtocolError:
+            raise
+        except CodeModeError as error:
+            let_go(error)
+            return self.rejected(entry, error)
+        except HostRaised as thrown:
+            return self.rejected(entry, thrown.error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
+            return self.rejected(entry, hidden(entry, error))
+
+    def require_running(self) -> None:
+        """Raise `asyncio.CancelledError` once the invocation has ended.
+
+        Nobody records what begins after that, so a recovery would begin it again. A call gets here when the end and its
+        permission come in one turn of the loop, or when what decided about it took its cancellation for an answer.
+        """
+        if self.aborted.is_set():
+            raise asyncio.CancelledError
+
+    async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
+        if self.fetches is None:
+            raise CodeModeFetchError("fetch is not allowed")
+        request = await read_fetch(entry, self.options.execution_policy)
+        self.require_running()
+        if request.changes_something:
+            progress.started(None, is_approved=False)
+        return await self.fetches.perform(request)
+
+    def _ask_catalog(self, entry: LedgerEntry) -> str:
+        argument = asked_text(entry)
+        ask = self.catalog.search if entry.name == "$search" else self.catalog.describe
+        return encode_json(ask(argument), what=f"the answer of tools.{entry.name}")
+
+    def _fulfilled(self, entry: LedgerEntry, text: str | None) -> CallSettled:
+        return CallSettled(entry.id, Fulfilled(text), self.now_ms())
+
+    def rejected(self, entry: LedgerEntry, error: CodeModeError) -> CallSettled:
+        """Return that a request ended with this error."""
+        error = sound(entry, error)
+        return CallSettled(entry.id, Rejected(*guest_view(error)), self.now_ms(), error)
+
+
+class _ToolCall:
+    """One call of one tool on its way from lookup to outcome."""
+
+    def __init__(
+        self, calls: NestedCalls, entry: LedgerEntry, tool: Tool, answer: Answer | None, progress: CallProgress
+    ) -> None:
+        self._calls = calls
+        self._entry = entry
+        self._answer = answer
+        self._progress = progress
+        self._policy = calls.options.execution_policy
+        self._tool = tool
+        self._is_approved = entry.is_approved
+        self._executed_json = entry.executed_input_json
+
+    async def perform(self) -> CallSettled:
+        """Return how the call ended; raises what the guest is to be told."""
+        entry, tool = self._entry, self._tool
+        if tool.execute is None:
+            raise self._not_executable()
+        asks = tool.needs_approval is not False
+        checked = await self._validate(is_shown=asks)
+        if asks and await self._needs_approval(checked.validated):
+            if self._calls.options.approval.mode == "interrupt":
+                return await self._pause({"kind": APPROVAL_KIND}, checked)
+            await self._approve(checked)
+        calls = self._calls
+        context = await self._context() if tool.takes_context else None
+        calls.require_running()
+        self._progress.started(self._executed_json, is_approved=self._is_approved)
+        try:
+            output = await guarded(entry, executed(tool, checked.validated, context, calls.threads, entry))
+            text = await self._written(output)
+        except InterruptRequested as pause:
+            # The tool may have changed what it was given; shown is what it was given.
+            given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
+            return await self._pause(pause.payload, given)
+        return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
+
+    async def _written(self, output: Any) -> str | None:
+        try:
+            return await output_text(self._tool, output, self._policy)
+        except UnreadOutput:
+            read = read_output(self._tool, output, self._policy, self._calls.threads, self._entry)
+        return await output_text(self._tool, await guarded(self._entry, read), self._policy)
+
+    def _not_executable(self) -> CodeModeToolError:
+        return CodeModeToolError(
+            f"tool {self._tool.name!r} is declared but cannot be executed",
+            details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
+        )
+
+    async def _validate(self, *, is_shown: bool) -> CheckedInput:
+        entry, tool, kept_inputs = self._entry, self._tool, self._calls.kept_inputs
+        checked = self._calls.checked.get(entry.id)
+        if checked is None:
+            checked = await check_input(tool, entry, self._policy, is_shown=is_shown or tool.input_varies)
+        text = checked.shown_json
+        if text is not None and (tool.input_varies or len(text) >= LARGE_CHARACTERS):
+            kept_inputs[entry.id] = text
+        if isinstance(self._answer, Approval):
+            self._is_approved = True
+            self._executed_json = text
+        return checked
+
+    async def _context(self) -> ToolCallContext:
+        calls, entry = self._calls, self._entry
+        answered = None
+        if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
+            payload = await read_text(entry.outcome.payload_json)
+            answered = AnsweredInterrupt(
+                id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
+            )
+        return ToolCallContext(
+            tool_call_id=entry.tool_call_id or "",
+            outer_tool_call_id=calls.outer_tool_call_id,
+            messages=calls.messages,
+            context=calls.context,
+            aborted=calls.aborted,
+            interrupt=answered,
+            asking_person=self._asking_person,
+        )
+
+    @contextmanager
+    def _asking_person(self) -> Generator[None, None, None]:
+        self._progress.asked()
+        try:
+            yield
+        finally:
+            self._progress.answered()
+
+    async def _needs_approval(self, validated: ValidatedInput) -> bool:
+        """Return True when a person is to decide: no answer but an approval opens the gate."""
+        tool, entry = self._tool, self._entry
+        if tool.needs_approval is False or self._is_approved:
+            return False
+        return await decided(entry, needs_approval(tool, validated.value, await self._context()))
+
+    async def _approve(self, checked: CheckedInput) -> None:
+        policy, entry = self._calls.options.approval, self._entry
+        request = approval.ApprovalRequest(entry.name, checked.validated.json_value, entry.tool_call_id or "")
+        self._progress.asked()
+        try:
+            answer = await decided(entry, approval.ask(policy.on_approval_required, request))
+        finally:
+            self._progress.answered()
+        decision = approval.read_decision(answer, request)
+        if not decision.approved:
+            raise approval.denial(request, decision, policy)
+        self._is_approved = True
+        self._executed_json = checked.shown_json
+
+    async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
+        entry, calls = self._entry, self._calls
+        payload_json = await payload_text(entry.name, payload, self._policy)
+        outcome = waiting(entry, "interrupt", calls.salt(), payload_json, shown.shown_json)
+        return CallSettled(entry.id, outcome, calls.now_ms())

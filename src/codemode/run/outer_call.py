@@ -1,0 +1,44 @@
+"""What the model's own call of codeMode brings along. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..options.checked_fields import callable_or_none, positive, sequence, string_or_none, text_or_none
+
+if TYPE_CHECKING:
+    from ..trace.trace import Trace
+
+MAX_TIME_MS = 8_640_000_000_000_000
+"""The last moment that a JavaScript date knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class OuterCall:
+    """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool.
+
+    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace, None for an outcome that
+    was recorded. ``started_at_ms`` is when
+    the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
+    ``clock_ms`` is the clock that the program is told of with each answer, the host's when None.
+    Raises `ValueError` when one of them is of a wrong kind.
+    """
+
+    tool_call_id: str | None = None
+    messages: Sequence[Any] = ()
+    context: Any = None
+    on_result: Callable[[str, Any, Trace | None], None] | None = None
+    started_at_ms: int | None = None
+    context_binding: str | None = None
+    clock_ms: Callable[[], int] | None = None
+
+    def __post_init__(self) -> None:
+        """Check what reaches tools, a signature and the guest's clock."""
+        string_or_none(self.tool_call_id, "tool_call_id")
+        sequence(self.messages, "messages")
+        text_or_none(self.context_binding, "context_binding")
+        callable_or_none(self.clock_ms, "clock_ms")
+        if self.started_at_ms is not None:
+            positive(self.started_at_ms, "started_at_ms", MAX_TIME_MS)

@@ -1,0 +1,125 @@
+"""What a resume came to, as the text that a guard keeps, and back. Sealed where its continuation is.
+
+A line of JSON, and behind it the texts of a continuation as they are: escaping and parsing them again would take as
+long as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..continuations.sealing import open_text, seal_text
+from ..continuations.signing import Auth
+from ..data.json_pieces import encode_in_pieces
+from ..data.json_values import MAX_DEPTH, decode_json
+from ..errors import CodeModeError, CodeModeProtocolError, Resumable, error_from_view
+from ..host.steps import metered
+from ..interrupts.interrupt import Interrupt
+from ..options.parts import ContinuationOptions
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOutcomes:
+    """Writes and reads the outcomes of resumes of one continuation, which ``auth`` has signed."""
+
+    options: ContinuationOptions
+    auth: Auth
+    is_sealed: bool
+
+    @classmethod
+    def of(cls, interrupt: Interrupt, auth: Auth, options: ContinuationOptions) -> RecordedOutcomes:
+        """Return those of an interrupt that was verified."""
+        return cls(options, auth, str(interrupt.continuation["encoding"]).startswith("sealed"))
+
+    def of_value(self, value: Any) -> str:
+        """Write a value, or the next interrupt."""
+        if isinstance(value, Interrupt):
+            plain, texts = _taken_apart(value)
+            return self._written(f'{{"interrupt":{_json(plain)}}}', texts)
+        return self._written(f'{{"value":{_json(value)}}}', ())
+
+    def of_error(self, error: BaseException) -> str:
+        """Write an error, with its recovery."""
+        if not isinstance(error, CodeModeError):
+            aborted = error.__cause__
+            error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
+        failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
+        recovery, texts = (None, ()) if error.recovery is None else _taken_apart(error.recovery)
+        head = _as_json({"error": failure, "calls": error.calls}, error.details)
+        return self._written(f'{head[:-1]},"recovery":{_json(recovery)}}}', texts)
+
+    def replayed(self, text: str) -> Any:
+        """Return the value or interrupt that was recorded, or raise the error."""
+        try:
+            outcome, texts = self._read(text)
+        except ValueError as error:
+            raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
+        if "value" in outcome:
+            return outcome["value"]
+        if "interrupt" in outcome:
+            return _put_together(outcome["interrupt"], texts)
+        raise _recorded_error(outcome, texts)
+
+    def _written(self, head: str, texts: Iterable[str]) -> str:
+        text = "".join([head, "\n", *metered(texts)])
+        return seal_text(text, self.options, self.auth) if self.is_sealed else text
+
+    def _read(self, text: str) -> tuple[dict[str, Any], _Texts]:
+        opened = open_text(text, self.options, self.auth) if self.is_sealed else text
+        end = opened.find("\n") % (len(opened) + 1)  # to the end where no text follows
+        outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _DEPTH_AROUND)
+        return cast("dict[str, Any]", outcome), _Texts(opened, end + 1)
+
+
+class _Texts:
+    """Texts that stand one behind the other, taken by their lengths."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self._text = text
+        self._at = start
+
+    def take(self, lengths: list[int]) -> list[str]:
+        taken: list[str] = []
+        for length in lengths:
+            taken.append(self._text[self._at : self._at + length])
+            self._at += length
+        return taken
+
+
+def _taken_apart(interrupt: Resumable) -> tuple[dict[str, Any], list[str]]:
+    """Return an interrupt with the lengths of its continuation's texts, and these."""
+    plain = interrupt.to_dict()
+    texts = cast("list[str]", interrupt.continuation["body"])
+    return {**plain, "continuation": {**plain["continuation"], "body": [*map(len, texts)]}}, texts
+
+
+def _put_together(plain: dict[str, Any], texts: _Texts) -> Interrupt:
+    continuation = plain["continuation"]
+    return Interrupt.from_dict({**plain, "continuation": {**continuation, "body": texts.take(continuation["body"])}})
+
+
+def _json(value: Any) -> str:
+    return encode_in_pieces(_ENCODER, value)
+
+
+def _as_json(outcome: Mapping[str, Any], details: Mapping[str, Any]) -> str:
+    try:
+        # Details are for people: what is not JSON is kept as text.
+        return json.dumps({**outcome, "details": details}, default=str)
+    except Exception:  # noqa: BLE001 - a tool may raise an error with any details
+        return json.dumps({**outcome, "details": {}}, default=str)
+
+
+def _recorded_error(outcome: Mapping[str, Any], texts: _Texts) -> CodeModeError:
+    failure = outcome["error"]
+    error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=outcome["details"])
+    error.calls = tuple(outcome["calls"])
+    if outcome["recovery"] is not None:
+        error.recovery = _put_together(outcome["recovery"], texts)
+    return error

@@ -1,0 +1,199 @@
+"""Going on with a paused invocation: check everything, claim it once, run, record the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ..continuations.guard import Claim, MemoryResumeGuard, ResumeGuard
+from ..continuations.key_warnings import warn_if_unshared
+from ..continuations.sealing import answers_digest, unpack
+from ..continuations.signing import Auth
+from ..data.json_shape import weigh
+from ..data.json_values import NOT_GIVEN, canonical_json, encode_json
+from ..errors import CodeModeProtocolError, Resumable
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..interrupts.interrupt import Interrupt, pending_requests
+from ..interrupts.resolutions import Answer, read_answers
+from ..options.parts import CodeModeOptions, ContinuationOptions
+from ..protocol.continuation import Continuation, body_of
+from ..tools.catalog import Catalog
+from ..tools.tool import Tool
+from ..workers.image import engine_version, engine_version_is_known
+from ..workers.pool import WorkerPool, pool_or_default
+from .allowed_input import CheckedInput, check_answers
+from .claimed_resume import ClaimedResume, refuse_own
+from .execution import Execution, OuterCall, now_ms
+from .genuine import verify
+from .recorded_outcomes import RecordedOutcomes
+
+_process_guard = MemoryResumeGuard()
+_ENDED = '"ended"'  # no answers read so: those are an object
+
+
+@contextmanager
+def _refusals() -> Generator[None, None, None]:
+    """Mark what is refused here: the continuation or its answers are to blame, no worker."""
+    try:
+        yield
+    except CodeModeProtocolError as error:
+        error.details.setdefault("origin", "continuation")
+        raise
+
+
+@_refusals()
+def answers_of(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the answers by request id. Raises `CodeModeProtocolError` when there are none."""
+    if resolutions is not None and not isinstance(resolutions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CodeModeProtocolError("the resolutions must be an object of answers by request id")
+    answers = dict(resolutions or {})
+    if resolution is not NOT_GIVEN:
+        first = interrupt.interrupt_id
+        if first in answers:
+            raise CodeModeProtocolError(f"the request {first!r} is answered twice")
+        answers[first] = resolution
+    return answers
+
+
+async def resume(
+    interrupt: Resumable | Mapping[str, Any],
+    answers_to: Callable[[Interrupt], Mapping[str, Any]],
+    catalog: Catalog[Tool],
+    options: CodeModeOptions | Mapping[str, Any] | None,
+    outer: OuterCall,
+    pool: WorkerPool | None,
+) -> Any:
+    """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id."""
+    workers = pool_or_default(pool)
+    await workers.begin()
+    with workers.threads.of_invocation().serving():
+        with _refusals():
+            paused = await run_check(0, lambda: Interrupt.of(interrupt))
+            resolutions = answers_to(paused)
+        return await _resume(paused, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
+
+
+async def _resume(
+    interrupt: Interrupt,
+    resolutions: Mapping[str, Any],
+    catalog: Catalog[Tool],
+    settings: CodeModeOptions,
+    outer: OuterCall,
+    pool: WorkerPool,
+) -> Any:
+    continuation, auth = await run_check(0, lambda: verified(interrupt, settings, outer.context_binding))
+    with _refusals():
+        answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
+    outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
+    # Made before the claim: options that are wrong must not use the continuation up.
+    execution = Execution(catalog, settings, outer_call, pool)
+    keeping = settings.continuation
+    warn_if_unshared(keeping)
+    guard = _guard_of(keeping)
+    outcomes = RecordedOutcomes.of(interrupt, auth, keeping)
+    with _refusals():
+        size = weigh(resolutions, LARGE_CHARACTERS)
+        claim = await run_check(size, lambda: _claim(auth, resolutions, keeping))
+        refuse_own(claim.key)
+        standing = await guard.claim(claim)
+    claimed = ClaimedResume(guard, claim, outcomes, execution, outer_call, continuation, answers, inputs, interrupt)
+    if standing is not None:
+        return await claimed.as_claimed(standing)
+    try:
+        with _refusals():
+            await _require_runnable(continuation, auth, keeping)
+    except CodeModeProtocolError:
+        await guard.release(claim.key)
+        raise
+    return await claimed.run()
+
+
+async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
+    """Refuse what cannot go on, though what it has come to might be known."""
+    if now_ms() >= auth.expires_at_ms:
+        # It held when it was verified. By now the guard may have forgotten somebody else's claim.
+        raise CodeModeProtocolError("the continuation has expired")
+    if options.any_engine:
+        return
+    engine = engine_version() if engine_version_is_known() else await asyncio.to_thread(engine_version)
+    if continuation.engine != engine:
+        raise CodeModeProtocolError(
+            f"the program was paused on version {continuation.engine} of the engine, and this host has {engine}: it may"
+            " go another way here. continuation={'any_engine': True} lets it go on all the same"
+        )
+
+
+async def _checked_answers(
+    continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[Tool], options: CodeModeOptions
+) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
+    entries = continuation.ledger.entries
+    # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
+    goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
+    answers: Mapping[int, Answer] = {}
+    size = weigh(resolutions, LARGE_CHARACTERS)
+    if resolutions or not goes_on_by_itself:
+        max_values = options.execution_policy.max_values
+        answers = await run_check(size, lambda: read_answers(entries, resolutions, max_values))
+    size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
+    return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
+
+
+@_refusals()
+def verified(
+    interrupt: Resumable | Mapping[str, Any], options: CodeModeOptions, context_binding: str | None = None
+) -> tuple[Continuation, Auth]:
+    """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
+    return verify(interrupt, options, now_ms(), context_binding)
+
+
+@_refusals()
+def open_continuation(
+    continuation: Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> tuple[Interrupt, str]:
+    """Return the interrupt of a continuation that was kept without it, and its program, types stripped.
+
+    For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
+    make, or that has expired.
+    """
+    texts, _ = unpack(continuation, CodeModeOptions.of(options).continuation, now_ms(), context_binding)
+    opened = Continuation.from_dict(body_of(texts))
+    requests = pending_requests(opened.ledger.waiting)
+    outer_tool_call_id = opened.kept["outer_tool_call_id"]
+    kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
+    return kept, opened.js
+
+
+async def end_continuation(
+    continuation: Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> None:
+    """Let a paused program go on no more, whatever is answered from now on.
+
+    For plugins whose users can deny a program as a whole. Raises `CodeModeProtocolError` for a continuation that this
+    host did not make, that has expired or that has gone on already.
+    """
+    keeping = CodeModeOptions.of(options).continuation
+    guard = _guard_of(keeping)
+    with _refusals():
+        _, auth = await run_check(0, lambda: unpack(continuation, keeping, now_ms(), context_binding))
+        claim = Claim(auth.nonce, answers_digest(_ENDED, keeping, auth), auth.expires_at_ms)
+        if not isinstance(await guard.claim(claim), str):
+            await guard.record(claim.key, "")
+
+
+def _guard_of(options: ContinuationOptions) -> ResumeGuard:
+    return options.guard if options.guard is not None else _process_guard
+
+
+def _claim(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
+    text = canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
+    return Claim(auth.nonce, answers_digest(text, options, auth), auth.expires_at_ms)

@@ -1,0 +1,259 @@
+"""Performs the effects of one invocation: messages, clock, calls. Holds no rules: the invocation decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from ..data.records import record
+from ..errors import CodeModeProtocolError
+from ..host import steps
+from ..host.clock import Clock
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..observe.reporter import CallRecord, Events
+from ..options.parts import MAX_SOURCE_BYTES
+from ..protocol import events
+from ..protocol.invocation import Invocation
+from ..protocol.ledger import LedgerEntry, Rejected, Waiting
+from ..protocol.messages import WorkerMessage
+from ..workers.channel import WorkerChannel
+from ..workers.pool import Lease
+from .call_time import call_timeout_ms, unanswered
+from .kept_errors import KeptErrors
+from .nested_call import NestedCalls
+
+# What a worker says of a program: its text and its facts, each escaped to at most six bytes a byte.
+_MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
+_FRAME_SLACK_BYTES = 1 << 20
+# How long the caller waits for cancelled calls to see the cancellation.
+_CANCEL_GRACE_SECONDS = 1.0
+_PROGRAM = 0  # the task that checks the program, beside those of requests
+
+
+class ProgramCheck(Protocol):
+    """Compares an analysed program with the tools."""
+
+    def __call__(self, js: str, facts: Mapping[str, Any] | None, /) -> tuple[Mapping[str, Any], ...]:
+        """Return what is certainly wrong with it, each ``{"message", "line", "column"}``."""
+        ...
+
+
+class Runner:
+    """Drives one invocation on one worker, from `start` to its end. ``ended`` gives that; `close` must follow it."""
+
+    def __init__(
+        self, machine: Invocation, lease: Lease, calls: NestedCalls, listeners: Events, check: ProgramCheck
+    ) -> None:
+        self._machine = machine
+        self._lease = lease
+        self._calls = calls
+        self._listeners = listeners
+        self._check = check
+        self._effects: deque[events.Effect] = deque()
+        self._performing = False
+        self._errors = KeptErrors()
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # by request id
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
+        self._clock = self._clock_of(machine.settings.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
+        self._channel = WorkerChannel(
+            lease.worker,
+            _max_frame_bytes(machine.settings),
+            on_message=self.feed,
+            on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
+            on_violation=lambda error: self.feed(events.HostFailed(error)),
+            on_failure=self._fail,
+        )
+
+    def start(self, effects: Iterable[events.Effect]) -> None:
+        """Perform the first effects; what can wait until the worker has begun comes after them."""
+        self.perform(effects)
+        self._channel.listen()
+        if not self.ended.done():
+            self._clock.start()
+
+    def feed(self, event: WorkerMessage | events.HostEvent) -> None:
+        """Tell the invocation what happened and do what it answers."""
+        effects = self._machine.receive(event)
+        if effects:
+            self.perform(effects)
+
+    def perform(self, effects: Iterable[events.Effect]) -> None:
+        """Perform effects in order. Performing one may cause more; they wait their turn."""
+        self._effects.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._effects:
+                self._perform(self._effects.popleft())
+        finally:
+            self._performing = False
+            self._effects.clear()  # of those that one failed before
+
+    async def close(self) -> None:
+        """End everything that still runs. The slot is given back once all of it has ended."""
+        if self._loop.is_closed():
+            # The host closed it in the middle of the run: nothing can be cancelled or awaited any more.
+            self._lease.leave()
+            return
+        self.feed(events.AbortRequested())
+        tasks = list(self._tasks.items())
+        for request_id, task in tasks:
+            # What is cancelled before its first step runs nothing, not even its `finally`.
+            task.add_done_callback(lambda _, request_id=request_id: self._call_done(request_id))
+            task.cancel()
+        if tasks:
+            await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
+        if not self._tasks:
+            self._lease.give_back()
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Send(message):
+                self._channel.send(message, hold=len(self._tasks) > 1)
+            case events.Invoke(entry):
+                self._tasks[entry.id] = self._loop.create_task(self._call(entry))
+            case events.Finish(ending):
+                self._finish(ending)
+            case events.CheckProgram(js, facts):
+                self._check_program(js, facts)
+            case events.WriteConsole(level, text):
+                self._listeners.console_written(level, text)
+            case events.PauseClock():
+                self._clock.stop()
+            case events.ResumeClock():
+                self._clock.start()
+            case events.Replayed(entry):
+                self._replayed(entry)
+
+    def _check_program(self, js: str, facts: Mapping[str, Any] | None) -> None:
+        try:
+            self._checked(js, steps.run_on_the_loop(lambda: self._check(js, facts)))
+        except steps.TooLongForTheLoop:
+            self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(js, facts))
+
+    async def _check_elsewhere(self, js: str, facts: Mapping[str, Any] | None) -> None:
+        try:
+            self._checked(js, await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
+        except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
+            if not self.ended.done():
+                self.ended.set_exception(error)
+        finally:
+            self._call_done(_PROGRAM)
+
+    def _checked(self, js: str, problems: tuple[Mapping[str, Any], ...]) -> None:
+        self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
+
+    def _finish(self, ending: events.Ending) -> None:
+        self._channel.close()
+        self._clock.close()
+        if not isinstance(ending, events.Completed):
+            # Killing beats draining: a worker that is no longer ours can still write frames. One that is done ends by
+            # itself, and its handles can wait until the caller has the value.
+            self._lease.kill()
+        self._calls.aborted.set()
+        if not self.ended.done():
+            self.ended.set_result(ending)
+
+    async def _call(self, entry: LedgerEntry) -> None:
+        # Not a done callback: that would cost each call one more turn of the event loop.
+        self._lease.place.enter()
+        try:
+            await self._perform_call(entry)
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            self._fail(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._call_done(entry.id)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+    def _call_done(self, request_id: int) -> None:
+        self._tasks.pop(request_id, None)
+        if self.ended.done() and not self._tasks:
+            self._lease.give_back()
+
+    async def _perform_call(self, entry: LedgerEntry) -> None:
+        record = self._listeners.call_started(entry) if entry.kind != "catalog" else None
+        clock = self._call_clock(entry, record)
+        try:
+            settled = await self._calls.perform(entry, _Progress(self.feed, entry.id, clock))
+        except CodeModeProtocolError as error:
+            self.feed(events.HostFailed(error))
+        else:
+            self._settle(settled, record)
+        finally:
+            if clock is not None:
+                clock.close()
+
+    def _settle(self, settled: events.CallSettled, record: CallRecord | None) -> None:
+        settled = self._machine.admitted(settled)
+        if record is not None:
+            self._listeners.call_ended(record, settled.outcome, settled.error)
+        if settled.error is not None:
+            self._errors.add(settled.error)
+        self._calls.kept_inputs.pop(settled.id, None)
+        self.feed(settled)
+
+    def _call_clock(self, entry: LedgerEntry, record: CallRecord | None) -> Clock | None:
+        timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
+        task = None if timeout_ms is None else asyncio.current_task()
+        if timeout_ms is None or task is None:
+            return None
+
+        def passed() -> None:
+            # First the answer: what is cancelled may take its time, or take no notice.
+            error = unanswered(self._machine.ledger[entry.id], timeout_ms)
+            self._settle(self._calls.rejected(entry, error), record)
+            task.cancel()
+
+        clock = self._clock_of(timeout_ms, passed)
+        clock.start()
+        return clock
+
+    def _clock_of(self, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
+        listeners = self._listeners  # and not this runner, which holds the clock
+        return Clock(milliseconds / 1000, on_passed, uncounted=lambda: listeners.seconds_in_hooks)
+
+    def _replayed(self, entry: LedgerEntry) -> None:
+        outcome = entry.outcome
+        if entry.kind == "catalog" or outcome is None or isinstance(outcome, Waiting):
+            return
+        error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
+        self._listeners.call_ended(self._listeners.call_started(entry, replayed=True), outcome, error)
+
+
+@record
+class _Progress:
+    """Tells the invocation how far one call has come."""
+
+    feed: Callable[[events.HostEvent], None]
+    id: int
+    clock: Clock | None
+
+    def asked(self) -> None:
+        if self.clock is not None:
+            self.clock.stop()
+        self.feed(events.PersonAsked(self.id))
+
+    def answered(self) -> None:
+        if self.clock is not None:
+            self.clock.start()
+        self.feed(events.PersonAnswered(self.id))
+
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> None:
+        self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
+
+
+def _max_frame_bytes(settings: events.Settings) -> int:
+    # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
+    value_bytes = 3 * max(settings.max_result_bytes, settings.max_tool_input_bytes)
+    return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES

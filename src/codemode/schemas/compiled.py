@@ -1,0 +1,184 @@
+"""What every compiled schema offers, and how a mismatch is worded. Knows plain JSON only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+from ..data.json_shape import holds_more_values_than, weigh
+
+JsonSchema = dict[str, Any] | bool
+Problem = dict[str, str]
+
+MAX_PROBLEMS = 8
+MAX_SCHEMA_VALUES = 50_000
+MAX_SCHEMA_CHARACTERS = 4_000_000
+TOO_DEEP: Problem = {"path": "", "message": "nests too deeply to be checked"}
+TOO_MUCH: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
+_MAX_MESSAGE_CHARACTERS = 200
+
+
+class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
+    """A value does not fit a schema. ``problems`` are ``{"path", "message"}``, at most eight."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+
+@dataclass(frozen=True, eq=False)
+class ValidatedInput:
+    """An input that fits its schema. ``value`` is what ``execute`` receives."""
+
+    value: Any
+    _to_json: Callable[[], Any]
+
+    @cached_property
+    def json_value(self) -> Any:
+        """A copy of the value as plain JSON, which is what a person is shown.
+
+        It gives ``value`` when it is validated again, unless the author's validators change a value each time.
+        Made when first asked for: ask before ``execute`` can change the value.
+        """
+        return self._to_json()
+
+
+def plain_input(value: Any) -> ValidatedInput:
+    """Take plain JSON as it is."""
+    return ValidatedInput(value, lambda: plain_copy(value))
+
+
+def plain_copy(value: Any) -> Any:
+    """Copy plain JSON; unlike `copy.deepcopy` it does not run out of stack within the depth cap."""
+    return json.loads(json.dumps(value))
+
+
+def completed(given: Any, shown: Any) -> Any:
+    """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
+    if isinstance(given, dict) and isinstance(shown, dict):
+        own, others = cast("dict[str, Any]", given), cast("dict[str, Any]", shown)
+        return {**others, **{key: completed(one, others[key]) if key in others else one for key, one in own.items()}}
+    if isinstance(given, list) and isinstance(shown, list):
+        items, others = cast("list[Any]", given), cast("list[Any]", shown)
+        return [completed(*pair) for pair in zip(items, others, strict=True)] if len(items) == len(others) else items
+    return cast("Any", given)
+
+
+def with_fresh(given: Any, shown: Any, again: Any) -> Any:
+    """Return plain JSON as it was given, with the defaults that were shown of those that come out otherwise again."""
+    if isinstance(given, dict) and isinstance(shown, dict) and isinstance(again, dict):
+        own, others, new = cast("tuple[dict[str, Any], ...]", (given, shown, again))
+        known = {key: with_fresh(one, others.get(key), new.get(key)) for key, one in own.items()}
+        fresh = [key for key, one in others.items() if key not in own and new.get(key) != one]
+        # Of a model that is a default, not all is fresh.
+        return known | {key: with_fresh({}, others[key], new[key]) if key in new else others[key] for key in fresh}
+    if isinstance(given, list) and isinstance(shown, list) and isinstance(again, list):
+        rows = cast("tuple[list[Any], ...]", (given, shown, again))
+        return [with_fresh(*row) for row in zip(*rows, strict=True)] if len(set(map(len, rows))) == 1 else rows[0]
+    return cast("Any", shown if given == {} else given)
+
+
+def refuse_too_large(schema: Mapping[str, Any] | bool) -> None:
+    """Raise `ValueError` for a schema that would take too long to be read, before anything of it is."""
+    if holds_more_values_than(schema, MAX_SCHEMA_VALUES):
+        raise ValueError(f"holds more than {MAX_SCHEMA_VALUES} values, the limit for a schema")
+    if weigh(schema, MAX_SCHEMA_CHARACTERS) >= MAX_SCHEMA_CHARACTERS:
+        raise ValueError(f"is longer than {MAX_SCHEMA_CHARACTERS} characters, the limit for a schema")
+
+
+class CompiledSchema(Protocol):
+    """A schema that is ready for use."""
+
+    @property
+    def json_schema(self) -> JsonSchema:
+        """The JSON Schema that a model is shown."""
+        ...
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values: a default is made anew each time."""
+        ...
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check plain JSON from a guest. Raises `SchemaMismatch`."""
+        ...
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Check what a tool returned, and give what `encode_json` takes; ``what`` names it in errors."""
+        ...
+
+
+def takes_object(schema: JsonSchema) -> bool:
+    """Tell whether an absent input may stand for ``{}``."""
+    if isinstance(schema, bool):
+        return False
+    target = resolve_reference(schema, schema)
+    if not isinstance(target, dict):
+        return False
+    rules = cast("dict[str, Any]", target)
+    return rules.get("type") == "object" or "properties" in rules
+
+
+def resolve_reference(schema: Any, root: Any) -> Any:
+    """Follow a ``$ref`` that points into ``root``; None where it points elsewhere or in circles."""
+    for _ in range(16):
+        if not isinstance(schema, dict) or "$ref" not in schema:
+            return cast("Any", schema)
+        schema = _look_up(root, cast("dict[str, Any]", schema)["$ref"])
+    return None
+
+
+def _look_up(root: Any, reference: Any) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    target = root
+    for token in reference[1:].split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        if not isinstance(target, dict) or key not in target:
+            return None
+        target = cast("dict[str, Any]", target)[key]
+    return target
+
+
+# --- wording ---
+
+
+def path_text(parts: Iterable[str | int]) -> str:
+    """Write a path as JavaScript would: ``items[0].name``; empty for the value itself."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.isidentifier():
+            text += f".{part}" if text else part
+        else:
+            text += f"[{json.dumps(part)}]"
+    return clip(text)
+
+
+def json_type(value: Any) -> str:
+    """Name the JSON type of a plain value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    return "object" if isinstance(value, dict) else type(value).__name__
+
+
+def clip(text: str) -> str:
+    """Shorten to 200 characters."""
+    return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "..."
+
+
+def unique(problems: Iterable[Problem]) -> list[Problem]:
+    """Drop repetitions, keep the order."""
+    return list({(problem["path"], problem["message"]): problem for problem in problems}.values())

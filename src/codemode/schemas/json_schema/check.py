@@ -1,0 +1,200 @@
+"""Checks plain JSON values against JSON Schemas, in time and memory that the sizes of both bound.
+
+Every rule is applied in steps that are counted and can be stopped; what a reference or an alternative has found of a
+value is remembered, so that recursive schemas cost no more than each rule on each value; no message quotes a value, and
+no pattern runs on an engine that backtracks. Nothing is ever fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from ...host import steps
+from ...host.steps import TooMuchWork
+from .checking import Rules
+from .dialects import dialect_of
+from .failures import Failure, Path
+from .keywords import matches
+
+FREE_STEPS = 100_000
+STEPS_PER_VALUE = 20
+_STEPS_TO_EXPLAIN = 5000
+_EXPLAINED_AT_ONCE = 8
+_MAX_REMEMBERED = 1 << 16
+
+
+class UnknownReference(Exception):  # noqa: N818 - never leaves this package
+    """A reference leads out of the schema."""
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(reference)
+        self.reference = reference
+
+
+class Document:
+    """A whole JSON Schema. Safe to use from several threads."""
+
+    def __init__(self, schema: Any, text: str) -> None:
+        from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
+
+        dialect = dialect_of(schema, None)
+        resource = dialect.specification.create_resource(schema)
+        registry: Any = REGISTRY  # an explicit one: nothing in it fetches
+        self.root = Rules(schema, registry.resolver_with_root(resource), dialect)
+        # Where such a reference leads depends on the way to it, so that what it leads to cannot be kept.
+        self._is_dynamic = any(mark in text for mark in ('"$dynamicRef"', '"$recursiveRef"', '"$ref": "http'))
+        self._known: dict[Any, Rules] = {id(schema): self.root}
+
+    def failures(self, value: Any, most: int) -> list[Failure]:
+        """Return what a value breaks, at most so many. Raises `TooMuchWork`, `UnknownReference`, `RecursionError`."""
+        check = Check(value, {} if self._is_dynamic else self._known, is_dynamic=self._is_dynamic)
+        return list(islice(check.failures(self.root, value, None), most))
+
+
+class Check:
+    """One check of one value."""
+
+    def __init__(self, value: Any, known: dict[Any, Rules], *, is_dynamic: bool) -> None:
+        self._value = value
+        self._known = known
+        self._is_dynamic = is_dynamic
+        self._left = FREE_STEPS
+        self._is_extended = False
+        self._found: dict[tuple[int, int], bool] = {}
+        self._explaining = _STEPS_TO_EXPLAIN
+        self._is_quiet = False
+
+    def take(self, count: int = 1) -> None:
+        """Account for so many steps. Raises `TooMuchWork` when they are out of proportion to the value."""
+        self._left -= count
+        if self._left < 0 and not self._is_extended:
+            self._is_extended = True
+            self._left += STEPS_PER_VALUE * _count_values(self._value)
+        if self._left < 0:
+            raise TooMuchWork
+        steps.take(count)
+
+    def failures(self, node: Rules, value: Any, path: Path) -> Iterator[Failure]:
+        """Yield what a value breaks of these rules."""
+        if node.rules is None:
+            yield Failure.of_no_value(value, path)
+            return
+        self.take(1 + len(node.rules))
+        for name, rule, apply in node.rules:
+            for failure in apply(self, node, rule, value, path):
+                if failure.is_anonymous:
+                    failure.rule_name, failure.rule = name, rule
+                    failure.fits_type = node.dialect.fits_type(node.schema, value)
+                yield failure
+
+    def inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[Failure]:
+        """Yield what a value breaks of a schema that stands inside these rules."""
+        return self.failures(self.rules_of(schema, node), value, path)
+
+    def fits(self, node: Rules, schema: Any, value: Any) -> bool:
+        """Tell whether a value fits a schema that stands inside these rules."""
+        inner = self.rules_of(schema, node)
+        key = (id(inner), id(value))
+        known = self._found.get(key)
+        if known is not None:
+            self.take()
+            return known
+        before, self._is_quiet = self._is_quiet, True
+        try:
+            fits = next(self.failures(inner, value, None), None) is None
+        finally:
+            self._is_quiet = before
+        self._remember(key, value, fits=fits)
+        return fits
+
+    def referred(self, node: Rules, value: Any, path: Path) -> Iterator[Failure]:
+        """Yield what a value breaks of rules that a reference led to."""
+        key = (id(node), id(value))
+        known = self._found.get(key)
+        if known is not None and (known or self._is_quiet):
+            self.take()
+            if not known:
+                yield Failure(value, path)
+            return
+        broken = False
+        for failure in self.failures(node, value, path):
+            if not broken:
+                broken = True
+                self._remember(key, value, fits=False)
+            yield failure
+        if not broken:
+            self._remember(key, value, fits=True)
+
+    def explain(self, node: Rules, schemas: list[Any], value: Any, path: Path) -> list[Failure]:
+        """Return what a value breaks of alternatives of which it fits none, as long as that is cheap to say."""
+        if self._is_quiet or self._explaining < 0:
+            return []
+        said: list[Failure] = []
+        for schema in schemas:
+            before = self._left
+            said += islice(self.inside(node, schema, value, path), _EXPLAINED_AT_ONCE)
+            self._explaining -= max(before - self._left, 1)
+            if self._explaining < 0:
+                break
+        return said
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Tell whether a text holds what a pattern describes."""
+        return matches(self, pattern, text)
+
+    def rules_of(self, schema: Any, node: Rules) -> Rules:
+        """Return the rules of a schema that stands inside others."""
+        key: Any = (id(schema), id(node)) if self._is_dynamic else id(schema)
+        found = self._known.get(key)
+        if found is None:
+            dialect = dialect_of(schema, node.dialect)
+            resolver = node.resolver
+            if isinstance(schema, Mapping):
+                resolver = resolver.in_subresource(dialect.specification.create_resource(cast("Any", schema)))
+            found = self._known[key] = Rules(schema, resolver, dialect)
+        return found
+
+    def resolve(self, node: Rules, reference: str, *, recursive: bool = False) -> Rules:
+        """Return where a reference leads. Raises `UnknownReference`."""
+        from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import lookup_recursive_ref
+
+        key: Any = ("ref", reference, id(node), recursive)
+        if (found := self._known.get(key)) is not None:
+            return found
+        self.take(10)
+        try:
+            resolved = lookup_recursive_ref(node.resolver) if recursive else node.resolver.lookup(reference)
+        except Unresolvable as error:
+            raise UnknownReference(str(error.ref)) from None
+        contents: Any = resolved.contents
+        if not isinstance(contents, bool | Mapping):
+            raise UnknownReference(reference)
+        same = id(cast("Any", contents))
+        found = None if self._is_dynamic else self._known.get(same)
+        if found is None:
+            found = Rules(contents, resolved.resolver, dialect_of(contents, node.dialect))
+            if not self._is_dynamic:
+                self._known[same] = found
+        self._known[key] = found
+        return found
+
+    def _remember(self, key: tuple[int, int], value: Any, *, fits: bool) -> None:
+        if isinstance(value, dict | list):  # of scalars equal ones may be one object, and checking them costs nothing
+            if len(self._found) >= _MAX_REMEMBERED:
+                self._found.clear()
+            self._found[key] = fits
+
+
+def _count_values(value: Any) -> int:
+    count, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        count += 1
+        if isinstance(item, dict):
+            pending.extend(cast("dict[str, Any]", item).values())
+        elif isinstance(item, list):
+            pending.extend(cast("list[Any]", item))
+    return count

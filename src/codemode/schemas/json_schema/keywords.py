@@ -1,0 +1,333 @@
+"""What the keywords of JSON Schema ask of a value, for every draft. Each takes steps as its work grows.
+
+A keyword is ``(check, node, rule, value, path)`` and yields what the value breaks; ``node`` are the rules it stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, cast
+
+from ...data.json_values import canonical_json
+from ..patterns import PatternRefused, automaton_size, compile_linear
+from .checking import Checking, Keyword, Rules
+from .failures import Failure, Path
+
+# A match takes up to a nanosecond for each step of the automaton on each character, a step here a microsecond.
+_MATCHES_PER_STEP = 2000
+
+
+def _asks(breaks: Callable[[Any, Any], bool]) -> Keyword:
+    """Make a keyword of what says whether a value breaks a rule, at once."""
+
+    def apply(_check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+        if breaks(value, rule):
+            yield Failure(value, path)
+
+    return apply
+
+
+# --- any value ---
+
+
+def type_(_check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if not node.dialect.is_of(value, rule):
+        yield Failure(value, path)
+
+
+def enum(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    check.take(len(rule) >> 3)
+    if not any(equal(check, choice, value) for choice in rule):
+        yield Failure(value, path)
+
+
+def const(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if not equal(check, rule, value):
+        yield Failure(value, path)
+
+
+def equal(check: Checking, one: Any, two: Any) -> bool:
+    """Compare as JSON Schema does: 1 is 1.0, and True is not 1."""
+    if isinstance(one, list) and isinstance(two, list):
+        items = cast("list[Any]", one)
+        check.take(1 + (len(items) >> 3))
+        return len(items) == len(cast("list[Any]", two)) and all(
+            equal(check, left, right) for left, right in zip(items, cast("list[Any]", two), strict=True)
+        )
+    if isinstance(one, dict) and isinstance(two, dict):
+        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
+        check.take(1 + (len(left) >> 3))
+        return len(left) == len(right) and all(
+            name in right and equal(check, item, right[name]) for name, item in left.items()
+        )
+    return isinstance(one, bool) == isinstance(two, bool) and bool(one == two)
+
+
+# --- sizes ---
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+minimum = _asks(lambda value, rule: _is_number(value) and value < rule)
+maximum = _asks(lambda value, rule: _is_number(value) and value > rule)
+exclusive_minimum = _asks(lambda value, rule: _is_number(value) and value <= rule)
+exclusive_maximum = _asks(lambda value, rule: _is_number(value) and value >= rule)
+multiple_of = _asks(lambda value, rule: _is_number(value) and not _is_multiple(value, rule))
+min_length = _asks(lambda value, rule: isinstance(value, str) and len(value) < rule)
+max_length = _asks(lambda value, rule: isinstance(value, str) and len(value) > rule)
+min_items = _asks(lambda value, rule: isinstance(value, list) and len(cast("list[Any]", value)) < rule)
+max_items = _asks(lambda value, rule: isinstance(value, list) and len(cast("list[Any]", value)) > rule)
+min_properties = _asks(lambda value, rule: isinstance(value, dict) and len(cast("dict[str, Any]", value)) < rule)
+max_properties = _asks(lambda value, rule: isinstance(value, dict) and len(cast("dict[str, Any]", value)) > rule)
+
+
+def old_minimum(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    apply = exclusive_minimum if node.schema.get("exclusiveMinimum") is True else minimum
+    return apply(check, node, rule, value, path)
+
+
+def old_maximum(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    apply = exclusive_maximum if node.schema.get("exclusiveMaximum") is True else maximum
+    return apply(check, node, rule, value, path)
+
+
+def _is_multiple(value: Any, factor: Any) -> bool:
+    if not isinstance(factor, float):
+        return value % factor == 0
+    try:
+        quotient = value / factor
+        return int(quotient) == quotient
+    except (OverflowError, ValueError):
+        return (Fraction(value) / Fraction(factor)).denominator == 1
+
+
+# --- strings ---
+
+
+def pattern(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, str) and not matches(check, rule, value):
+        yield Failure(value, path)
+
+
+def matches(check: Checking, rule: str, text: str) -> bool:
+    """Tell whether a text holds what a pattern describes."""
+    check.take(1 + automaton_size(rule) * len(text) // _MATCHES_PER_STEP)
+    try:
+        return compile_linear(rule)(text)
+    except PatternRefused:
+        # Only a reference into what is no schema for anybody leads to one: all others were looked at before.
+        return False
+
+
+# --- arrays ---
+
+
+def items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, list):
+        first = len(node.schema.get("prefixItems", ()))
+        yield from _each(check, node, rule, cast("list[Any]", value), path, first)
+
+
+def prefix_items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, list):
+        for index, (schema, item) in enumerate(zip(rule, cast("list[Any]", value), strict=False)):
+            yield from check.inside(node, schema, item, (path, index))
+
+
+def old_items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(rule, list):
+        yield from prefix_items(check, node, rule, value, path)
+    elif isinstance(value, list):
+        yield from _each(check, node, rule, cast("list[Any]", value), path, 0)
+
+
+def additional_items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, list) and isinstance(node.schema.get("items"), list):
+        yield from _each(check, node, rule, cast("list[Any]", value), path, len(node.schema["items"]))
+
+
+def _each(check: Checking, node: Rules, rule: Any, value: list[Any], path: Path, first: int) -> Iterator[Failure]:
+    inner = check.rules_of(rule, node)
+    if inner.rules == ():
+        return
+    for index in range(first, len(value)):
+        yield from check.failures(inner, value[index], (path, index))
+
+
+def unique_items(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if not rule or not isinstance(value, list):
+        return
+    seen: set[Any] = set()
+    for item in cast("list[Any]", value):
+        key: Any = (isinstance(item, bool), item)
+        if isinstance(item, dict | list):
+            key = canonical_json(item)
+            check.take(len(key) >> 6)
+        elif isinstance(item, str):
+            key = (None, item)  # apart from what containers are written as
+        check.take()
+        if key in seen:
+            yield Failure(value, path)
+            return
+        seen.add(key)
+
+
+def contains(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if not isinstance(value, list):
+        return
+    least, most = node.schema.get("minContains", 1), node.schema.get("maxContains")
+    found = 0
+    for item in cast("list[Any]", value):
+        found += check.fits(node, rule, item)
+        if found >= least and most is None:
+            return
+        if most is not None and found > most:
+            yield Failure(value, path)
+            return
+    if found < least:
+        yield Failure(value, path)
+
+
+def old_contains(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, list) and not any(check.fits(node, rule, item) for item in cast("list[Any]", value)):
+        yield Failure(value, path)
+
+
+# --- objects ---
+
+
+def properties(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, dict):
+        check.take(len(rule) >> 3)
+        members = cast("dict[str, Any]", value)
+        for name, schema in rule.items():
+            if name in members:
+                yield from check.inside(node, schema, members[name], (path, name))
+
+
+def pattern_properties(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, dict):
+        for wanted, schema in rule.items():
+            for name, item in cast("dict[str, Any]", value).items():
+                if matches(check, wanted, name):
+                    yield from check.inside(node, schema, item, (path, name))
+
+
+def additional_properties(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if not isinstance(value, dict) or rule is True:
+        return
+    members = cast("dict[str, Any]", value)
+    check.take(len(members) >> 3)
+    named, patterns = node.schema.get("properties", {}), node.schema.get("patternProperties", {})
+    extras = (
+        name for name in members if name not in named and not any(matches(check, wanted, name) for wanted in patterns)
+    )
+    if rule is False:
+        refused = list(extras)
+        if refused:
+            yield Failure(value, path, names=refused)
+        return
+    for name in extras:
+        yield from check.inside(node, rule, members[name], (path, name))
+
+
+def property_names(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, dict):
+        for name in cast("dict[str, Any]", value):
+            yield from check.inside(node, rule, name, path)
+
+
+def required(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if isinstance(value, dict):
+        check.take(len(rule) >> 3)
+        if any(name not in value for name in rule):
+            yield Failure(cast("Any", value), path)
+
+
+def dependencies(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    """The keyword that later drafts split into two, and both of those."""
+    if not isinstance(value, dict):
+        return
+    for name, wanted in rule.items():
+        if name not in value:
+            continue
+        if isinstance(wanted, dict | bool):
+            yield from check.inside(node, wanted, value, path)
+        elif any(other not in value for other in ([wanted] if isinstance(wanted, str) else wanted)):
+            yield Failure(cast("Any", value), path)
+
+
+# --- other schemas ---
+
+
+def all_of(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    for schema in rule:
+        yield from check.inside(node, schema, value, path)
+
+
+def any_of(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if not any(check.fits(node, schema, value) for schema in rule):
+        yield Failure(value, path, inner=check.explain(node, rule, value, path))
+
+
+def one_of(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    fitting = 0
+    for schema in rule:
+        fitting += check.fits(node, schema, value)
+        if fitting > 1:
+            yield Failure(value, path)
+            return
+    if not fitting:
+        yield Failure(value, path, inner=check.explain(node, rule, value, path))
+
+
+def not_(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if check.fits(node, rule, value):
+        yield Failure(value, path)
+
+
+def if_(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    branch = "then" if check.fits(node, rule, value) else "else"
+    if branch in node.schema:
+        yield from check.inside(node, node.schema[branch], value, path)
+
+
+def ref(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    return check.referred(check.resolve(node, rule), value, path)
+
+
+def recursive_ref(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    return check.referred(check.resolve(node, rule, recursive=True), value, path)
+
+
+# --- draft 3 alone ---
+
+
+def properties_3(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    yield from properties(check, node, rule, value, path)
+    if isinstance(value, dict):
+        missing = [name for name, schema in rule.items() if schema.get("required") is True and name not in value]
+        if missing:
+            failure = Failure(cast("Any", value), path)
+            failure.rule_name, failure.rule = "required", missing
+            yield failure
+
+
+def type_3(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    kinds = cast("list[Any]", rule if isinstance(rule, list) else [rule])
+    if not any(
+        check.fits(node, kind, value) if isinstance(kind, dict) else node.dialect.is_of(value, kind) for kind in kinds
+    ):
+        yield Failure(value, path)
+
+
+def extends(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    return all_of(check, node, rule if isinstance(rule, list) else [rule], value, path)
+
+
+def disallow(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+    if next(type_3(check, node, rule, value, path), None) is None:
+        yield Failure(value, path)

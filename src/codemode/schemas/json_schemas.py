@@ -1,0 +1,118 @@
+"""JSON Schema dicts as validators. Never fetches anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..data.json_values import encode_json
+from ..host.steps import TooMuchWork
+from .compiled import (
+    MAX_PROBLEMS,
+    TOO_DEEP,
+    TOO_MUCH,
+    JsonSchema,
+    Problem,
+    SchemaMismatch,
+    ValidatedInput,
+    clip,
+    plain_copy,
+    plain_input,
+    refuse_too_large,
+    resolve_reference,
+    unique,
+)
+from .json_schema.check import Document, UnknownReference
+from .patterns import PatternRefused, require_linear
+from .undeclared_dialect import with_dialect
+
+
+class DictSchema:
+    """A JSON Schema, draft as its ``$schema`` says, else the newest that it fits; no ``$ref`` is ever fetched.
+
+    Formats are not checked. Defaults are filled in ``properties`` and ``items``, also through local references; not
+    inside ``anyOf``.
+    """
+
+    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
+        from jsonschema.exceptions import SchemaError
+
+        refuse_too_large(schema)
+        try:
+            text = json.dumps(schema if isinstance(schema, bool) else dict(schema), allow_nan=False)
+            self.json_schema: JsonSchema = json.loads(text)
+            _check_dialect(self.json_schema)
+            self.json_schema = with_dialect(self.json_schema)
+            require_linear(self.json_schema)
+        except PatternRefused:
+            raise
+        except SchemaError as error:
+            raise ValueError(f"{error.json_path}: {clip(error.message)}") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"not a JSON Schema: {error}") from None
+        self._has_defaults = '"default"' in text
+        self._document = Document(self.json_schema, text)
+
+    varies = False
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check and fill defaults."""
+        try:
+            if self._has_defaults:
+                value = _fill_defaults(value, self.json_schema, self.json_schema)
+        except RecursionError:
+            raise SchemaMismatch([TOO_DEEP]) from None
+        problems = self._problems(value)
+        if problems:
+            raise SchemaMismatch(problems)
+        return plain_input(value)
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Check; a value that is not plain JSON is checked in its JSON form."""
+        if not self._problems(value):
+            return value
+        plain = json.loads(encode_json(value, what=what))
+        problems = self._problems(plain)
+        if problems:
+            raise SchemaMismatch(problems)
+        return plain
+
+    def _problems(self, value: Any) -> list[Problem]:
+        try:
+            return unique(failure.problem() for failure in self._document.failures(value, MAX_PROBLEMS))
+        except UnknownReference as error:
+            return [{"path": "", "message": f"the schema refers to {clip(error.reference)}, which is not part of it"}]
+        except RecursionError:
+            return [TOO_DEEP]
+        except OverflowError:  # an integer of hundreds of digits against a rule in floats
+            return [{"path": "", "message": "holds a number too large to be checked"}]
+        except TooMuchWork:
+            return [TOO_MUCH]
+
+
+def _check_dialect(schema: JsonSchema) -> None:
+    if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
+        raise ValueError("$schema must be a string")  # noqa: TRY004 - a wrong schema is always a ValueError
+
+
+def _fill_defaults(value: Any, schema: Any, root: Any) -> Any:
+    schema = resolve_reference(schema, root)
+    if not isinstance(schema, dict):
+        return value
+    rules = cast("dict[str, Any]", schema)
+    if isinstance(value, dict) and isinstance(rules.get("properties"), dict):
+        return _fill_properties(cast("dict[str, Any]", value), rules["properties"], root)
+    if isinstance(value, list) and isinstance(rules.get("items"), dict):
+        return [_fill_defaults(item, rules["items"], root) for item in cast("list[Any]", value)]
+    return cast("Any", value)
+
+
+def _fill_properties(value: dict[str, Any], properties: dict[str, Any], root: Any) -> dict[str, Any]:
+    filled = dict(value)
+    for name, rules in properties.items():
+        if name in value:
+            filled[name] = _fill_defaults(value[name], rules, root)
+        elif isinstance(rules, dict) and "default" in rules:
+            filled[name] = plain_copy(cast("dict[str, Any]", rules)["default"])
+    return filled

@@ -1,0 +1,223 @@
+"""Regular expressions of schemas, on an engine whose time is linear in the text: Rust's, which pydantic brings along.
+
+What that engine cannot compile (look-around, back-references) is never run: Python's own engine may backtrack for ever,
+with the interpreter to itself. Knows nothing of tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, cast
+
+from .json_schema.walk import RESTRICTIVE, SCHEMA_MAPS, subschemas
+
+MAX_FOREIGN_SIZE = 2000
+_MAX_ESTIMATED_CHARACTERS = 8192
+_ADVICE = "write it without look-around, back-references and huge repetitions, or let the tool check the value itself"
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_REPETITION = re.compile(r"\{([0-9]{1,9})(?:,([0-9]{0,9}))?\}")
+_is_foreign: ContextVar[bool] = ContextVar("codemode_foreign_patterns", default=False)
+
+Match = Callable[[str], bool]
+
+
+class PatternRefused(ValueError):  # noqa: N818 - a refusal, seen by users as the ValueError that it is
+    """A pattern that the linear engine cannot compile."""
+
+
+@contextmanager
+def foreign_patterns(*, are_foreign: bool = True) -> Generator[None, None, None]:
+    """Let tools that are made meanwhile lose patterns that cannot be run, with a warning: nobody here wrote them."""
+    token = _is_foreign.set(are_foreign)
+    try:
+        yield
+    finally:
+        _is_foreign.reset(token)
+
+
+def are_foreign() -> bool:
+    """Tell whether tools that are made now come from somewhere else."""
+    return _is_foreign.get()
+
+
+def compile_linear(pattern: str) -> Match:
+    """Return what finds the pattern anywhere in a text. Raises `PatternRefused`."""
+    return _compiled(pattern)[1]
+
+
+def linear_text(pattern: str) -> str:
+    """Return the pattern as the linear engine writes it. Raises `PatternRefused`."""
+    return _compiled(pattern)[0]
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> tuple[str, Match]:
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    reason = ""
+    # What compiles as it is may mean something else there: sets in a class, and what is done with them.
+    for text in dict.fromkeys((_in_rust(pattern), pattern)):
+        schema = core_schema.str_schema(pattern=text, regex_engine="rust-regex", strict=True)
+        try:
+            return text, SchemaValidator(schema).isinstance_python
+        except SchemaError as error:
+            reason = reason or _reason(error)
+    raise _refusal(pattern, reason)
+
+
+def refusal_of(error: Exception) -> ValueError:
+    """Word what pydantic's engine says of a type that it cannot build a validator for."""
+    lines = str(error).splitlines()
+    begins = [number for number, line in enumerate(lines) if line.strip().endswith("regex parse error:")]
+    if not begins or begins[0] + 1 >= len(lines):
+        return ValueError(f"not a type that pydantic can describe: {error}")
+    return _refusal(lines[begins[0] + 1].removeprefix("    "), _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1].removeprefix("error: ").strip()
+
+
+def _refusal(pattern: str, reason: str) -> PatternRefused:
+    shown = pattern if len(pattern) <= 200 else pattern[:200] + "..."
+    return PatternRefused(f"the pattern {shown!r} cannot be matched in linear time ({reason}): {_ADVICE}")
+
+
+@lru_cache(maxsize=4096)
+def automaton_size(pattern: str) -> int:
+    """Estimate how many steps a pattern can take for a character: its length, with repetitions written out."""
+    total, last, outer = 0, 1, list[int]()
+    position, end = 0, min(len(pattern), _MAX_ESTIMATED_CHARACTERS)
+    while position < end:
+        character = pattern[position]
+        repetition = _REPETITION.match(pattern, position) if character == "{" else None
+        if repetition is not None:
+            times = max(int(repetition[2] or repetition[1]), 1)
+            total, last = total + last * (times - 1), last * times
+            position = repetition.end()
+            continue
+        position += 2 if character == "\\" else 1
+        if character == "(":
+            outer.append(total)
+            total = 0
+        elif character == ")" and outer:
+            last, total = total, outer.pop() + total
+        else:
+            last, total = 1, total + 1
+    return min(sum(outer) + total + len(pattern) - end, 1 << 40)
+
+
+def _in_rust(pattern: str) -> str:
+    """Write a pattern of JavaScript's or Python's dialect as Rust's: what means itself there is escaped here."""
+    written: list[str] = []
+    in_class, position = False, 0
+    while position < len(pattern):
+        part = pattern[position : position + 2] if pattern[position] == "\\" else pattern[position]
+        repeats = part == "{" and _REPETITION.match(pattern, position) is not None
+        position += len(part)
+        if in_class:
+            is_hyphen = part == "-" and _is_shorthand(written[-1], pattern[position : position + 2])
+            written.append("\\" + part if is_hyphen or part in ("[", "&", "~") else part)
+            in_class = part != "]"
+        else:
+            is_brace = part == "{" and not repeats and written[-1:] not in (["\\p"], ["\\P"], ["\\u"], ["\\x"])
+            written.append("\\{" if is_brace else "\\z" if part == "\\Z" else part)
+            in_class = part == "["
+    return "".join(written)
+
+
+def _is_shorthand(before: str, behind: str) -> bool:
+    return any(token[:1] == "\\" and token[1:] in tuple("wWdDsS") for token in (before, behind))
+
+
+# --- schemas ---
+
+
+def patterns_of(schema: Any) -> Iterator[str]:
+    """Yield the patterns of a JSON Schema, wherever they stand."""
+    for rules in subschemas(schema):
+        if isinstance(rules.get("pattern"), str):
+            yield rules["pattern"]
+        named = rules.get("patternProperties")
+        if isinstance(named, Mapping):
+            yield from (name for name in cast("Mapping[Any, Any]", named) if isinstance(name, str))
+
+
+def refused_patterns(schema: Any) -> dict[str, str]:
+    """Return the patterns of a foreign schema that cannot be run, each with the reason."""
+    refused: dict[str, str] = {}
+    for pattern in patterns_of(schema):
+        if automaton_size(pattern) > MAX_FOREIGN_SIZE:
+            refused[pattern] = f"the pattern {pattern[:200]!r} repeats too much"
+            continue
+        try:
+            compile_linear(pattern)
+        except PatternRefused as error:
+            refused[pattern] = str(error)
+    return refused
+
+
+def require_linear(schema: Any) -> None:
+    """Raise `PatternRefused` for the first pattern of a schema that cannot be run."""
+    for pattern in patterns_of(schema):
+        compile_linear(pattern)
+
+
+def without_patterns(schema: Any, refused: Collection[str]) -> Any:
+    """Copy a schema without these patterns. What it took before it takes still.
+
+    A rule that would take less for having lost one is left out with it: `not`, the condition of an `if`, the
+    exclusiveness of a `oneOf`, what says that there may be no further properties.
+    """
+    if isinstance(schema, list):
+        return [without_patterns(item, refused) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    rules = dict(cast("Mapping[str, Any]", schema))
+    if rules.get("pattern") in refused:
+        del rules["pattern"]
+    named = rules.get("patternProperties")
+    if isinstance(named, Mapping):
+        rules["patternProperties"] = {
+            name: rule for name, rule in cast("Mapping[str, Any]", named).items() if name not in refused
+        }
+        if len(rules["patternProperties"]) < len(cast("Mapping[str, Any]", named)):
+            rules.pop("additionalProperties", None)
+    rules.pop("unevaluatedProperties", None)
+    return {name: _copied(name, rule, refused) for name, rule in _relaxed(rules, refused).items()}
+
+
+def _relaxed(rules: dict[str, Any], refused: Collection[str]) -> dict[str, Any]:
+    for keyword, dependents in RESTRICTIVE.items():
+        if keyword in rules and _may_lose(rules[keyword], refused):
+            relaxed = rules.pop(keyword)
+            for dependent in dependents:
+                rules.pop(dependent, None)
+            if keyword == "oneOf":
+                rules["allOf"] = [*rules.get("allOf", ()), {"anyOf": relaxed}]
+    return rules
+
+
+def _may_lose(rule: Any, refused: Collection[str]) -> bool:
+    inside = cast("list[Any]", rule if isinstance(rule, list) else [rule])
+    return any(
+        "$ref" in rules
+        or "$dynamicRef" in rules
+        or "$recursiveRef" in rules
+        or any(pattern in refused for pattern in patterns_of(rules))
+        for one in inside
+        for rules in subschemas(one)
+    )
+
+
+def _copied(keyword: str, rule: Any, refused: Collection[str]) -> Any:
+    if keyword in ("const", "enum", "default", "examples"):
+        return rule
+    if keyword in SCHEMA_MAPS and isinstance(rule, Mapping):
+        named = cast("Mapping[str, Any]", rule)
+        return {name: without_patterns(inner, refused) for name, inner in named.items()}
+    return without_patterns(rule, refused)

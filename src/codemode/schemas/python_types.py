@@ -1,0 +1,170 @@
+"""Python types and function parameters as validators, through pydantic."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from ..data.json_values import encode_json
+from ..host.steps import TooMuchWork
+from .compiled import (
+    MAX_PROBLEMS,
+    TOO_MUCH,
+    JsonSchema,
+    Problem,
+    SchemaMismatch,
+    ValidatedInput,
+    clip,
+    path_text,
+    plain_copy,
+    unique,
+)
+from .patterns import refusal_of
+from .type_guards import GuardedValidator, Refuse, raise_refusal
+from .type_pieces import PieceSerializer, is_same
+from .type_traits import hiding_keys, may_give_once, read_again, rewind, varies
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_MAX_LISTED_ERRORS = 1000
+
+
+class TypeSchema:
+    """Any type a pydantic ``TypeAdapter`` takes, or such an adapter."""
+
+    def __init__(self, python_type: Any, mode: Literal["input", "output"], refuse: Refuse = raise_refusal) -> None:
+        from pydantic import TypeAdapter, ValidationError
+        from pydantic.errors import PydanticUserError
+        from pydantic_core import SchemaError
+
+        self._mismatch = ValidationError  # an import in a function costs each call a microsecond
+        try:
+            is_adapter = isinstance(python_type, TypeAdapter)
+            adapter = cast("Any", python_type if is_adapter else TypeAdapter(python_type))
+            self.json_schema: JsonSchema = adapter.json_schema(
+                mode="validation" if mode == "input" else "serialization", schema_generator=_schema_generator()
+            )
+            # The adapter's own methods would only hand on, in Python.
+            self._validator = GuardedValidator(adapter, refuse)
+            self._serializer = PieceSerializer(adapter)
+            self._core_schema: Any = adapter.core_schema
+        except SchemaError as error:
+            raise refusal_of(error) from error
+        except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
+            raise ValueError(f"not a type that pydantic can describe: {error}") from error
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check, coerce, fill defaults; the value is an instance of the type."""
+        instance = self.instance_of(value)
+        return ValidatedInput(instance, lambda: self.show(instance, value))
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values."""
+        return varies(self._core_schema)
+
+    @cached_property
+    def _hiding_keys(self) -> frozenset[str] | None:
+        return hiding_keys(self._core_schema)
+
+    def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
+        """Check and serialise, by alias."""
+        try:
+            instance = self._validator.validate(value)
+        except self._mismatch as error:
+            raise SchemaMismatch(_type_problems(error)) from None
+        except TooMuchWork:
+            raise SchemaMismatch([TOO_MUCH]) from None
+        return self._serializer.to_python(instance, round_trip=False)
+
+    def instance_of(self, value: Any) -> Any:
+        """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
+        try:
+            return self._settled(self._validator.validate(value))
+        except self._mismatch as error:
+            validator = self._validator.in_json
+            if validator is None:
+                raise SchemaMismatch(_type_problems(error)) from None
+        except TooMuchWork:
+            raise SchemaMismatch([TOO_MUCH]) from None
+        try:
+            # Strict types take a date or a tuple only when told that the input is JSON.
+            return self._settled(validator.validate_json(encode_json(value, what="The input")))
+        except self._mismatch as error:
+            raise SchemaMismatch(_type_problems(error)) from None
+
+    def show(self, instance: Any, given: Any) -> Any:
+        """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""
+        try:
+            own = self._own_form(instance)
+            # A secret, a hidden field or a one-way serialiser would not come back as it was. What the guest gave does.
+            open_form = self._opened(own, given)
+            if self._gives(open_form, instance) or self._is_changed_again(open_form):
+                return open_form
+        except Exception:  # noqa: BLE001 - serialisers are the tool author's code
+            return plain_copy(given)
+        if isinstance(own, dict) and isinstance(given, dict):
+            completed = cast("dict[str, Any]", {**own, **given})
+            if self._gives(completed, instance):
+                return plain_copy(completed)
+        return plain_copy(given)
+
+    @cached_property
+    def _may_give_once(self) -> bool:
+        return may_give_once(self._core_schema)
+
+    def _settled(self, instance: Any) -> Any:
+        return read_again(instance) if self._may_give_once else instance
+
+    def _own_form(self, instance: Any) -> Any:
+        try:
+            return self._serializer.to_python(instance, round_trip=True)
+        finally:
+            if self._may_give_once:
+                rewind(instance)
+
+    def _opened(self, own: Any, given: Any) -> Any:
+        """Return an own form with what was given in place of the fields that hide something."""
+        keys = self._hiding_keys
+        if not keys or not isinstance(given, dict) or not isinstance(own, dict):
+            return own
+        told = {key: item for key, item in cast("dict[str, Any]", own).items() if key not in keys}
+        return {**told, **plain_copy({key: given[key] for key in cast("dict[str, Any]", given) if key in keys})}
+
+    def _is_changed_again(self, shown: Any) -> bool:
+        """Return True when validators make something else of what they have made: cents of cents, or nothing at all."""
+        if self._hiding_keys is None:
+            return False
+        try:
+            return not is_same(self._opened(self._own_form(self.instance_of(shown)), shown), shown)
+        except Exception:  # noqa: BLE001 - as below
+            return True
+
+    def _gives(self, plain: Any, instance: Any) -> bool:
+        try:
+            return is_same(self.instance_of(plain), instance)
+        except Exception:  # noqa: BLE001 - validators are the tool author's code
+            return False
+
+
+def _type_problems(error: ValidationError) -> list[Problem]:
+    if error.error_count() > _MAX_LISTED_ERRORS:
+        # A guest can cause half a million of them, and pydantic cannot list only the first.
+        return [{"path": "", "message": f"does not fit in {error.error_count()} places"}]
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return unique({"path": path_text(one["loc"]), "message": clip(one["msg"])} for one in found[:MAX_PROBLEMS])
+
+
+@cache
+def _schema_generator() -> Any:
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class WithoutNoise(GenerateJsonSchema):
+        # A default that is no JSON is left out; titles made from field names say nothing new.
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
+
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+            return False
+
+    return WithoutNoise

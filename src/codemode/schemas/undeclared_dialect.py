@@ -1,0 +1,97 @@
+"""Which draft of JSON Schema a schema is written in that does not say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from ..data.json_shape import holds_more_values_than
+from .compiled import JsonSchema
+from .usual import is_surely_valid
+
+# What draft 7 does not have, or leaves out of account.
+_SINCE_2019 = (
+    "$defs", "$anchor", "$recursiveRef", "dependentRequired", "dependentSchemas", "unevaluatedItems",
+    "unevaluatedProperties", "minContains", "maxContains",
+)  # fmt: skip
+
+# Reading so many against a meta-schema takes some tenths of a second.
+MAX_CHECKED_VALUES = 5000
+
+
+def with_dialect(schema: JsonSchema) -> JsonSchema:
+    """Return a schema that says its draft, unless all drafts since 7, or 2020-12, take it as it is.
+
+    Raises `ValueError` for one that would take too long to check, `jsonschema.SchemaError` for one that is wrong in its
+    own draft, or in every one when it does not say which.
+    """
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator, validator_for
+
+    schema = _usually_named(schema)
+    recognised: tuple[Any, ...] = (Draft7Validator, Draft201909Validator, Draft202012Validator)
+    named = cast("Any", validator_for(schema, default=Draft202012Validator))
+    if named in recognised and is_surely_valid(schema):
+        return schema
+    if holds_more_values_than(schema, MAX_CHECKED_VALUES):
+        raise ValueError(
+            f"holds more than {MAX_CHECKED_VALUES} values, and keywords that only its meta-schema can check"
+        )
+    try:
+        _check(named, schema)
+    except SchemaError:
+        fitting = _older_draft(schema)
+        if fitting is None:
+            raise
+        return fitting
+    return schema
+
+
+def _older_draft(schema: JsonSchema) -> JsonSchema | None:
+    from jsonschema.validators import Draft4Validator, Draft6Validator, Draft7Validator, Draft201909Validator
+
+    if not isinstance(schema, dict) or _names_draft(schema):
+        return None
+    text = json.dumps(schema)
+    newest: list[Any] = [Draft7Validator, Draft201909Validator]
+    if any(f'"{keyword}":' in text for keyword in _SINCE_2019):
+        newest.reverse()
+    # Draft 3 is not asked: it takes any name for a type.
+    for draft in (*newest, Draft6Validator, Draft4Validator):
+        if _fits(draft, schema):
+            says = cast("dict[str, str]", draft.META_SCHEMA)
+            return {**schema, "$schema": says.get("$id") or says["id"]}
+    return None
+
+
+def _usually_named(schema: JsonSchema) -> JsonSchema:
+    """Return a schema whose draft is named as everybody names it: many write https for http, or the other way."""
+    uri = schema.get("$schema") if isinstance(schema, dict) else None
+    if not isinstance(schema, dict) or not isinstance(uri, str) or _names_draft(schema):
+        return schema
+    scheme, _, rest = uri.partition("://")
+    other = {**schema, "$schema": f"{'https' if scheme == 'http' else 'http'}://{rest}"}
+    return other if _names_draft(other) else schema
+
+
+def _names_draft(schema: dict[str, Any]) -> bool:
+    """Tell whether a schema says its draft; a name that nobody knows says nothing."""
+    from jsonschema.validators import validator_for
+
+    known = cast("Any", validator_for(schema, default=cast("Any", None)))
+    return "$schema" in schema and known is not None
+
+
+def _check(draft: Any, schema: JsonSchema) -> None:
+    # Without a format checker: patterns are in another dialect than Python's.
+    draft.check_schema(schema, format_checker=None)
+
+
+def _fits(draft: Any, schema: JsonSchema) -> bool:
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        _check(draft, schema)
+    except SchemaError:
+        return False
+    return True

@@ -1,0 +1,234 @@
+"""Interrupts in message histories, in the AI SDK's shapes. Reads tolerantly, writes strictly; runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from ...data.exact_integers import PLACES_KEY, with_texts
+from ...errors import CodeModeProtocolError, Resumable
+from ...interrupts.interrupt import Interrupt, PendingRequest, same_json
+from ...options.checked_fields import sequence, text_or_none
+from ...options.parts import CodeModeOptions
+from ...run.genuine import genuine_interrupt
+
+_RESPONSE_TYPE = "tool-approval-response"
+_ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrappedResult:
+    """What a result of codeMode says. ``value`` is set when completed, ``interrupt`` when interrupted."""
+
+    status: Literal["completed", "interrupted"]
+    value: Any = None
+    interrupt: Interrupt | None = None
+
+
+def to_approval_messages(
+    interrupt: Resumable | Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> list[dict[str, Any]]:
+    """Return one assistant message that asks for approval of the inner calls; none when nothing asks for approval.
+
+    For each approval that is pending it has a ``tool-call`` and a ``tool-approval-request`` part, whose ``approvalId``
+    is the request's interrupt id. Integers beyond 2^53 are text in an input, as in `PendingRequest.to_dict`.
+    Raises `CodeModeProtocolError` for plain JSON that was not signed with the keys of ``options``: a program can return
+    any.
+    """
+    paused = genuine_interrupt(interrupt, options, context_binding)
+    parts = [part for request in paused.requests if request.is_approval for part in _request_parts(request)]
+    return [{"role": "assistant", "content": parts}] if parts else []
+
+
+def _request_parts(request: PendingRequest) -> list[dict[str, Any]]:
+    call_id = request.tool_call_id
+    call = {"type": "tool-call", "toolCallId": call_id, "toolName": request.tool_name, "input": request.input}
+    return [
+        with_texts(call),
+        {"type": "tool-approval-request", "approvalId": request.interrupt_id, "toolCallId": call_id},
+    ]
+
+
+def get_approval_response(
+    messages: Sequence[Any], interrupt: Resumable | Mapping[str, Any], *, interrupt_id: str | None = None
+) -> dict[str, Any] | None:
+    """Return the newest well-formed response to a pending approval, or None.
+
+    Looks in messages of role ``tool`` only, newest first, for the request ``interrupt_id`` (by default the first one
+    pending). A response is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited}``.
+    """
+    sequence(messages, "messages")
+    paused = Interrupt.of(interrupt)
+    wanted = interrupt_id if interrupt_id is not None else paused.interrupt_id
+    request = next((item for item in paused.requests if item.interrupt_id == wanted), None)
+    if request is None:
+        return None
+    for part in _parts(reversed(messages), "tool"):
+        if _answers(part, request):
+            return {key: part[key] for key in ("approvalId", *_ANSWER_KEYS) if key in part}
+    return None
+
+
+def _answers(part: Mapping[str, Any], request: PendingRequest) -> bool:
+    reason, call_id = part.get("reason"), part.get("toolCallId")
+    return (
+        part.get("type") == _RESPONSE_TYPE
+        and part.get("approvalId") == request.interrupt_id
+        and isinstance(part.get("approved"), bool)
+        and (reason is None or isinstance(reason, str))
+        and (call_id is None or call_id == request.tool_call_id)
+    )
+
+
+def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict[str, Any]:
+    """Return the resolutions that approval responses stand for. Raises `CodeModeProtocolError` for a malformed one."""
+    requests = {request.interrupt_id: request for request in interrupt.requests if request.is_approval}
+    resolutions: dict[str, Any] = {}
+    for response in responses:
+        answer = cast("Mapping[str, Any]", response)
+        request = requests.get(str(answer.get("approvalId"))) if isinstance(response, Mapping) else None
+        if request is None:
+            raise CodeModeProtocolError("an approval response is not for a pending approval of this interrupt")
+        if not _answers({"type": _RESPONSE_TYPE, **answer}, request):
+            raise CodeModeProtocolError("an approval response is malformed")
+        if request.interrupt_id in resolutions:
+            raise CodeModeProtocolError("an approval is answered twice")
+        known = {key: answer[key] for key in _ANSWER_KEYS if key in answer}
+        resolutions[request.interrupt_id] = known
+    return resolutions
+
+
+def unwrap_result(
+    result: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> UnwrappedResult:
+    """Return whether a result of codeMode is a value or an interrupt, however a framework has wrapped it.
+
+    Looks at the result itself, in ``{"type": "json" | "text", "value"}``, in ``toolResults[].output`` and in the
+    ``tool-result`` parts of ``content``, and takes for an interrupt what `get_interrupt` does.
+    """
+    interrupt = get_interrupt(result, options=options, context_binding=context_binding)
+    if interrupt is not None:
+        return UnwrappedResult("interrupted", interrupt=interrupt)
+    return UnwrappedResult("completed", _unwrapped(result))
+
+
+def get_interrupt(
+    result: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> Interrupt | None:
+    """Return the interrupt in a result, wrapped or not, or None.
+
+    An `Interrupt` counts as it is. Plain JSON of one, as it comes from a message log, counts when it was signed with
+    the keys of ``options`` (and, if any, under that ``context_binding``), expired or not: what a program itself returns
+    in that shape is only its value. Whether it can be resumed now is for `is_interrupt` to say.
+    """
+    settings = CodeModeOptions.of(options)
+    text_or_none(context_binding, "context_binding")
+    for candidate in _candidates(result):
+        if isinstance(candidate, Interrupt | Mapping):
+            try:
+                return genuine_interrupt(candidate, settings, context_binding)
+            except CodeModeProtocolError:
+                continue
+    return None
+
+
+def replace_interrupt_result(
+    messages: Sequence[Any], interrupt: Resumable | Mapping[str, Any], final_output: Any
+) -> list[Any]:
+    """Return the messages with the outer call's result, which held the interrupt, replaced by the final output.
+
+    Text becomes ``{"type": "text"}``, everything else ``{"type": "json"}``, None JSON null. Raises
+    `CodeModeProtocolError` unless exactly one tool result of the outer call holds that interrupt.
+    """
+    sequence(messages, "messages")
+    paused = Interrupt.of(interrupt)
+    kind = "text" if isinstance(final_output, str) else "json"
+    output = {"type": kind, "value": final_output}
+    replaced: list[Any] = []
+
+    def part_of(part: Any) -> Any:
+        if not _is_result_of(part, paused):
+            return part
+        replaced.append(part)
+        return {**part, "output": output}
+
+    changed = [_with_parts(message, part_of) if _has_parts(message, "tool") else message for message in messages]
+    if len(replaced) != 1:
+        raise CodeModeProtocolError(
+            f"{len(replaced)} tool results of call {paused.outer_tool_call_id!r} hold this interrupt; exactly one must"
+        )
+    return changed
+
+
+def _is_result_of(part: Any, interrupt: Interrupt) -> bool:
+    if not isinstance(part, Mapping):
+        return False
+    body = cast("Mapping[str, Any]", part)
+    if body.get("type") != "tool-result" or body.get("toolCallId") != interrupt.outer_tool_call_id:
+        return False
+    return any(_is_same(held, interrupt) for held in _candidates(body.get("output")))
+
+
+def _is_same(held: Any, interrupt: Interrupt) -> bool:
+    try:
+        return same_json(_shown(Interrupt.of(held)), _shown(interrupt))
+    except CodeModeProtocolError:
+        return False
+
+
+def _shown(interrupt: Interrupt) -> list[Any]:
+    requests = [request.shown() for request in interrupt.requests]
+    return [interrupt.outer_tool_call_id, dict(interrupt.continuation), requests]
+
+
+def _candidates(result: Any) -> Iterator[Any]:
+    yield _unwrapped(result)
+    if not isinstance(result, Mapping):
+        return
+    body = cast("Mapping[str, Any]", result)
+    for key in ("toolResults", "content"):
+        items = body.get(key)
+        for item in cast("list[Any]", items) if isinstance(items, list) else []:
+            if not isinstance(item, Mapping):
+                continue
+            part = cast("Mapping[str, Any]", item)
+            if key == "toolResults" or part.get("type") == "tool-result":
+                yield _unwrapped(part.get("output"))
+
+
+def _unwrapped(result: Any) -> Any:
+    if isinstance(result, Mapping):
+        body = cast("Mapping[str, Any]", result)
+        if set(body) == {"type", "value"} and body["type"] in ("json", "text"):
+            return body["value"]
+        return body
+    return result
+
+
+def _parts(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
+    for message in messages:
+        if _has_parts(message, role):
+            for part in reversed(message["content"]):
+                if isinstance(part, Mapping):
+                    yield cast("Mapping[str, Any]", part)
+
+
+def _with_parts(message: Any, part_of: Callable[[Any], Any]) -> dict[str, Any]:
+    return {**message, "content": [part_of(part) for part in message["content"]]}
+
+
+def _has_parts(message: Any, role: str) -> bool:
+    if not isinstance(message, Mapping):
+        return False
+    body = cast("Mapping[str, Any]", message)
+    return body.get("role") == role and isinstance(body.get("content"), list)

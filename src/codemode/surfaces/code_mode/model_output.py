@@ -1,0 +1,223 @@
+"""What the model is shown beside a result, and which run a result belongs to. Runs nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ...data.json_values import decode_json, encode_json
+from ...errors import CodeModeProtocolError
+from ...options.parts import ModelOutput
+from ...trace.failures import log_tool_failure
+from ...trace.late_values import held
+
+if TYPE_CHECKING:
+    from ...trace.events import FetchResultEvent, NestedToolResultEvent
+    from ...trace.trace import Trace
+
+Shown: TypeAlias = dict[str, Any]  # {"type": "text" | "json", "value": ...}
+Show: TypeAlias = Callable[[Any], Any]
+
+MAX_KEPT_TRACES = 256
+# Of JSON, and of what else is kept of a run; the values that it stands for take some times as much.
+MAX_KEPT_BYTES = 4 << 20
+_MAX_FORGOTTEN = 1 << 14
+_NOT_SHOWN: Shown = {"type": "text", "value": "(this output cannot be shown)"}
+
+
+class ModelOutputs:
+    """Shows the results of one `CodeModeTool`, each beside what its own run did. Safe to use from several threads."""
+
+    def __init__(self, options: ModelOutput, show_of: Callable[[str], Show | None]) -> None:
+        self._options = options
+        self._show_of = show_of  # a tool's own to_model_output, by the tool's name
+        self._kept: deque[_Run] = deque()
+        self._kept_bytes = 0
+        self._forgotten: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results that a run once gave
+        self._lock = threading.Lock()
+
+    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> None:
+        """Remember a run for its result, when anything of it is to be shown.
+
+        ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
+        another run's. So is what is too large to be kept.
+        """
+        if not self._wraps:
+            return
+        needed = None if trace is None else self._needed(trace)
+        run = _Run(outer_tool_call_id, result, needed, 0 if needed is None else _kept_bytes(needed))
+        if run.size > MAX_KEPT_BYTES:
+            run = _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0)
+        with self._lock:
+            self._kept.append(run)
+            self._kept_bytes += run.size
+            while len(self._kept) > MAX_KEPT_TRACES or self._kept_bytes > MAX_KEPT_BYTES:
+                self._forget(self._kept.popleft())
+
+    def _forget(self, run: _Run) -> None:
+        self._kept_bytes -= run.size
+        if _is_shared(run.result):
+            # Whoever had it may still ask: an equal result of a later run under the same id must not pass for it.
+            self._forgotten[run.outer_tool_call_id, type(run.result), run.result] = None
+            if len(self._forgotten) > _MAX_FORGOTTEN:
+                self._forgotten.popitem(last=False)
+
+    def show(self, result: Any, tool_call_id: str | None) -> Shown:
+        """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
+        from ...interrupts.interrupt import Interrupt
+
+        if isinstance(result, Interrupt):
+            return {"type": "json", "value": result.to_dict()}
+        if not self._wraps or _is_interrupt_json(result):
+            return _shown(result)
+        trace = self._trace_of(result, tool_call_id)
+        value: dict[str, Any] = {"result": result}
+        if self._options.summarises:
+            value |= self._summary(trace)
+        if self._options.include_console:
+            value["console"] = "\n".join(line.text for line in trace.console) if trace is not None else ""
+        return {"type": "json", "value": value}
+
+    @property
+    def listener(self) -> Callable[[str, Any, Trace | None], None] | None:
+        """Return `keep` when anything is to be kept."""
+        return self.keep if self._wraps else None
+
+    @property
+    def _wraps(self) -> bool:
+        return self._options.summarises or self._options.include_console
+
+    def _needed(self, trace: Trace) -> Trace:
+        """Return the trace without what is never shown: it is kept for a while, and outputs may be large."""
+        from ...trace.events import NestedToolResultEvent
+
+        outputs = self._options.include_nested_tool_outputs
+        requests = tuple(
+            _without_values(one, keeps_output=outputs) if isinstance(one, NestedToolResultEvent) else one
+            for one in trace.bridge_requests
+        )
+        return dataclasses.replace(trace, bridge_requests=requests)
+
+    def _trace_of(self, result: Any, tool_call_id: str | None) -> Trace | None:
+        """Return the trace of the one run that this result certainly came from, else None."""
+        with self._lock:
+            if _is_shared(result) and (tool_call_id or "", type(result), result) in self._forgotten:
+                return None
+            runs = [run for run in self._kept if run.gave(result, tool_call_id)]
+        return runs[0].trace if len(runs) == 1 else None
+
+    def _summary(self, trace: Trace | None) -> dict[str, Any]:
+        entries = list(self._entries(trace)) if trace is not None else []
+        maximum = self._options.max_summary_entries
+        left_out = len(entries) - maximum
+        return {"nestedTools": entries[:maximum], **({"nestedToolsLeftOut": left_out} if left_out > 0 else {})}
+
+    def _entries(self, trace: Trace) -> Iterator[dict[str, Any]]:
+        from ...trace.events import FetchResultEvent
+
+        options = self._options
+        for request in trace.bridge_requests:
+            ended = {"status": request.status, "replayed": request.replayed}
+            if isinstance(request, FetchResultEvent):
+                if options.include_fetch_summary:
+                    yield {"kind": "fetch", "method": request.method, "url": request.url, **ended}
+            elif options.include_nested_tool_summary or options.include_nested_tool_outputs:
+                yield {
+                    "kind": "tool",
+                    "toolName": request.tool_name,
+                    "toolCallId": request.tool_call_id,
+                    **ended,
+                    **self._output(request),
+                }
+
+    def _output(self, request: NestedToolResultEvent) -> dict[str, Shown]:
+        if not self._options.include_nested_tool_outputs or request.status != "fulfilled":
+            return {}
+        show = self._show_of(request.tool_name)
+        return {"output": _shown(request.output) if show is None else _shown_by(show, request.output)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """A run that completed. Keeping the result itself means that no other object can ever take its identity.
+
+    ``size`` counts the bytes that are kept.
+    """
+
+    outer_tool_call_id: str
+    result: Any
+    trace: Trace | None
+    size: int
+
+    def gave(self, result: Any, tool_call_id: str | None) -> bool:
+        """Return True when the result may come from this run.
+
+        It is the very object. Values that are one object everywhere need the id, which is none of an invocation's own:
+        models repeat theirs, and two runs that gave the same value under one id cannot be told apart.
+        """
+        if not _is_shared(result):
+            return result is self.result and tool_call_id in (None, self.outer_tool_call_id)
+        return tool_call_id == self.outer_tool_call_id and _is_same(result, self.result)
+
+
+def _is_shared(value: Any) -> bool:
+    """Return True for what Python may keep one object of: None, booleans, numbers, short text."""
+    return value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 1)
+
+
+def _without_values(result: NestedToolResultEvent, *, keeps_output: bool) -> NestedToolResultEvent:
+    output = held(result, "output") if keeps_output else None
+    kept = {"output": output, "output_bytes": held(result, "output_bytes")}
+    return dataclasses.replace(result, input=None, interrupt=None, shown_input=None, **kept)
+
+
+def _kept_bytes(trace: Trace) -> int:
+    """Count what a trace keeps: the result, outputs, names and console output. What is too much is not counted on."""
+    size = trace.result_bytes or 0
+    size += sum(len(one.label) for one in trace.bridge_requests) + sum(len(line.text) for line in trace.console)
+    for request in trace.bridge_requests:
+        if size > MAX_KEPT_BYTES:
+            break
+        size += (request.output_bytes or 0) if _has_output(request) else 0
+    return size
+
+
+def _has_output(request: NestedToolResultEvent | FetchResultEvent) -> bool:
+    return request.kind == "tool" and held(request, "output") is not None
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and left == right
+
+
+def _shown(value: Any) -> Shown:
+    return {"type": "text" if isinstance(value, str) else "json", "value": value}
+
+
+def _shown_by(show: Show, output: Any) -> Shown:
+    """Return what a tool's own function makes of its output; it is host code and may fail."""
+    try:
+        made: Any = show(output)
+        plain = decode_json(encode_json(made, what="the model output of a tool"))
+    except Exception as error:  # noqa: BLE001 - a summary must not cost the result it stands beside
+        log_tool_failure("to_model_output of a tool failed", error)
+        return dict(_NOT_SHOWN)
+    if isinstance(plain, dict) and {"type", "value"} <= set(cast("dict[str, Any]", plain)):
+        return cast("Shown", plain)
+    return _shown(plain)
+
+
+def _is_interrupt_json(value: Any) -> bool:
+    if not isinstance(value, Mapping) or cast("Mapping[str, Any]", value).get("type") != "code-mode-interrupt":
+        return False
+    from ...interrupts.interrupt import Interrupt
+
+    try:
+        Interrupt.from_dict(cast("Mapping[str, Any]", value))
+    except CodeModeProtocolError:
+        return False
+    return True

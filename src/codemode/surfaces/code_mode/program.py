@@ -1,0 +1,144 @@
+"""One program over tools that are named with it: `run_code_mode`. Also how the first program imports what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from ...errors import CodeModeWorkerError
+from ...host.imports import importing
+from ...host.sync import run_sync
+from ...options.parts import CodeModeOptions
+from ...run.extras import are_imported, extras_are_loaded, load_extras, require_extras
+from ...tools.catalog import Catalog
+from ...tools.collecting import collect_tools
+from ...tools.tool_schemas import load_schema_kind
+from ...workers.pool import WorkerPool, pool_or_default
+
+
+async def run_code_mode(
+    js: str,
+    tools: Mapping[str, Any] | Iterable[Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    tool_call_id: str | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    started_at_ms: int | None = None,
+    context_binding: str | None = None,
+    pool: WorkerPool | None = None,
+) -> Any:
+    """Run one program once and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
+
+    ``tools``: mapping name -> tool or an iterable of tools. ``tool_call_id`` names the outer call; a random id when
+    None. ``messages`` and ``context`` reach every tool; ``started_at_ms`` and ``context_binding`` are those of
+    `CodeModeTool.execute`. Raises `CodeModeError` or one of its subclasses.
+    """
+    outer = tool_call_id, messages, context, None, started_at_ms, context_binding
+    return await _Once(tools, options, pool).run(js, outer)
+
+
+def run_code_mode_sync(
+    js: str,
+    tools: Mapping[str, Any] | Iterable[Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    tool_call_id: str | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    started_at_ms: int | None = None,
+    context_binding: str | None = None,
+    pool: WorkerPool | None = None,
+) -> Any:
+    """Do what `run_code_mode` does, from code that is not async."""
+    once = _Once(tools, options, pool)
+    once.require()
+    once.pool.start()
+    return run_sync(once.run(js, (tool_call_id, messages, context, None, started_at_ms, context_binding)))
+
+
+class _Once:
+    """Tools, options and pool of one run, checked."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Any] | Iterable[Any],
+        options: CodeModeOptions | Mapping[str, Any] | None,
+        pool: WorkerPool | None,
+    ) -> None:
+        collected = collect_tools(tools)
+        self._catalog = Catalog(collected)
+        self._options = CodeModeOptions.of(options)
+        self.pool = pool_or_default(pool)
+        # A `CodeModeTool` has compiled its schemas; those here are compiled when something asks for them.
+        self._late = {kind for tool in collected.values() for kind in tool.schema_kinds} - _loaded_kinds
+
+    def require(self) -> None:
+        """Raise `ValueError` for options that ask for what is not installed."""
+        with importing:
+            require_extras(self._options)
+
+    async def run(self, js: str, outer: tuple[Any, ...]) -> Any:
+        if are_imported(self._options):
+            require_extras(self._options)
+        else:
+            await self.pool.off_loop(self.require)
+        await prepared(self.pool, self._options)
+        if self._late:
+            await self.pool.off_loop(self._import_late)
+        execution = load_execution()
+        return await execution.Execution(self._catalog, self._options, execution.OuterCall(*outer), self.pool).start(js)
+
+    def _import_late(self) -> None:
+        with importing:
+            for kind in self._late:
+                load_schema_kind(kind)
+        _loaded_kinds.update(self._late)
+
+
+_loaded_kinds: set[str] = set()
+
+
+def started(pool: WorkerPool | None) -> WorkerPool:
+    """Return the pool to use, the process-wide one for None, with its first worker booting at least."""
+    workers = pool_or_default(pool)
+    workers.start()
+    return workers
+
+
+async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
+    """Return the pool to use as `started` does, with what runs programs imported. The event loop goes on meanwhile."""
+    workers = pool_or_default(pool)
+    if not (workers.has_begun and load_execution.cache_info().currsize and extras_are_loaded(options)):
+        await workers.off_loop(partial(_prepare, workers, options))
+    return workers
+
+
+def _prepare(workers: WorkerPool, options: CodeModeOptions) -> None:
+    workers.start()
+    load_execution()
+    with importing:
+        load_extras(options)
+
+
+@cache
+def load_execution():
+    """Import what runs programs: late, for the first worker boots meanwhile, on another processor.
+
+    Raises `CodeModeWorkerError` when it cannot be read, as where no descriptors are left.
+    """
+    try:
+        with importing:
+            from ...run import execution
+    except OSError as error:
+        raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error
+    return execution
+
+
+@cache
+def load_continuations():
+    """Import what goes on with paused programs, as late."""
+    with importing:
+        from ...run import resume as continuations
+    return continuations

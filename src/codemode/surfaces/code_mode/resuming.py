@@ -1,0 +1,116 @@
+"""Going on with a paused codeMode program, and telling whether one can."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ...data.json_values import NOT_GIVEN
+from ...errors import CodeModeProtocolError, Resumable
+from ...host.sync import run_sync
+from ...interrupts.interrupt import APPROVAL_KIND, Interrupt
+from ...options.checked_fields import text_or_none
+from ...options.parts import CodeModeOptions
+from ...run.execution import OuterCall
+from ...run.resume import answers_of, resume, verified
+from ...tools.catalog import Catalog
+from ...tools.collecting import collect_tools
+from ...workers.pool import WorkerPool
+from .messages import approval_resolutions
+
+
+async def continue_interrupt(
+    interrupt: Resumable | Mapping[str, Any],
+    resolution: Any = NOT_GIVEN,
+    *,
+    resolutions: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    context_binding: str | None = None,
+    pool: WorkerPool | None = None,
+) -> Any:
+    """Answer pending requests and go on with the program. Returns its value, or an `Interrupt` with what still waits.
+
+    ``resolution`` answers the first request, ``resolutions`` any by id. An approval is answered with
+    ``{"approved": bool, "reason"?: str, "input"?: edited}``, a call of unknown outcome with ``{"value": ...}``,
+    ``{"error": {"message": str}}`` or ``{"runAgain": True}``, a tool's own request with any JSON value. The same
+    answers again give the recorded outcome and run nothing. ``context_binding`` is the one that the program was run
+    with, if any. Raises `CodeModeProtocolError`, before anything runs, for
+    an interrupt that is not this host's, has expired or was changed, and for answers that do not fit.
+    """
+    catalog = Catalog(collect_tools(tools))
+    outer = OuterCall(None, messages, context, context_binding=context_binding)
+    return await resume(
+        interrupt, partial(answers_of, resolution=resolution, resolutions=resolutions), catalog, options, outer, pool
+    )
+
+
+def continue_interrupt_sync(interrupt: Resumable | Mapping[str, Any], resolution: Any = NOT_GIVEN, **given: Any) -> Any:
+    """Do what `continue_interrupt` does, from code that is not async."""
+    return run_sync(continue_interrupt(interrupt, resolution, **given))
+
+
+async def continue_approval(
+    interrupt: Resumable | Mapping[str, Any],
+    approval_response: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    context_binding: str | None = None,
+    pool: WorkerPool | None = None,
+) -> Any:
+    """Answer approvals with responses as `get_approval_response` returns them, one or several.
+
+    Each is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited, "toolCallId"?: str}``. What needs
+    approval in the rest of the run pauses again, whatever ``approval.mode`` is. Raises `CodeModeProtocolError` for a
+    malformed response or one for another request.
+    """
+    given = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)
+    settings = CodeModeOptions.of(options)
+    paused = dataclasses.replace(settings.approval, mode="interrupt")
+    catalog = Catalog(collect_tools(tools))
+    outer = OuterCall(None, messages, context, context_binding=context_binding)
+    options = settings.having(approval=paused)
+    return await resume(interrupt, lambda one: approval_resolutions(one, given), catalog, options, outer, pool)
+
+
+def continue_approval_sync(
+    interrupt: Resumable | Mapping[str, Any],
+    approval_response: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    **given: Any,
+) -> Any:
+    """Do what `continue_approval` does, from code that is not async."""
+    return run_sync(continue_approval(interrupt, approval_response, **given))
+
+
+def is_interrupt(
+    value: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> bool:
+    """Return True for an interrupt, or its plain JSON, that this host made and could resume now."""
+    settings = CodeModeOptions.of(options)
+    text_or_none(context_binding, "context_binding")
+    try:
+        verified(value, settings, context_binding)
+    except (CodeModeProtocolError, AttributeError, TypeError):
+        return False
+    return True
+
+
+def is_approval_interrupt(
+    value: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+) -> bool:
+    """Return True for such an interrupt whose first request asks a person for approval."""
+    is_genuine = is_interrupt(value, options=options, context_binding=context_binding)
+    return is_genuine and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND

@@ -1,0 +1,193 @@
+"""The one tool that a model sees: its description, its input, and how it runs.
+
+What runs programs is imported by the first of them, while its worker boots on another processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ...data.json_values import NOT_GIVEN
+from ...errors import CodeModeToolError, Resumable
+from ...host.sync import run_sync
+from ...options.parts import CodeModeOptions
+from ...run.extras import fetch_line, require_extras
+from ...tools.catalog import Catalog
+from ...tools.collecting import collect_tools
+from ...workers.pool import WorkerPool, pool_or_default
+from .model_output import ModelOutputs
+from .program import load_continuations, load_execution, prepared, started
+
+if TYPE_CHECKING:
+    pass
+
+_INPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "js": {
+            "type": "string",
+            "description": "The body of an async JavaScript (or TypeScript) function: use await, end with return.",
+        }
+    },
+    "required": ["js"],
+    "additionalProperties": False,
+}
+
+
+class CodeModeTool:
+    """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
+
+    name = "codeMode"
+
+    def __init__(
+        self,
+        tools: Mapping[str, Any] | Iterable[Any],
+        options: CodeModeOptions | Mapping[str, Any] | None,
+        pool: WorkerPool | None,
+    ) -> None:
+        self.options = CodeModeOptions.of(options)
+        # A wrong origin and a missing extra are told of here, not in the first run.
+        require_extras(self.options)
+        if pool is not None:
+            pool_or_default(pool)
+        self._pool = pool
+        collected = collect_tools(tools)
+        for tool in collected.values():
+            tool.prepare()
+        self.catalog = Catalog(collected)
+        self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
+
+    def __repr__(self) -> str:
+        return f"<CodeModeTool over {len(self.catalog)} tools>"
+
+    @cached_property
+    def description(self) -> str:
+        """What the model reads: the rules, the tools as TypeScript, examples."""
+        from ...signatures.declarations import describe_tools
+
+        return describe_tools(
+            self.catalog.tools(),
+            fetch_line=fetch_line(self.options),
+            max_characters=self.options.execution_policy.max_description_characters,
+        )
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the tool's input, exactly ``{"js": string}``."""
+        return {**_INPUT_SCHEMA, "properties": {"js": dict(_INPUT_SCHEMA["properties"]["js"])}}
+
+    async def execute(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - the name that every framework uses
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Run ``input["js"]`` and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
+
+        ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
+        ``context_binding`` names the conversation, thread or workflow, beside the one in the options: a pause goes on
+        only under the same one. With a signing key that was set, a ``tool_call_id`` and a binding, request ids and
+        random numbers of a program are the same whenever it is run with the same ``started_at_ms`` (Unix time), where
+        its clock starts if that is given: an engine that runs a step again finds the pause that it knows. With each
+        answer that clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has
+        recorded.
+        Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
+        """
+        js = program_of(input)
+        pool = await prepared(self._pool, self.options)
+        run = load_execution()
+        listener = self._outputs.listener
+        outer = run.OuterCall(tool_call_id, messages, context, listener, started_at_ms, context_binding, clock_ms)
+        return await run.Execution(self.catalog, self.options, outer, pool).start(js)
+
+    def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
+        """Do what `execute` does, from code that is not async. Works inside a running loop too."""
+        program_of(input)
+        started(self._pool)
+        return run_sync(self.execute(input, **settings))
+
+    async def resume(
+        self,
+        interrupt: Resumable | Mapping[str, Any],
+        resolution: Any = NOT_GIVEN,
+        *,
+        resolutions: Mapping[str, Any] | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool.
+
+        ``clock_ms`` is the one that `execute` takes.
+        """
+        pool = await prepared(self._pool, self.options)
+        if not load_continuations.cache_info().currsize:
+            await pool.off_loop(load_continuations)
+        run, go_on = load_execution(), load_continuations()
+        answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
+        listener = self._outputs.listener
+        outer = run.OuterCall(None, messages, context, listener, None, context_binding, clock_ms)
+        return await go_on.resume(interrupt, answers_to, self.catalog, self.options, outer, pool)
+
+    def resume_sync(
+        self, interrupt: Resumable | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any
+    ) -> Any:
+        """Do what `resume` does, from code that is not async."""
+        return run_sync(self.resume(interrupt, resolution, **settings))
+
+    def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
+        """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
+
+        With ``options.model_output`` the value is ``{"result", "nestedTools"?, "console"?}``, about the very run that
+        gave this result. Short results (None, numbers, booleans) need the ``tool_call_id`` of that run to be told
+        apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
+        """
+        return self._outputs.show(result, tool_call_id)
+
+    def for_one_call(self) -> CodeModeTool:
+        """Return this tool as if it had never run: its results are told apart from all others, whatever their ids.
+
+        For plugins, which show each result as it comes.
+        """
+        tool = copy(self)
+        tool._outputs = ModelOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
+        return tool
+
+    def _own_model_output(self, name: str) -> Callable[..., Any] | None:
+        tool = self.catalog.get(name)
+        return None if tool is None else tool.to_model_output
+
+
+def create_code_mode_tool(
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    *,
+    pool: WorkerPool | None = None,
+) -> CodeModeTool:
+    """Turn many tools into one.
+
+    ``tools``: a mapping name -> tool or an iterable of tools; a tool is a `Tool`, a function, or a framework's tool
+    object. ``options``: `CodeModeOptions` or a mapping. ``pool``: a `WorkerPool`; the process-wide one when None.
+    Raises `ValueError` for wrong options, names, schemas or pools, and for what is no tool.
+    """
+    return CodeModeTool(tools, options, pool)
+
+
+def program_of(value: object) -> str:
+    """Return the program in a tool input. Raises `CodeModeToolError` for anything but ``{"js": string}``."""
+    if isinstance(value, Mapping):
+        given = cast("Mapping[Any, Any]", value)
+        if isinstance(js := given.get("js"), str) and len(given) == 1:
+            return js
+    raise CodeModeToolError(
+        'the input of codeMode is {"js": "<program>"} and nothing else', details={"tool_name": CodeModeTool.name}
+    )

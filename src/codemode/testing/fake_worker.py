@@ -1,0 +1,171 @@
+"""Workers for tests: threads of this process that say on the wire whatever a script makes them say.
+
+They run no program and confine nothing; they show how the host takes a worker that breaks the rules.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from ..protocol.framing import FrameDecoder, encode_frame
+from ..protocol.messages import read_host_message
+from ..workers.image import WorkerImage
+from ..workers.kernel import KERNEL
+from ..workers.process import WorkerProcess
+
+_READ_BYTES = 1 << 16
+_MAX_FRAME_BYTES = 1 << 28
+_THREAD_END_SECONDS = 5.0
+
+
+class HostGone(Exception):  # noqa: N818 - the ordinary end of a script, no failure
+    """The host has killed this worker or closed its end. A script need not catch it."""
+
+
+class FakeWorker:
+    """One worker as its script sees it. Every method raises `HostGone` once the host has gone."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._decoder = FrameDecoder(_MAX_FRAME_BYTES)
+        self._frames: list[bytes] = []
+        self.killed = threading.Event()
+
+    def say_hello(self, **changes: Any) -> None:
+        """Send the hello that a host expects, with these keys replaced."""
+        image = WorkerImage.installed(KERNEL)
+        hello: dict[str, Any] = {"engine": image.engine_version, "kernel": KERNEL.sha256(), "isolation": {}}
+        self.send(b"H", {**hello, **changes})
+
+    def send(self, kind: bytes, body: Any) -> None:
+        """Send one frame with ``body`` as JSON."""
+        self.send_bytes(encode_frame(kind, json.dumps(body).encode()))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes as they are, whether they are frames or not."""
+        try:
+            self._channel.sendall(data)
+        except OSError as error:
+            raise HostGone from error
+
+    def receive(self) -> tuple[bytes, Any]:
+        """Wait for the host's next message and return its kind and what it says."""
+        while not self._frames:
+            try:
+                data = self._channel.recv(_READ_BYTES)
+            except OSError as error:
+                raise HostGone from error
+            if not data:
+                raise HostGone
+            self._frames = self._decoder.feed(data)
+        return read_host_message(self._frames.pop(0))
+
+    def pause(self, seconds: float | None = None) -> None:
+        """Say nothing for a time, or until the host kills this worker."""
+        if self.killed.wait(seconds):
+            raise HostGone
+
+    def hang_up(self) -> None:
+        """Close this worker's end, as a process that ends does."""
+        self._channel.close()
+
+
+Script: TypeAlias = Callable[[FakeWorker], None]
+
+
+class FakeSource:
+    """A source of workers for `WorkerPool(source=...)`: each of them runs ``script`` in a thread of its own.
+
+    The worker ends when its script returns. What a script raises, `HostGone` apart, surfaces in its thread.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._lives: list[_FakeLife] = []
+
+    @property
+    def living(self) -> int:
+        """How many of its workers have not ended."""
+        return sum(not life.wait_dead(0) for life in self._lives)
+
+    @property
+    def spawned(self) -> int:
+        """How many workers it has made."""
+        return len(self._lives)
+
+    def spawn(self, *, rehearsed: bool = True) -> WorkerProcess:  # noqa: ARG002 - as `WorkerSource` has it
+        """Return a worker that is starting."""
+        host_end, worker_end = socket.socketpair()
+        life = _FakeLife(worker_end, self._script)
+        self._lives.append(life)
+        return WorkerProcess(host_end, life)
+
+    def spawns_at_once(self) -> bool:
+        """Return True: a thread is soon started."""
+        return True
+
+    def is_alive(self) -> bool:
+        """Return True: there is nothing that could die."""
+        return True
+
+    def ends_at_once(self) -> bool:
+        """Return True: scripts that are cut off end at once."""
+        return True
+
+    def failure(self) -> str:
+        """Return nothing: a script says itself what is wrong."""
+        return ""
+
+    def kill(self) -> None:
+        """End every worker it has made."""
+        for life in self._lives:
+            life.kill()
+
+    def abandon(self) -> None:
+        """Do nothing: threads do not come along into a forked child."""
+
+
+class _FakeLife:
+    """The thread of one worker, ended as a process would be."""
+
+    def __init__(self, channel: socket.socket, script: Script) -> None:
+        self._channel = channel
+        self._script = script
+        self._worker = FakeWorker(channel)
+        self._thread = threading.Thread(target=self._run, name="codemode-fake-worker", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self._channel, suppress(HostGone):
+            self._script(self._worker)
+
+    def kill(self) -> None:
+        """Cut its channel, which wakes a script that reads, writes or pauses."""
+        self._worker.killed.set()
+        with suppress(OSError):  # It has ended, or the host's end is closed.
+            self._channel.shutdown(socket.SHUT_RDWR)
+
+    def closes_at_once(self) -> bool:
+        """Return True: a script that is cut off ends at once."""
+        return True
+
+    def wait_dead(self, timeout_ms: int) -> bool:
+        """True once its script has ended."""
+        self._thread.join(timeout_ms / 1000)
+        return not self._thread.is_alive()
+
+    def describe_ending(self) -> str:
+        """Return nothing: a thread ends by itself."""
+        return ""
+
+    def close(self) -> None:
+        """Wait for the thread, for a bounded time."""
+        self._thread.join(_THREAD_END_SECONDS)
+
+    def abandon(self) -> None:
+        """Do nothing: the thread is the parent's."""

@@ -1,0 +1,79 @@
+"""Tool objects of other frameworks, turned into `Tool` by registered plugins. Knows no framework."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..schemas.patterns import foreign_patterns
+
+if TYPE_CHECKING:
+    from .tool import Tool
+
+ENTRY_POINT_GROUP = "codemode.adapters"
+
+Matches = Callable[[Any], bool]
+Convert = Callable[[Any], "Tool"]
+
+
+class AdapterRegistry:
+    """The known adapters, newest first. Plugins are discovered when an object is met that none of them knows."""
+
+    def __init__(self, *, group: str = ENTRY_POINT_GROUP) -> None:
+        self._group = group
+        self._adapters: list[tuple[Matches, Convert]] = []
+        self._failures: list[str] = []
+        self._discovered = False
+        self._lock = threading.RLock()
+
+    def register(self, matches: Matches, convert: Convert) -> None:
+        """Let ``convert`` make a `Tool` of every object for which ``matches`` is true."""
+        with self._lock:
+            self._adapters.insert(0, (matches, convert))
+
+    def convert(self, value: Any) -> Tool | None:
+        """Make a `Tool` of a framework's object; None when no adapter knows it."""
+        found = self._find(value)
+        if found is None:
+            self._discover()
+            found = self._find(value)
+        if found is None:
+            return None
+        with foreign_patterns():
+            return found(value)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Plugins that could not be loaded, and why."""
+        return tuple(self._failures)
+
+    def _find(self, value: Any) -> Convert | None:
+        with self._lock:
+            adapters = list(self._adapters)
+        return next((convert for matches, convert in adapters if matches(value)), None)
+
+    def _discover(self) -> None:
+        # Another thread that needs a plugin waits here until all are loaded.
+        with self._lock:
+            if self._discovered:
+                return
+            self._discovered = True
+            import importlib.metadata
+
+            for entry_point in importlib.metadata.entry_points(group=self._group):
+                try:
+                    entry_point.load()(self.register)
+                except Exception as error:  # noqa: BLE001 - one broken plugin must not disable the others
+                    self._failures.append(f"{entry_point.name}: {type(error).__name__}: {error}")
+
+
+ADAPTERS = AdapterRegistry()
+
+
+def register_adapter(matches: Matches, convert: Convert) -> None:
+    """Teach `create_code_mode_tool` a framework's tool objects.
+
+    A plugin names a function in the entry point group ``codemode.adapters``; it is called once with this function.
+    """
+    ADAPTERS.register(matches, convert)

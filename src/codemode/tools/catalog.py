@@ -1,0 +1,106 @@
+"""The one object through which tools are looked up: by name, by resemblance, by search. Never runs a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from ..data.json_shape import weigh
+from ..errors import CodeModeToolError
+from ..host import steps
+from ..signatures.described_tool import DescribedTool
+from .tool_index import ToolIndex, words_of
+
+MAX_RESULTS = 50
+MAX_NAME_CHARACTERS = 100
+LANGUAGE_NAMES = frozenset({"constructor", "prototype", "toJSON", "toLocaleString", "toString", "valueOf"})
+"""What the language reads of an object. A name is passed on only when there is such a tool (and ``then`` never)."""
+_LARGE_SCHEMA_CHARACTERS = 1 << 11  # whose declaration may take a millisecond
+
+ToolT = TypeVar("ToolT", bound=DescribedTool)
+
+
+class Catalog(Generic[ToolT]):
+    """An unchanging set of tools. Safe to use from several threads."""
+
+    def __init__(self, tools: Mapping[str, ToolT]) -> None:
+        self._tools = dict(tools)
+        self._names = list(tools)
+        self._index = ToolIndex(self._tools.items())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of registration."""
+        return tuple(self._tools)
+
+    def tools(self) -> tuple[ToolT, ...]:
+        """All tools, in the order of registration."""
+        return tuple(self._tools.values())
+
+    @cached_property
+    def language_names(self) -> tuple[str, ...]:
+        """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
+        return tuple(dict.fromkeys(path for name in self._tools for path in _language_paths(name)))
+
+    def get(self, name: str) -> ToolT | None:
+        """The tool registered under exactly ``name``."""
+        return self._tools.get(name)
+
+    def nearest(self, name: str) -> list[str]:
+        """At most three registered names that ``name`` may have meant, best first."""
+        from ..data.similar_names import nearest_names
+
+        plain = _plain(name[:MAX_NAME_CHARACTERS])
+        return [self._by_plain_name[match] for match in nearest_names(plain, self._by_plain_name)]
+
+    def unknown_tool(self, name: str) -> CodeModeToolError:
+        """The error for a name that is not registered; its message suggests the nearest ones."""
+        shown, near = name[:MAX_NAME_CHARACTERS], self.nearest(name)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        details = {"tool_name": shown, "available_tools": self._names}
+        return CodeModeToolError(f"There is no tool named {shown!r}.{hint}", details=details)
+
+    def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
+        """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
+        from ..signatures.declarations import first_sentence, summary_of
+
+        positions = self._index.search(query, min(max(limit, 0), MAX_RESULTS))
+        found = [(self._names[position], self._tools[self._names[position]]) for position in positions]
+        return [{"name": name, "description": first_sentence(summary_of(tool))} for name, tool in found]
+
+    def describe(self, name: str) -> str:
+        """The declaration of one tool as TypeScript. Raises `CodeModeToolError` when there is none of that name."""
+        from ..signatures.declarations import declare_tools
+
+        found = self.get(name)
+        if found is None:
+            raise self.unknown_tool(name)
+        # A large schema leaves the loop.
+        steps.take(weigh((found.input_json_schema, found.output_json_schema), _LARGE_SCHEMA_CHARACTERS) >> 3)
+        return declare_tools([found])
+
+    @cached_property
+    def _by_plain_name(self) -> dict[str, str]:
+        plain_names: dict[str, str] = {}
+        for name in reversed(self._names):
+            steps.take()
+            plain_names[_plain(name)] = name
+        return plain_names
+
+
+def _language_paths(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[: at + 1]) for at, part in enumerate(parts) if part in LANGUAGE_NAMES)
+
+
+def _plain(name: str) -> str:
+    return "".join(words_of(name))

@@ -1,0 +1,63 @@
+"""Collects the tools of a set: Tool objects, functions, and what adapters make of frameworks' objects."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from ..options.checked_fields import WrongTypeError
+from ..trace.failures import log_left_out
+from .adapters import ADAPTERS
+from .names import ImpossibleNameError, check_name
+from .tool import Tool
+
+
+def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
+    """Make named tools of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are the names.
+
+    Raises `ValueError` for an impossible or repeated name, and for an object that is no tool. A framework's tool that
+    no program could call by its name is left out, with a warning in the log: nobody here has named it.
+    """
+    if isinstance(tools, Mapping):
+        named = cast("Mapping[str, Any]", tools)
+        return {check_name(name): _as_tool(value, name) for name, value in named.items()}
+    if isinstance(tools, str | bytes) or not isinstance(cast("Any", tools), Iterable):
+        raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
+    collected: dict[str, Tool] = {}
+    for value in tools:
+        try:
+            one = _as_tool(value, None)
+        except ImpossibleNameError as error:
+            if isinstance(value, Tool) or _is_function(value):
+                raise
+            log_left_out(error)
+            continue
+        if one.name in collected:
+            raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
+        collected[one.name] = one
+    return collected
+
+
+def _is_function(value: Any) -> bool:
+    return inspect.isroutine(value) or isinstance(value, functools.partial)
+
+
+def _as_tool(value: Any, name: str | None) -> Tool:
+    if isinstance(value, Tool):
+        return value.renamed(name or value.name)
+    if _is_function(value):
+        return Tool.from_function(cast("Callable[..., Any]", value), name=name)
+    converted = ADAPTERS.convert(value)
+    if converted is not None:
+        named = converted.renamed(name or converted.name)
+        object.__setattr__(named, "is_foreign", True)
+        return named
+    if callable(value) and not inspect.isclass(value):
+        return Tool.from_function(value, name=name)
+    failures = f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
+    raise WrongTypeError(
+        f"{type(value).__module__}.{type(value).__qualname__} is not a tool; "
+        f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{failures}"
+    )

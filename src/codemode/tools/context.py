@@ -1,0 +1,44 @@
+"""What a tool may know of the call that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+def _new_event() -> asyncio.Event:
+    import asyncio
+
+    return asyncio.Event()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnsweredInterrupt:
+    """The pause that a resumed tool asked for: its request id, its payload, and the answer."""
+
+    id: str
+    payload: Mapping[str, Any]
+    resolution: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCallContext:
+    """What a tool may know of the call it serves.
+
+    ``messages`` and ``context`` are what the outer call was given. ``aborted`` is set when the invocation ends before
+    the tool does. ``interrupt`` is None unless this call paused before and is now resumed. An async tool that asks a
+    person does so ``with context.asking_person():``, and the program's time stands still when it waits for that alone.
+    """
+
+    tool_call_id: str
+    outer_tool_call_id: str
+    messages: Sequence[Any] = ()
+    context: Any = None
+    aborted: asyncio.Event = field(default_factory=_new_event)
+    interrupt: AnsweredInterrupt | None = None
+    asking_person: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -1,0 +1,64 @@
+"""Parameters of a plain function as a validator, through pydantic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from ..schemas.compiled import JsonSchema, ValidatedInput
+from ..schemas.patterns import refusal_of
+from ..schemas.python_types import TypeSchema
+from .parameters import NOTHING, Parameter, Parameters
+
+
+class ParametersSchema:
+    """The parameters of a plain function. The value is its keyword arguments; unknown ones are refused."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        from pydantic import ConfigDict, create_model
+        from pydantic_core import SchemaError
+
+        # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
+        self._names = {f"p{number}": one.name for number, one in enumerate(parameters.given)}
+        fields = {field: _field(one) for field, one in zip(self._names, parameters.given, strict=True)}
+        extra = "allow" if parameters.takes_any_keyword else "forbid"
+        try:
+            model = create_model("Input", __config__=ConfigDict(extra=extra), **cast("Any", fields))
+        except SchemaError as error:
+            raise refusal_of(error) from error
+        except (RuntimeError, NameError, TypeError) as error:
+            raise ValueError(f"a parameter has a type that pydantic cannot describe: {error}") from error
+        self._type = TypeSchema(model, "input")
+        self.json_schema: JsonSchema = {
+            key: value for key, value in cast("dict[str, Any]", self._type.json_schema).items() if key != "title"
+        }
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check and coerce."""
+        model = self._type.instance_of(value)
+        keywords = {name: getattr(model, field) for field, name in self._names.items()}
+        if model.model_extra:
+            keywords.update(model.model_extra)
+        return ValidatedInput(keywords, lambda: self._type.show(model, value))
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values."""
+        return self._type.varies
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Refuse: parameters describe no output."""
+        raise NotImplementedError(what)
+
+
+def _field(parameter: Parameter) -> tuple[Any, Any]:
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
+    annotation, settings = parameter.annotation, {"alias": parameter.name}
+    if parameter.description:
+        settings["description"] = parameter.description
+    if isinstance(parameter.default, FieldInfo):
+        annotation = Annotated[annotation, parameter.default]
+    elif parameter.default is not NOTHING:
+        settings["default"] = parameter.default
+    return annotation, Field(**cast("Any", settings))

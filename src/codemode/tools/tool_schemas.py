@@ -1,0 +1,110 @@
+"""The schemas of a tool as validators. A pattern that cannot be run is refused, or, of a framework's tool, left out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from ..options.checked_fields import WrongTypeError
+from ..schemas.compiled import CompiledSchema, refuse_too_large
+from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
+from ..schemas.python_types import TypeSchema
+from ..trace.failures import log_broken_schema
+from .parameters import Parameters
+from .parameters_schema import ParametersSchema
+
+Mode = Literal["input", "output"]
+
+# Of what stands for a type and is no class: unions, type variables, aliases.
+_MODULES_OF_TYPES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
+
+_log = logging.getLogger("codemode.tools")
+
+
+@dataclass(frozen=True)
+class InferredOutput:
+    """What a function is annotated to return."""
+
+    annotation: Any
+
+
+def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
+    """Return a schema as a tool may have it. Raises `ValueError` for a JSON Schema whose pattern cannot be run."""
+    if not isinstance(schema, Mapping):
+        if not _may_be_type(schema):
+            raise WrongTypeError(
+                f"{mode}_schema of tool {tool_name!r} must be a JSON Schema or a type, got {repr(schema)[:200]}"
+            )
+        return schema
+    given = cast("Any", schema)
+    try:
+        refuse_too_large(given)
+    except ValueError as error:
+        if is_foreign:
+            return given  # `compiled` warns, and goes without it
+        raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
+    if not is_foreign:
+        try:
+            require_linear(schema)
+        except PatternRefused as error:
+            raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
+        return given
+    refused = refused_patterns(schema)
+    for reason in refused.values():
+        _warn(mode, tool_name, reason)
+    return without_patterns(given, refused) if refused else given
+
+
+def _may_be_type(schema: Any) -> bool:
+    """Return False for a value that is no type in any case. Imports nothing: what pydantic says of it comes later."""
+    kinds = type(None) | bool | str | type | Parameters | InferredOutput
+    if isinstance(schema, kinds) or callable(schema) or type(schema).__module__ in _MODULES_OF_TYPES:
+        return True
+    return hasattr(schema, "core_schema") or hasattr(schema, "__get_pydantic_core_schema__")
+
+
+def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> CompiledSchema | None:
+    """Return the validator of a schema; None takes anything. Raises `ValueError` naming the tool for a broken one."""
+    if isinstance(schema, InferredOutput):
+        try:
+            return TypeSchema(schema.annotation, mode)
+        except ValueError:
+            # The author annotated for readers, not for us: a type that is not JSON is no mistake.
+            return None
+
+    def refuse(error: PatternRefused) -> None:
+        if not is_foreign:
+            raise error
+        _warn(mode, tool_name, str(error))
+
+    try:
+        if schema is None:
+            return None
+        if isinstance(schema, Parameters):
+            return ParametersSchema(schema)
+        if isinstance(schema, Mapping | bool):
+            from ..schemas.json_schemas import DictSchema
+
+            return DictSchema(admitted(schema, mode, tool_name, is_foreign=True) if is_foreign else cast("Any", schema))
+        return TypeSchema(schema, mode, refuse)
+    except ValueError as error:
+        if is_foreign and isinstance(schema, Mapping):
+            log_broken_schema(mode, tool_name, error)
+            return compiled({"type": "object"} if mode == "input" else True, mode, tool_name, is_foreign=False)
+        raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
+
+
+def load_schema_kind(kind: str) -> None:
+    """Import what compiles schemas of a kind, which takes a while and reads files."""
+    if kind == "type":
+        TypeSchema(int, "input")  # which looks for pydantic's plugins too
+    else:
+        from ..schemas.json_schemas import DictSchema
+
+        DictSchema(True)
+
+
+def _warn(mode: Mode, tool_name: str, reason: str) -> None:
+    _log.warning("the %s schema of tool %r is used without a pattern: %s", mode, tool_name, reason)

@@ -1,0 +1,187 @@
+"""What happens during an invocation, as events for the host. Knows no worker and no tool; sees full diagnostics.
+
+Events are frozen values with a ``to_dict()`` in the AI SDK's key names. Everything that wants to know is a listener of
+the same events: hooks, trace and telemetry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, TypeAlias, cast
+
+from .failures import causes_of, message_of
+from .late_values import late
+
+CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted"]
+"""How a call ended. Aborted: the invocation ended first, and nobody knows what the call has done."""
+
+INTERRUPT_TYPE = "code-mode-interrupt"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """Something that happened in one invocation. Times are host wall-clock milliseconds."""
+
+    hook: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
+
+    invocation_id: str
+    outer_tool_call_id: str
+
+    def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
+        """Return the event in the AI SDK's camelCase keys, without the fields that are None.
+
+        Calls have a ``kind``, tool or fetch. With ``causes`` an error has a ``cause``, and that its own: what a tool
+        raised, which may say anything.
+        """
+        values = ((item.name, getattr(self, item.name)) for item in fields(self))
+        plain = {_camel_case(name): _plain(value, causes=causes) for name, value in values if value is not None}
+        return {"kind": self.kind, **plain} if self.kind else plain
+
+
+@late("input")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NestedToolCallEvent(Event):
+    """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
+
+    ``input`` is decoded each time it is read, as is ``output`` of a result: keep what you need more than once.
+    """
+
+    hook: ClassVar[str] = "on_nested_tool_call"
+    kind: ClassVar[str] = "tool"
+
+    bridge_index: int
+    tool_name: str
+    tool_call_id: str
+    input: Any
+    input_bytes: int
+    replayed: bool
+    started_at_ms: float
+
+    @property
+    def label(self) -> str:
+        """The name of the tool, as the program wrote it."""
+        return self.tool_name
+
+
+@late("output", "output_bytes", "interrupt", "shown_input")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NestedToolResultEvent(NestedToolCallEvent):
+    """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
+
+    ``interrupt`` is the payload of a pause, ``interrupt_id`` its id and ``shown_input`` the validated input that it
+    shows; `to_dict` has them as the AI SDK has: ``interrupt`` is an object with all of it.
+    """
+
+    hook: ClassVar[str] = "on_nested_tool_result"
+
+    status: CallStatus
+    completed_at_ms: float
+    duration_ms: float
+    output: Any = None
+    output_bytes: int | None = None
+    error: BaseException | None = None
+    interrupt: Any = None
+    interrupt_id: str | None = None
+    shown_input: Any = None
+
+    def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
+        """Return the event as `Event.to_dict` does."""
+        plain = Event.to_dict(self, causes=causes)
+        plain.pop("shownInput", None)
+        if self.interrupt_id is None:
+            return plain
+        shown = {key: plain[key] for key in ("interruptId", "toolName", "toolCallId", "outerToolCallId")}
+        paused = {"type": INTERRUPT_TYPE, **shown, "input": self.shown_input, "payload": self.interrupt}
+        return {**plain, "interruptType": INTERRUPT_TYPE, "interrupt": paused}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchRequestEvent(Event):
+    """The program asked for a URL."""
+
+    hook: ClassVar[str] = "on_fetch_request"
+    kind: ClassVar[str] = "fetch"
+
+    bridge_index: int
+    url: str
+    method: str
+    input_bytes: int
+    replayed: bool
+    started_at_ms: float
+
+    @property
+    def label(self) -> str:
+        """Method and URL, as the program wrote them."""
+        return f"fetch {self.method} {self.url}"
+
+
+@late("output_bytes")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchResultEvent(FetchRequestEvent):
+    """A fetch ended. Bodies are never part of an event."""
+
+    hook: ClassVar[str] = "on_fetch_result"
+
+    status: CallStatus
+    completed_at_ms: float
+    duration_ms: float
+    http_status: int | None = None
+    output_bytes: int | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsoleEvent(Event):
+    """The program wrote a line to its console. ``level`` is debug, log, info, warn or error."""
+
+    hook: ClassVar[str] = "on_console"
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InterruptEvent(Event):
+    """The invocation paused. ``interrupt`` is the `Interrupt` that the caller gets."""
+
+    hook: ClassVar[str] = "on_interrupt"
+
+    interrupt: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InvocationStarted(Event):
+    """The run begins; it has no worker yet. Only for the library's own listeners."""
+
+    source_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerTaken(Event):
+    """The invocation got its worker, after ``wait_ms``. Only for the library's own listeners."""
+
+    wait_ms: float
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _plain(value: Any, *, causes: bool) -> Any:
+    if isinstance(value, BaseException):
+        return _plain_error(value, list(causes_of(value)) if causes else [])
+    if isinstance(value, tuple):
+        return [_plain(item, causes=causes) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, Event):
+        return value.to_dict(causes=causes)
+    return value.to_dict() if hasattr(value, "to_dict") else value
+
+
+def _plain_error(error: BaseException, causes: list[BaseException]) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": type(error).__name__, "message": message_of(error)}
+    code = getattr(error, "code", None)
+    if isinstance(code, str):
+        plain["code"] = code
+    return {**plain, "cause": _plain_error(causes[0], causes[1:])} if causes else plain

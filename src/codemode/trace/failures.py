@@ -1,0 +1,76 @@
+"""What was raised on the host, in words: for the trace, and for the host's log. Knows no calls."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import cast
+
+from .visible_text import one_line
+
+TOOLS = logging.getLogger("codemode.tools")
+
+
+_MAX_CAUSES = 8
+
+
+_MAX_LINE_CHARACTERS = 200
+
+
+def log_late_failure(name: str, call_id: str, raised: BaseException) -> None:
+    """Log what a tool raised after its invocation had ended. A pause and a cancellation are no failures then."""
+    if isinstance(raised, Exception | SystemExit):
+        log_failure(TOOLS, "tool %r failed after its invocation had ended (%s)", (name, call_id), raised)
+
+
+def log_broken_schema(side: str, name: str, error: ValueError) -> None:
+    """Log that a tool of a framework or server goes without one of its schemas."""
+    TOOLS.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+
+
+def log_left_out(error: ValueError) -> None:
+    """Log that programs go without a tool of a framework or server, for its name."""
+    TOOLS.warning("a tool is left out, for no program could call it: %s", error)
+
+
+def log_tool_failure(what: str, raised: BaseException) -> None:
+    """Log what a tool's own function raised where no call could tell of it."""
+    log_failure(TOOLS, "%s", (what,), raised)
+
+
+def failure_line(error: BaseException) -> str:
+    """Return class and text of what made a call fail on one line, for the host alone to see."""
+    raised = error.__cause__ or error
+    return one_line(f"{type(raised).__name__}: {message_of(raised)}", _MAX_LINE_CHARACTERS)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the text of any exception, whatever its own ``__str__`` does."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a tool may raise anything
+        return "(its text cannot be read)"
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Give what led to an error, the nearest first, and at most eight; of a group the first in it."""
+    seen: list[BaseException] = [error]
+    while len(seen) <= _MAX_CAUSES:
+        before = _cause_of(seen[-1])
+        if before is None or any(before is one for one in seen):
+            return
+        seen.append(before)
+        yield before
+
+
+def _cause_of(error: BaseException) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def log_failure(logger: logging.Logger, message: str, values: tuple[object, ...], raised: BaseException) -> None:
+    # A handler is host code: what it raises must not change the invocation.
+    with contextlib.suppress(Exception):
+        logger.error(message, *values, exc_info=raised)

@@ -1,0 +1,143 @@
+"""Ready workers for a pool: started in two attempts, their hello checked, spares made ahead. Knows nothing of slots."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import CodeModeError, CodeModeWorkerError
+from ..options.parts import PoolOptions
+from .generations import ExecSource, PooledWorker, WorkerSource
+from .hello import HelloCheck, read_hello
+from .image import WorkerImage, engine_version, engine_version_is_known
+from .kernel import KERNEL
+from .stock import Stock
+from .zygote import Zygote
+
+if TYPE_CHECKING:
+    from .isolation import IsolationReport
+
+_START_ATTEMPTS = 2
+ResultT = TypeVar("ResultT")
+
+
+class Supply:
+    """Gives ready workers as ``options`` want them. ``is_quiet`` says whether there is time to prepare spares."""
+
+    def __init__(
+        self, options: PoolOptions, is_quiet: Callable[[], bool], make_source: Callable[[], WorkerSource] | None = None
+    ) -> None:
+        self._options = options
+        self._hello: HelloCheck | None = None
+        self.stock = Stock(make_source or self._installed_source, options.spare_workers, is_quiet)
+
+    @property
+    def isolation(self) -> IsolationReport | None:
+        """What confines the workers; None before the first one is ready."""
+        return self._hello.report if self._hello is not None else None
+
+    @property
+    def has_begun(self) -> bool:
+        """False when `start` would start something."""
+        return self.stock.has_begun
+
+    def start(self) -> None:
+        """Start a first spare, unless there was one before. May wait. Failures show when a worker is needed."""
+        self.stock.start()
+
+    async def begin(self) -> None:
+        """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
+        if not (self.has_begun and engine_version_is_known()):
+            await self.off_loop(self._begin)
+
+    def _begin(self) -> None:
+        self.start()
+        with suppress(CodeModeWorkerError):
+            engine_version()
+
+    async def off_loop(self, work: Callable[[], ResultT]) -> ResultT:
+        """Do something that may take a while in the thread that starts workers."""
+        return await self.stock.off_loop(work)
+
+    async def ready_worker(self) -> PooledWorker:
+        """Return a worker whose hello was right. Raises `CodeModeWorkerError` when none starts."""
+        for attempt in range(_START_ATTEMPTS):
+            worker = await self.stock.take()
+            try:
+                check = await self._prepared_check()
+                check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
+            except (TimeoutError, OSError, CodeModeError) as error:
+                self.stock.did_not_start(worker)
+                if attempt + 1 == _START_ATTEMPTS:
+                    raise _not_started(error, worker.generation.source.failure()) from error
+            except BaseException:
+                self.close_worker(worker)
+                raise
+            else:
+                worker.generation.has_started = True
+                return worker
+        raise AssertionError("unreachable")
+
+    def close_worker(self, worker: PooledWorker) -> None:
+        """Kill a worker that was in use."""
+        self.stock.close_worker(worker)
+
+    def give_up(self, worker: PooledWorker) -> None:
+        """Let a worker that is done be closed by the next refill, or whatever comes before it."""
+        self.stock.give_up(worker)
+
+    def refill(self, wanted: int | None = None) -> None:
+        """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
+
+        Failures show when a worker is needed. Closes what is done first. Waits for nothing.
+        """
+        self.stock.refill(self._options.spare_workers if wanted is None else wanted)
+
+    def close(self) -> None:
+        """Kill spares and zygote, and with the zygote every worker. Waits until they are dead, for milliseconds."""
+        self.stock.close()
+
+    def abandon(self) -> None:
+        """In a forked child of the host: give up every descriptor, and touch no process of the parent's."""
+        self.stock.abandon()
+
+    async def _prepared_check(self) -> HelloCheck:
+        # The first worker boots meanwhile, and what it will be compared with is in files.
+        if self._hello is None or not self._hello.is_prepared:
+            await self.off_loop(lambda: self._hello_check().prepare())
+        return self._hello_check()
+
+    def _hello_check(self, image: WorkerImage | None = None) -> HelloCheck:
+        if self._hello is None:
+            self._hello = HelloCheck(image or self._image(), isolation_required=self._options.isolation == "required")
+        return self._hello
+
+    def _installed_source(self) -> WorkerSource:
+        image = self._image()
+        self._hello_check(image)
+        make = Zygote if self._forks() else ExecSource
+        return make(image, isolation_required=self._options.isolation == "required")
+
+    def _image(self) -> WorkerImage:
+        try:
+            return WorkerImage.installed(KERNEL, self._options.worker_command or ())
+        except OSError as error:
+            raise CodeModeWorkerError(f"the files of a worker cannot be read: {error}") from error
+
+    def _forks(self) -> bool:
+        method = self._options.start_method
+        if method == "fork" and sys.platform != "linux":
+            raise CodeModeWorkerError("start_method 'fork' needs Linux; use 'auto' or 'exec'")
+        return method != "exec" and sys.platform == "linux"
+
+
+def _not_started(error: BaseException, reason: str) -> CodeModeError:
+    if reason:
+        return CodeModeWorkerError(f"no worker started: {reason}")
+    if isinstance(error, CodeModeError):
+        return error
+    if isinstance(error, TimeoutError):
+        return CodeModeWorkerError("no worker started in time")
+    return CodeModeWorkerError(f"no worker started: {error}")
