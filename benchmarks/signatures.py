@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from codemode.signatures.declarations import declare_tools, describe_tools
+from codemode.signatures.declarations import declare_tools
+from codemode.surfaces.code_mode.description import describe_tools
 from codemode.tools.catalog import Catalog
 
 SAMPLE = Path(__file__).parents[1] / "tests" / "data" / "mcp_tools_sample.json"

@@ -9,15 +9,16 @@ from typing import Any
 from codemode.continuations.sealing import pack
 from codemode.interrupts.interrupt import Interrupt, pending_requests
 from codemode.options.parts import CodeModeOptions
-from codemode.protocol import events
 from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
+from codemode.protocol.settings import Settings
+from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.image import Kernel, WorkerImage
 
 NOW_MS = 1_700_000_000_000
 OPTIONS = CodeModeOptions(continuation={"keys": "0123456789abcdef0123456789abcdef", "max_age_ms": 1 << 50})
-SETTINGS = events.Settings(
+SETTINGS = Settings(
     outer_tool_call_id="outer",
     salt="5a17",
     seed="0" * 32,
@@ -32,7 +33,7 @@ SETTINGS = events.Settings(
     max_ledger_bytes=1 << 16,
     memory_limit_bytes=1 << 20,
     max_stack_size_bytes=1 << 18,
-    profile="codeMode",
+    profile=CODE_MODE,
 )
 
 KERNEL = Kernel((), "kernel")

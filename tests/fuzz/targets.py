@@ -25,9 +25,10 @@ from codemode.protocol.continuation import Continuation
 from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, recovery_ledger
-from codemode.protocol.messages import read_message
+from codemode.protocol.reading import read_message
 from codemode.run.resume import verified
 from codemode.source.checks import MAX_PROBLEMS, check_program
+from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.hello import HelloCheck
 
 MAX_FRAME_BYTES = 1 << 16
@@ -159,7 +160,7 @@ def interrupt(data: bytes) -> None:
     """What comes back from a client is refused, or is what this host has signed."""
     value = _json(data)
     try:
-        read, _auth = verified(value, seeds.OPTIONS)
+        read, _auth = verified(value, CODE_MODE, seeds.OPTIONS)
     except CodeModeProtocolError:
         return
     assert read.to_dict() == seeds.continuation_body()

@@ -14,6 +14,7 @@ from tests.fuzz.targets import TARGETS, TOOLS, Target
 from codemode.protocol.continuation import Continuation
 from codemode.run.resume import verified
 from codemode.source.checks import check_program
+from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.hello import HelloCheck
 
 INPUTS = {"analysis": 3000, "interrupt": 3000}
@@ -43,7 +44,7 @@ def test_what_was_found_before() -> None:
 
 def test_seeds_get_far() -> None:
     """Seeds that were refused at once would make every run a waste."""
-    read, _ = verified(seeds.signed_interrupt(), seeds.OPTIONS)
+    read, _ = verified(seeds.signed_interrupt(), CODE_MODE, seeds.OPTIONS)
     assert Continuation.from_dict(read.to_dict()) == read
     assert len(read.ledger.entries) == len(seeds.ENTRIES)
     assert check_program(seeds.FACTS, TOOLS.keys(), TOOLS.get) != []

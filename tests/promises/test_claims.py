@@ -22,6 +22,7 @@ from codemode.continuations.guard import LAPSED, RENEW_SECONDS, Claim, GuardCloc
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.run.resume import _claim, verified
+from codemode.surfaces.code_mode.profile import CODE_MODE
 
 OK, NO = {"approved": True}, {"approved": False}
 NOW_MS = time.time_ns() // 1_000_000
@@ -251,7 +252,7 @@ def having(guard, **continuation):
 async def abandoned(guard, interrupt, answers_of=None):
     """Claim a continuation as a host does that then dies."""
     settings = CodeModeOptions.of(having(guard))
-    _, auth = verified(interrupt, settings)
+    _, auth = verified(interrupt, CODE_MODE, settings)
     answers = answers_of or {interrupt.interrupt_id: OK}
     assert await guard.claim(_claim(auth, answers, settings.continuation)) is None
 

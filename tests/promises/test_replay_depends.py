@@ -22,6 +22,7 @@ from codemode.continuations.sealing import pack, unpack
 from codemode.protocol.continuation import Continuation, body_of, texts_of
 from codemode.protocol.ledger import Ledger
 from codemode.run import resume as continuations
+from codemode.surfaces.code_mode.profile import CODE_MODE
 
 OK = {"approved": True}
 KEYS = {"keys": "k"}
@@ -106,7 +107,7 @@ def test_11_a_recovery_of_a_host_that_is_gone_names_the_engine_of_its_pause(spy)
 
     async def abandoned():
         wanted = CodeModeOptions.of(having())
-        _, auth = continuations.verified(interrupt, wanted)
+        _, auth = continuations.verified(interrupt, CODE_MODE, wanted)
         claim = continuations._claim(auth, {interrupt.interrupt_id: OK}, wanted.continuation)
         assert await guard.claim(claim) is None
 

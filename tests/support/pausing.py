@@ -11,9 +11,10 @@ from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, r
 from codemode.continuations.sealing import pack
 from codemode.interrupts.interrupt import APPROVAL_KIND, pending_requests
 from codemode.protocol.continuation import Continuation, texts_of
-from codemode.protocol.events import Settings
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
+from codemode.protocol.settings import Settings
 from codemode.run.execution import now_ms as current_ms
+from codemode.surfaces.code_mode.profile import CODE_MODE
 
 PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
 WAIT_SECONDS = 30.0
@@ -89,7 +90,7 @@ SETTINGS = Settings(
     max_ledger_bytes=1 << 20,
     memory_limit_bytes=1 << 20,
     max_stack_size_bytes=1 << 18,
-    profile="codeMode",
+    profile=CODE_MODE,
 )
 APPROVAL_JSON = f'{{"kind":"{APPROVAL_KIND}"}}'
 

@@ -15,8 +15,10 @@ from codemode.protocol import events
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from codemode.protocol.messages import DeliverError, DeliverValue, RunProgram, WorkerMessage
+from codemode.protocol.settings import Settings
+from codemode.surfaces.code_mode.profile import CODE_MODE
 
-SETTINGS = events.Settings(
+SETTINGS = Settings(
     outer_tool_call_id="outer",
     salt="5a17",
     seed="0" * 32,
@@ -31,7 +33,7 @@ SETTINGS = events.Settings(
     max_ledger_bytes=1 << 20,
     memory_limit_bytes=64 << 20,
     max_stack_size_bytes=2 << 20,
-    profile="codeMode",
+    profile=CODE_MODE,
 )
 
 Answer = Callable[[LedgerEntry], events.CallSettled]
@@ -60,7 +62,7 @@ class Run:
         self,
         program: Program,
         *,
-        settings: events.Settings = SETTINGS,
+        settings: Settings = SETTINGS,
         answer: Answer = fulfil,
         steps: Random | None = None,
         recorded: Ledger | None = None,
@@ -186,5 +188,5 @@ class Run:
             assert self.clock_paused == (guest_is_idle and bool(running) and stands)
 
 
-def with_limits(**limits: int) -> events.Settings:
+def with_limits(**limits: int) -> Settings:
     return replace(SETTINGS, **limits)

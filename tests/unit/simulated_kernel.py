@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from codemode.protocol.events import Settings
 from codemode.protocol.messages import (
     CallRequested,
     DeliverError,
@@ -23,6 +22,7 @@ from codemode.protocol.messages import (
     TurnEnded,
     WorkerMessage,
 )
+from codemode.protocol.settings import Settings
 
 # --- programs ---
 

@@ -12,7 +12,8 @@ from codemode import CodeModeProtocolError
 from codemode.data import similar_names
 from codemode.data.json_shape import find_excess
 from codemode.data.similar_names import nearest_names
-from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned, read_message
+from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned
+from codemode.protocol.reading import read_message
 from codemode.source.checks import MAX_KEYS, check_program
 
 LINE = '{"level":"log","text":""'

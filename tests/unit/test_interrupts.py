@@ -23,6 +23,7 @@ from codemode import (
 from codemode.interrupts.interrupt import InterruptRequested, interrupt_within, same_json
 from codemode.protocol.ledger import Rejected
 from codemode.run.resume import verified
+from codemode.surfaces.code_mode.profile import CODE_MODE
 
 OPTIONS = {"continuation": {"keys": "key"}}
 CHECKED = CodeModeOptions.of(OPTIONS)
@@ -42,7 +43,7 @@ def plain(**settings):
 
 def refused(value, match=None, options=CHECKED):
     with pytest.raises(CodeModeProtocolError, match=match):
-        verified(value, options)
+        verified(value, CODE_MODE, options)
     assert not is_interrupt(value, options=options)
 
 
@@ -109,7 +110,7 @@ def test_no_flipped_byte_is_taken(form):
                 continue
             flipped += 1
             try:
-                verified(value, CHECKED)
+                verified(value, CODE_MODE, CHECKED)
             except CodeModeProtocolError:
                 continue
             taken += 1

@@ -28,6 +28,7 @@ from codemode.protocol.events import CallSettled, Completed, Failed, Finish, Int
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from codemode.protocol.messages import CallRequested, ConsoleWritten, ProgramReturned, ProgramThrew, TurnEnded
+from codemode.protocol.settings import Settings
 
 WAITING = Waiting("i", "{}", "0", 1)
 
@@ -48,7 +49,7 @@ def done(number: int, outcome: Any = None) -> CallSettled:
     return CallSettled(number, outcome or Fulfilled('"v"'), 5)
 
 
-def machine(*received: Any, settings: events.Settings = SETTINGS, **more: Any) -> Invocation:
+def machine(*received: Any, settings: Settings = SETTINGS, **more: Any) -> Invocation:
     """Return an invocation that has received these events after its program was started."""
     invocation = Invocation(settings, **more)
     invocation.start("js", analysis_ms=None)
@@ -484,7 +485,7 @@ def test_an_invocation_pauses_when_only_people_are_left():
     assert invocation.ending == Interrupted()
 
 
-def clock(*received: Any, settings: events.Settings = SETTINGS) -> list[str]:
+def clock(*received: Any, settings: Settings = SETTINGS) -> list[str]:
     """Return what happened to the clock, event by event."""
     invocation = machine(settings=settings)
     names = {events.PauseClock: "pause", events.ResumeClock: "resume"}

@@ -10,7 +10,7 @@ import pytest
 
 from codemode import CodeModeAbortedError, Lifecycle
 from codemode.interrupts.interrupt import InterruptRequested
-from codemode.observe.reporter import Events
+from codemode.observe.reporter import Reporter
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.trace.events import FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from codemode.trace.trace import Trace
@@ -24,7 +24,7 @@ def told(scenario, *, listeners=(), **hooks):
     """Run a scenario over events with these hooks, and return what it returns."""
 
     async def run():
-        return await scenario(Events(Lifecycle(**hooks), "invocation", "outer", listeners))
+        return await scenario(Reporter(Lifecycle(**hooks), "invocation", "outer", listeners))
 
     return asyncio.run(asyncio.wait_for(run(), 20))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol import messages
 from codemode.protocol.framing import FrameDecoder
-from codemode.protocol.messages import read_message
+from codemode.protocol.reading import read_message
 
 PROBLEM = {"message": "no", "line": 1, "column": 2}
 THREW = {"name": "Error", "message": "m", "code": "", "stack": "at program.js:1:2"}

@@ -16,68 +16,68 @@ def program(js: str) -> AnalysedProgram:
 
 def test_what_was_put_comes_back():
     cache = ProgramCache()
-    cache.put("source", program("js"))
-    assert cache.get("source") == program("js")
-    assert cache.get("other") is None
+    cache.put("source", program("js"), "codeMode")
+    assert cache.get("source", "codeMode") == program("js")
+    assert cache.get("other", "codeMode") is None
 
 
 def test_a_program_with_a_lone_surrogate_has_a_key_too():
     cache = ProgramCache()
-    cache.put("\ud800", program("a"))
-    cache.put("\ud801", program("b"))
-    assert (cache.get("\ud800"), cache.get("\ud801")) == (program("a"), program("b"))
+    cache.put("\ud800", program("a"), "codeMode")
+    cache.put("\ud801", program("b"), "codeMode")
+    assert (cache.get("\ud800", "codeMode"), cache.get("\ud801", "codeMode")) == (program("a"), program("b"))
 
 
 def test_the_least_recently_used_one_is_forgotten():
     cache = ProgramCache(max_entries=2)
-    cache.put("a", program("a"))
-    cache.put("b", program("b"))
-    assert cache.get("a")
-    cache.put("c", program("c"))
-    assert [cache.get(name) is not None for name in "abc"] == [True, False, True]
+    cache.put("a", program("a"), "codeMode")
+    cache.put("b", program("b"), "codeMode")
+    assert cache.get("a", "codeMode")
+    cache.put("c", program("c"), "codeMode")
+    assert [cache.get(name, "codeMode") is not None for name in "abc"] == [True, False, True]
 
 
 def test_the_total_is_bounded():
     cache = ProgramCache(max_characters=10)
-    cache.put("a", program("x" * 6))
-    cache.put("b", program("x" * 4))
-    assert cache.get("a")
-    cache.put("c", program("x"))
-    assert [cache.get(name) is not None for name in "abc"] == [True, False, True]
+    cache.put("a", program("x" * 6), "codeMode")
+    cache.put("b", program("x" * 4), "codeMode")
+    assert cache.get("a", "codeMode")
+    cache.put("c", program("x"), "codeMode")
+    assert [cache.get(name, "codeMode") is not None for name in "abc"] == [True, False, True]
 
 
 def test_a_large_program_is_not_kept_whichever_side_is_large():
     cache = ProgramCache(max_entry_characters=5)
-    cache.put("x" * 5, program("y" * 5))
-    cache.put("x" * 6, program("y"))
-    cache.put("x", program("y" * 6))
-    assert cache.get("x" * 5)
-    assert cache.get("x" * 6) is None
-    assert cache.get("x") is None
+    cache.put("x" * 5, program("y" * 5), "codeMode")
+    cache.put("x" * 6, program("y"), "codeMode")
+    cache.put("x", program("y" * 6), "codeMode")
+    assert cache.get("x" * 5, "codeMode")
+    assert cache.get("x" * 6, "codeMode") is None
+    assert cache.get("x", "codeMode") is None
 
 
 def test_facts_count_too_for_a_worker_chose_them():
     cache = ProgramCache(max_entry_characters=40)
-    cache.put("a", AnalysedProgram("x", {"calls": []}))
-    cache.put("b", AnalysedProgram("x", {"calls": ["y" * 40]}))
-    assert cache.get("a") == AnalysedProgram("x", {"calls": []})
-    assert cache.get("b") is None
+    cache.put("a", AnalysedProgram("x", {"calls": []}), "codeMode")
+    cache.put("b", AnalysedProgram("x", {"calls": ["y" * 40]}), "codeMode")
+    assert cache.get("a", "codeMode") == AnalysedProgram("x", {"calls": []})
+    assert cache.get("b", "codeMode") is None
 
 
 def test_a_program_put_again_counts_once():
     cache = ProgramCache(max_characters=10)
     for _ in range(5):
-        cache.put("a", program("x" * 6))
-    cache.put("b", program("x" * 4))
-    assert cache.get("a")
-    assert cache.get("b")
+        cache.put("a", program("x" * 6), "codeMode")
+    cache.put("b", program("x" * 4), "codeMode")
+    assert cache.get("a", "codeMode")
+    assert cache.get("b", "codeMode")
 
 
 def test_the_defaults_are_those_of_the_requirement():
     cache = ProgramCache()
     for number in range(300):
-        cache.put(str(number), program("x" * (64 << 10) if number % 2 else "x"))
-    kept = [number for number in range(300) if cache.get(str(number))]
+        cache.put(str(number), program("x" * (64 << 10) if number % 2 else "x"), "codeMode")
+    kept = [number for number in range(300) if cache.get(str(number), "codeMode")]
     assert len(kept) <= 256
     assert sum(64 << 10 if number % 2 else 1 for number in kept) <= 4 << 20
     assert kept[-1] == 299
@@ -92,11 +92,11 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[bool, int, int]], en
     cache = ProgramCache(max_entries=entries, max_characters=characters, max_entry_characters=5)
     for is_put, key, size in steps:
         if is_put:
-            cache.put(str(key), program("x" * size))
+            cache.put(str(key), program("x" * size), "codeMode")
             if size <= 5:
-                assert cache.get(str(key)) == program("x" * size)
+                assert cache.get(str(key), "codeMode") == program("x" * size)
         else:
-            cache.get(str(key))
+            cache.get(str(key), "codeMode")
         kept = list(cache._entries.values())
         assert len(kept) <= entries
         assert cache._characters == sum(size for _, size in kept) <= characters
@@ -107,8 +107,8 @@ def test_threads_may_share_it():
 
     def work(offset: int) -> None:
         for number in range(500):
-            cache.put(str((number + offset) % 20), program("x" * (number % 20)))
-            cache.get(str(number % 20))
+            cache.put(str((number + offset) % 20), program("x" * (number % 20)), "codeMode")
+            cache.get(str(number % 20), "codeMode")
 
     threads = [threading.Thread(target=work, args=(offset,)) for offset in range(4)]
     for thread in threads:

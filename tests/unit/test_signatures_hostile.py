@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from plain_tool import PlainTool
 from tree_sitter import Language, Parser
 
-from codemode.signatures.declarations import declare_tools, describe_tools
+from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import call_example, sample_value
+from codemode.surfaces.code_mode.description import describe_tools
 
 PARSER = Parser(Language(tree_sitter_typescript.language_typescript()))
 MAX_CHARACTERS = 500_000

@@ -8,13 +8,8 @@ import re
 import pytest
 from plain_tool import PlainTool
 
-from codemode.signatures.declarations import (
-    DEFAULT_MAX_CHARACTERS,
-    declare_tools,
-    describe_tools,
-    first_sentence,
-    uses_listing,
-)
+from codemode.signatures.declarations import declare_tools, first_sentence
+from codemode.surfaces.code_mode.description import DEFAULT_MAX_CHARACTERS, describe_tools, uses_listing
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 HITS = {"type": "object", "properties": {"hits": {"type": "array", "items": {"type": "string"}}}}

@@ -46,7 +46,8 @@ _SHAPES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for by
 REHEARSED_SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
 REHEARSED_PROGRAM = b"""{
     "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); return { n, at: Date.now() };",
-    "seed": "00000000000000000000000000000000", "now_ms": 1, "fetch": false,
+    "seed": "00000000000000000000000000000000", "now_ms": 1,
+    "wrapper": "sloppy", "globals": ["tools"], "is_rehearsal": true,
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
 REHEARSAL = (

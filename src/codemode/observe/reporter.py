@@ -33,7 +33,7 @@ _NO_HOOKS = Lifecycle()
 _STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
 
 
-class Events:
+class Reporter:
     """Hands the events of one invocation to its listeners and keeps what its trace needs.
 
     The events of a call come in the task that performs it, so that a listener can set context variables for it. Events

@@ -49,7 +49,6 @@ Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
 _SCOPE = "codemode"
-_OUTER_NAME = "codeMode"
 _HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _HOST_CODES = (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR)
 # Errors whose message is this library's own wording and holds nothing of a program, an input or an output.
@@ -63,13 +62,15 @@ _OWN_WORDING = (
 )
 
 
-def telemetry_listeners(options: Telemetry, find_tool: Callable[[str], Any]) -> tuple[Callable[[Event], None], ...]:
+def telemetry_listeners(
+    options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str
+) -> tuple[Callable[[Event], None], ...]:
     """Return what records one invocation; nothing unless enabled.
 
     ``find_tool`` returns None for a name that is no tool's. Raises `ValueError` when OpenTelemetry is not installed.
     """
     require_opentelemetry(options)
-    return (_Recorder(options, find_tool),) if options.is_enabled else ()
+    return (_Recorder(options, find_tool, outer_tool),) if options.is_enabled else ()
 
 
 def require_opentelemetry(options: Telemetry) -> None:
@@ -89,8 +90,10 @@ def require_opentelemetry(options: Telemetry) -> None:
 class _Recorder:
     """Records one invocation as spans and metrics."""
 
-    def __init__(self, options: Telemetry, find_tool: Callable[[str], Any]) -> None:
+    def __init__(self, options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str) -> None:
         from opentelemetry import context, trace
+
+        self._outer_tool = outer_tool
 
         self._options = options
         self._find_tool = find_tool
@@ -124,7 +127,7 @@ class _Recorder:
 
     def _started(self, event: InvocationStarted) -> None:
         attributes: Attributes = {
-            **_tool_attributes(_OUTER_NAME, event.outer_tool_call_id),
+            **_tool_attributes(self._outer_tool, event.outer_tool_call_id),
             "code_mode.invocation_id": event.invocation_id,
             "code_mode.outer_tool_call_id": event.outer_tool_call_id,
             **_metadata(self._options.metadata),
@@ -133,7 +136,7 @@ class _Recorder:
             attributes["code_mode.function_id"] = self._options.function_id
         if self._options.record_inputs:
             attributes["code_mode.source_bytes"] = event.source_bytes
-        self._outer = self._tracer.start_span(f"execute_tool {_OUTER_NAME}", attributes=attributes)
+        self._outer = self._tracer.start_span(f"execute_tool {self._outer_tool}", attributes=attributes)
 
     def _call_started(self, call: Call) -> None:
         name, attributes = self._described(call)

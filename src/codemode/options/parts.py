@@ -83,6 +83,11 @@ class OptionPart:
         object.__setattr__(part, "_said", self._said | defaults.keys())
         return part
 
+    def over(self, defaults: Self) -> Self:
+        """Return the same options, with what the maker of ``defaults`` named for those that their own did not."""
+        named = {name: getattr(defaults, name) for name in defaults._said}
+        return self.with_defaults(**named) if named else self
+
     @classmethod
     def _keywords(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         known = {option.name for option in fields(cls)}
@@ -303,6 +308,11 @@ class CodeModeOptions(OptionPart):
         }
         for name, part in parts.items():
             object.__setattr__(self, name, part)
+
+    def under(self, limits: ExecutionPolicy) -> CodeModeOptions:
+        """Return the same options with other defaults of the execution policy."""
+        policy = self.execution_policy.over(limits)
+        return self if policy is self.execution_policy else self.having(execution_policy=policy)
 
     def having(self, **parts: Any) -> CodeModeOptions:
         """Return the same options with some parts replaced."""

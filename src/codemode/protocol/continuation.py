@@ -14,9 +14,9 @@ from typing import Any, cast
 from ..data.json_values import canonical_json, decode_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import MAX_MEMORY_LIMIT_BYTES, MAX_STACK_SIZE_BYTES
-from .events import Settings
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
+from .settings import Settings
 
 REPLAY_VERSION = 2
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits."""
@@ -58,7 +58,7 @@ class Continuation:
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
-        return replace(fresh, **self.kept)
+        return replace(fresh, **{name: value for name, value in self.kept.items() if name != "profile"})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -92,7 +92,7 @@ class Continuation:
 def replayed_settings(settings: Settings) -> dict[str, Any]:
     """Return what a replay depends on, by name."""
     kept: dict[str, Any] = {name: getattr(settings, name) for name in _KEPT_SETTINGS}
-    return {**kept, "language_names": list(settings.language_names)}
+    return {**kept, "profile": settings.profile.name, "language_names": list(settings.language_names)}
 
 
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeProtocolError
-from .events import Settings
 from .messages import RequestKind
+from .settings import Settings
 
 _CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
 _MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line

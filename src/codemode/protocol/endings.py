@@ -15,9 +15,9 @@ from ..errors import (
     CodeModeSyntaxError,
     CodeModeTimeoutError,
 )
-from .events import Settings
 from .ledger import Ledger, LedgerEntry, Waiting
 from .messages import CallRequested, ProgramThrew
+from .settings import Settings
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")

@@ -38,10 +38,11 @@ from ..errors import (
 )
 from . import endings, events, messages
 from .counts import ConsoleCount, RequestCounts
-from .events import CheckProgram, Completed, Failed, Finish, Interrupted, Invoke, Replayed, Send, Settings
+from .events import CheckProgram, Completed, Failed, Finish, Interrupted, Invoke, Replayed, Send
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
 from .replay import Replay
+from .settings import Settings
 
 
 class Invocation:
@@ -135,6 +136,8 @@ class Invocation:
         ledger = self.ledger
         if event.id != len(ledger.entries) + 1:
             raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
+        if event.kind not in self.settings.profile.request_kinds:
+            raise CodeModeProtocolError(f"the worker made a request of kind {event.kind!r}, which this program has not")
         self._counts.issued(event.kind)
         tool_call_id = None
         if event.kind == "tool":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeToolError
 from ..options.parts import ExecutionPolicy
-from ..protocol.events import Settings
 from ..protocol.ledger import LedgerEntry
+from ..protocol.settings import Settings
 
 
 def call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPolicy) -> int | None:

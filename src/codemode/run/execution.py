@@ -26,12 +26,14 @@ from ..host.cancellation import to_its_end
 from ..host.threads import run_check
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer
-from ..observe.reporter import Events
+from ..observe.reporter import Reporter
 from ..options.parts import CodeModeOptions
+from ..profile import Profile
 from ..protocol import events
 from ..protocol.continuation import Continuation, texts_of
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger, LedgerEntry, Rejected
+from ..protocol.settings import Settings
 from ..source.cache import AnalysedProgram, ProgramCache
 from ..source.checks import check_program
 from ..tools.catalog import Catalog
@@ -40,16 +42,15 @@ from ..workers import nesting
 from ..workers.image import engine_version
 from ..workers.pool import WorkerPool, pool_or_default
 from .allowed_input import CheckedInput
-from .extras import fetches_of, require_cipher, telemetry_listeners
 from .identity import derived_identity
 from .nested_call import NestedCalls
+from .optional_parts import fetches_of, require_cipher, telemetry_listeners
 from .outer_call import OuterCall
 from .program_text import check_source
 from .recovery import Recovery, begun_ledger
 from .runner import Runner
 
 _ANALYSIS_MS = 50
-_PROFILE = "codeMode"
 _programs = ProgramCache()
 
 
@@ -57,10 +58,16 @@ class Execution:
     """Runs one program, from its source or from a continuation, on one worker."""
 
     def __init__(
-        self, catalog: Catalog[Tool], options: CodeModeOptions, outer: OuterCall, pool: WorkerPool | None
+        self,
+        profile: Profile,
+        catalog: Catalog[Tool],
+        options: CodeModeOptions,
+        outer: OuterCall,
+        pool: WorkerPool | None,
     ) -> None:
+        self._profile = profile
         self._catalog = catalog
-        self._options = options
+        self._options = options = options.under(profile.limits)
         self._outer = outer
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
@@ -78,8 +85,8 @@ class Execution:
         self._random = secrets.token_hex(32)
         invocation_id = "code-mode-" + self._random[:16]
         self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
-        listeners = telemetry_listeners(options, self._catalog.get)
-        self._events = Events(options.lifecycle, invocation_id, self._outer_tool_call_id, listeners)
+        listeners = telemetry_listeners(options, self._catalog.get, profile.outer_tool)
+        self._reporter = Reporter(options.lifecycle, invocation_id, self._outer_tool_call_id, listeners)
 
     async def start(self, js: str) -> Any:
         """Run a program. Returns its value, or an `Interrupt`."""
@@ -137,7 +144,7 @@ class Execution:
 
     async def _run(self, machine: Invocation, js: str | None = None) -> Any:
         self._machine = machine
-        self._events.started(self._source if js is None else js)
+        self._reporter.started(self._source if js is None else js)
         try:
             with self._threads.serving():
                 return await self._run_to_its_end(machine, js)
@@ -164,9 +171,9 @@ class Execution:
         except CodeModeError as error:
             await self._failed(error, machine)
             raise
-        if self._events.is_watched or self._outer.on_result is not None:
+        if self._reporter.is_watched or self._outer.on_result is not None:
             text = ending.value_json
-            trace = await self._events.ended(result_bytes=None if text is None else utf8_length(text))
+            trace = await self._reporter.ended(result_bytes=None if text is None else utf8_length(text))
             if self._outer.on_result is not None:
                 self._outer.on_result(self._outer_tool_call_id, value, trace)
         return value
@@ -182,8 +189,8 @@ class Execution:
         lease = await self._pool.acquire(machine.settings.memory_limit_bytes, on_saturation)
         lease.wait_for(self._threads)
         try:
-            self._events.worker_taken()
-            runner = Runner(machine, lease, self._nested_calls(machine), self._events, self._check)
+            self._reporter.worker_taken()
+            runner = Runner(machine, lease, self._nested_calls(machine), self._reporter, self._check)
         except BaseException:
             lease.leave()
             raise
@@ -199,14 +206,14 @@ class Execution:
                 loop.call_soon(lease.refill)
 
     def _first_effects(self, machine: Invocation) -> list[events.Effect]:
-        self._known = _programs.get(self._source)
+        self._known = _programs.get(self._source, self._profile.name)
         if self._known is not None:
             return [events.CheckProgram(self._known.js, self._known.facts)]
         return machine.start(self._source, analysis_ms=_ANALYSIS_MS)
 
     def _check(self, js: str, facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
         if self._known is None and facts is not None:
-            _programs.put(self._source, AnalysedProgram(js, facts))
+            _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
         if facts is None or not self._options.execution_policy.check_program:
             return ()
         if self._known is not None and self._known.fits(self._catalog):
@@ -240,13 +247,13 @@ class Execution:
     async def _interrupted(self, machine: Invocation) -> Interrupt:
         interrupt = await self._interrupt(machine, machine.ledger)
         for entry in machine.ledger.waiting:
-            self._events.still_waiting(entry)
-        self._events.interrupted(interrupt)
-        await self._events.ended(interrupted_by=interrupt)
+            self._reporter.still_waiting(entry)
+        self._reporter.interrupted(interrupt)
+        await self._reporter.ended(interrupted_by=interrupt)
         return interrupt
 
     async def _failed(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
-        error.trace = await self._events.ended(error=await self._told(error, machine))
+        error.trace = await self._reporter.ended(error=await self._told(error, machine))
         return error
 
     async def _told(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
@@ -287,9 +294,9 @@ class Execution:
             continuation=pack(texts, self._options.continuation, now_ms(), binding),
         )
 
-    def _settings(self) -> events.Settings:
+    def _settings(self) -> Settings:
         policy = self._options.execution_policy
-        return events.Settings(
+        return Settings(
             outer_tool_call_id=self._outer_tool_call_id,
             salt=self._random[16:32],
             seed=self._random[32:],
@@ -304,7 +311,7 @@ class Execution:
             max_ledger_bytes=policy.max_ledger_bytes,
             memory_limit_bytes=policy.memory_limit_bytes,
             max_stack_size_bytes=policy.max_stack_size_bytes,
-            profile=_PROFILE,
+            profile=self._profile,
             language_names=self._catalog.language_names,
             clock=policy.clock,
             fetch=self._fetches is not None,

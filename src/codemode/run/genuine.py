@@ -11,11 +11,16 @@ from ..errors import CodeModeProtocolError, Resumable
 from ..interrupts.interrupt import Interrupt, pending_requests, same_json
 from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
+from ..profile import Profile
 from ..protocol.continuation import Continuation, body_of
 
 
 def verify(
-    interrupt: Resumable | Mapping[str, Any], options: CodeModeOptions, now_ms: int | None, context_binding: str | None
+    interrupt: Resumable | Mapping[str, Any],
+    profile: Profile,
+    options: CodeModeOptions,
+    now_ms: int | None,
+    context_binding: str | None,
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt.
 
@@ -24,6 +29,10 @@ def verify(
     paused = Interrupt.of(interrupt)
     texts, auth = unpack(paused.continuation, options.continuation, now_ms, context_binding)
     continuation = Continuation.from_dict(body_of(texts))
+    if continuation.kept["profile"] != profile.name:
+        raise CodeModeProtocolError(
+            f"the program was paused by {continuation.kept['profile']!r} and cannot go on under {profile.name!r}"
+        )
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
     recorded = [request.shown() for request in pending_requests(continuation.ledger.waiting)]
@@ -33,7 +42,7 @@ def verify(
 
 
 def genuine_interrupt(
-    value: Any, options: CodeModeOptions | Mapping[str, Any] | None, context_binding: str | None
+    value: Any, profile: Profile, options: CodeModeOptions | Mapping[str, Any] | None, context_binding: str | None
 ) -> Interrupt:
     """Return an interrupt: an `Interrupt` as it is, plain JSON of one when this host has signed it, expired or not.
 
@@ -46,7 +55,7 @@ def genuine_interrupt(
         return value
     paused = Interrupt.from_dict(value)
     try:
-        verify(paused, settings, None, context_binding)
+        verify(paused, profile, settings, None, context_binding)
     except (AttributeError, TypeError) as error:
         raise CodeModeProtocolError("this is not an interrupt of code mode") from error
     return paused

@@ -16,7 +16,7 @@ from ..continuations.signing import KeyRing
 from ..data.json_values import canonical_json
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import replayed_settings
-from ..protocol.events import Settings
+from ..protocol.settings import Settings
 
 Identify = Callable[[Settings, str], Settings]
 _SALT_CHARACTERS = 16

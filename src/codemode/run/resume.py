@@ -20,6 +20,7 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
+from ..profile import Profile
 from ..protocol.continuation import Continuation, body_of
 from ..tools.catalog import Catalog
 from ..tools.tool import Tool
@@ -60,6 +61,7 @@ def answers_of(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, 
 
 
 async def resume(
+    profile: Profile,
     interrupt: Resumable | Mapping[str, Any],
     answers_to: Callable[[Interrupt], Mapping[str, Any]],
     catalog: Catalog[Tool],
@@ -74,10 +76,11 @@ async def resume(
         with _refusals():
             paused = await run_check(0, lambda: Interrupt.of(interrupt))
             resolutions = answers_to(paused)
-        return await _resume(paused, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
+        return await _resume(profile, paused, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
 
 
 async def _resume(
+    profile: Profile,
     interrupt: Interrupt,
     resolutions: Mapping[str, Any],
     catalog: Catalog[Tool],
@@ -85,12 +88,12 @@ async def _resume(
     outer: OuterCall,
     pool: WorkerPool,
 ) -> Any:
-    continuation, auth = await run_check(0, lambda: verified(interrupt, settings, outer.context_binding))
+    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
     with _refusals():
         answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     # Made before the claim: options that are wrong must not use the continuation up.
-    execution = Execution(catalog, settings, outer_call, pool)
+    execution = Execution(profile, catalog, settings, outer_call, pool)
     keeping = settings.continuation
     warn_if_unshared(keeping)
     guard = _guard_of(keeping)
@@ -144,10 +147,13 @@ async def _checked_answers(
 
 @_refusals()
 def verified(
-    interrupt: Resumable | Mapping[str, Any], options: CodeModeOptions, context_binding: str | None = None
+    interrupt: Resumable | Mapping[str, Any],
+    profile: Profile,
+    options: CodeModeOptions,
+    context_binding: str | None = None,
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
-    return verify(interrupt, options, now_ms(), context_binding)
+    return verify(interrupt, profile, options, now_ms(), context_binding)
 
 
 @_refusals()

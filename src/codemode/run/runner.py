@@ -12,12 +12,13 @@ from ..errors import CodeModeProtocolError
 from ..host import steps
 from ..host.clock import Clock
 from ..host.threads import LARGE_CHARACTERS, run_check
-from ..observe.reporter import CallRecord, Events
+from ..observe.reporter import CallRecord, Reporter
 from ..options.parts import MAX_SOURCE_BYTES
 from ..protocol import events
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import LedgerEntry, Rejected, Waiting
 from ..protocol.messages import WorkerMessage
+from ..protocol.settings import Settings
 from ..workers.channel import WorkerChannel
 from ..workers.pool import Lease
 from .call_time import call_timeout_ms, unanswered
@@ -44,12 +45,12 @@ class Runner:
     """Drives one invocation on one worker, from `start` to its end. ``ended`` gives that; `close` must follow it."""
 
     def __init__(
-        self, machine: Invocation, lease: Lease, calls: NestedCalls, listeners: Events, check: ProgramCheck
+        self, machine: Invocation, lease: Lease, calls: NestedCalls, reporter: Reporter, check: ProgramCheck
     ) -> None:
         self._machine = machine
         self._lease = lease
         self._calls = calls
-        self._listeners = listeners
+        self._reporter = reporter
         self._check = check
         self._effects: deque[events.Effect] = deque()
         self._performing = False
@@ -121,7 +122,7 @@ class Runner:
             case events.CheckProgram(js, facts):
                 self._check_program(js, facts)
             case events.WriteConsole(level, text):
-                self._listeners.console_written(level, text)
+                self._reporter.console_written(level, text)
             case events.PauseClock():
                 self._clock.stop()
             case events.ResumeClock():
@@ -182,7 +183,7 @@ class Runner:
             self._lease.give_back()
 
     async def _perform_call(self, entry: LedgerEntry) -> None:
-        record = self._listeners.call_started(entry) if entry.kind != "catalog" else None
+        record = self._reporter.call_started(entry) if entry.kind != "catalog" else None
         clock = self._call_clock(entry, record)
         try:
             settled = await self._calls.perform(entry, _Progress(self.feed, entry.id, clock))
@@ -197,7 +198,7 @@ class Runner:
     def _settle(self, settled: events.CallSettled, record: CallRecord | None) -> None:
         settled = self._machine.admitted(settled)
         if record is not None:
-            self._listeners.call_ended(record, settled.outcome, settled.error)
+            self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.add(settled.error)
         self._calls.kept_inputs.pop(settled.id, None)
@@ -220,15 +221,15 @@ class Runner:
         return clock
 
     def _clock_of(self, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
-        listeners = self._listeners  # and not this runner, which holds the clock
-        return Clock(milliseconds / 1000, on_passed, uncounted=lambda: listeners.seconds_in_hooks)
+        reporter = self._reporter  # and not this runner, which holds the clock
+        return Clock(milliseconds / 1000, on_passed, uncounted=lambda: reporter.seconds_in_hooks)
 
     def _replayed(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
         if entry.kind == "catalog" or outcome is None or isinstance(outcome, Waiting):
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
-        self._listeners.call_ended(self._listeners.call_started(entry, replayed=True), outcome, error)
+        self._reporter.call_ended(self._reporter.call_started(entry, replayed=True), outcome, error)
 
 
 @record
@@ -253,7 +254,7 @@ class _Progress:
         self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
 
 
-def _max_frame_bytes(settings: events.Settings) -> int:
+def _max_frame_bytes(settings: Settings) -> int:
     # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
     value_bytes = 3 * max(settings.max_result_bytes, settings.max_tool_input_bytes)
     return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES

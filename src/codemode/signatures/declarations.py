@@ -2,81 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from .described_tool import DescribedTool
-from .examples import call_example
 from .json_schema import read_document
 from .literals import comment_line, literal, member_name
 from .shapes import Doc
 from .typescript import Part, TypePrinter, indented, jsdoc, pascal_case
 
-DEFAULT_MAX_CHARACTERS = 40_000
 MAX_SENTENCE_CHARACTERS = 120
 MAX_EXAMPLE_CHARACTERS = 300
 
-_OPENING = """\
-Runs a JavaScript program that calls tools, combines what they return, and returns one JSON value.
-One program can replace many separate tool calls. TypeScript annotations are allowed: they are removed, not checked.
-
-Rules for the program:
-- It is the body of an async function: `await` and `return` work at the top level. What it returns is the result."""
-_TOOL_RULES = """\
-- Tools are called as `await tools.name(input)` with one object; only the tools described below exist.
-- Every call must be awaited, alone or through `Promise.all`, which runs independent calls at the same time.
-- A call that fails throws an Error; catch it to go on without that call."""
-_CLOSING_RULES = """\
-- Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; cycles are errors.
-- Integers beyond 2^53 are BigInt, in results too: write 12345678901234567890n, and do not mix them with numbers.
-- There is no import, require, timer, file system, process or DOM.
-- `console.log` is captured for diagnosis; it is not the result."""
 # An open schema that lists no property still means that there is nothing to pass.
 _EMPTY_INPUT_KEYWORDS = frozenset({"type", "properties", "required", "title", "description", "$schema"})
 _NEEDS_INPUT = frozenset({"required", "minProperties", "anyOf", "oneOf", "allOf", "not", "if", "const", "enum", "$ref"})
-_NO_FETCH = "- There is no network and no `fetch`."
-_NO_TOOLS = "There are no tools: `tools` is empty."
-_LOOK_UP = """\
-declare const tools: {
-  /** The declaration of one tool as TypeScript. Read it before the first call. */
-  $describe(name: string): Promise<string>;
-  /** The tools that fit best, best first. */
-  $search(query: string): Promise<{ name: string; description: string }[]>;
-  [name: string]: (input: any) => Promise<any>;
-};"""
-
-
-def describe_tools(
-    tools: Sequence[DescribedTool],
-    *,
-    fetch_line: str | None = None,
-    max_characters: int = DEFAULT_MAX_CHARACTERS,
-) -> str:
-    """The whole description of the ``codeMode`` tool; the same tools give the same text.
-
-    ``fetch_line`` says what ``fetch`` may reach; without it the program is told that there is none. When full
-    declarations would pass ``max_characters``, tools are listed by name and first sentence, and the program is told of
-    ``tools.$describe`` and ``tools.$search``.
-    """
-    if not tools:
-        return f"{_rules(fetch_line, has_tools=False)}\n\n{_NO_TOOLS}"
-    full = _full(tools, fetch_line, max_characters)
-    if full is not None:
-        return full
-    rules = _rules(fetch_line, has_tools=True)
-    return f"{rules}\n\n{_listing(tools, max_characters - len(rules))}"
-
-
-def uses_listing(
-    tools: Sequence[DescribedTool],
-    *,
-    fetch_line: str | None = None,
-    max_characters: int = DEFAULT_MAX_CHARACTERS,
-) -> bool:
-    """Whether `describe_tools` lists the tools instead of declaring them."""
-    return bool(tools) and _full(tools, fetch_line, max_characters) is None
 
 
 def declare_tools(tools: Sequence[DescribedTool]) -> str:
@@ -109,26 +50,6 @@ def summary_of(tool: DescribedTool) -> str:
     return next((text for text in map(string_or_empty, texts) if text.strip()), "")
 
 
-def _full(tools: Sequence[DescribedTool], fetch_line: str | None, max_characters: int) -> str | None:
-    # What is too long without a single type is not worth reading hundreds of schemas for.
-    if sum(len(_opening(tool)) for tool in tools) > max_characters:
-        return None
-    rules = _rules(fetch_line, has_tools=True)
-    full = f"{rules}\n\n{_fenced(declare_tools(tools))}\n\nExample:\n{_fenced(call_example(tools))}"
-    return full if len(full) <= max_characters else None
-
-
-def _rules(fetch_line: str | None, *, has_tools: bool) -> str:
-    fetch = _NO_FETCH if fetch_line is None else "- " + " ".join(fetch_line.split())
-    return "\n".join([_OPENING, *([_TOOL_RULES] if has_tools else []), _CLOSING_RULES, fetch])
-
-
-def _fenced(code: str) -> str:
-    # Longer than any run of backticks inside: a tool's description must not end the block it stands in.
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
-    return f"{fence}ts\n{code}\n{fence}"
-
-
 def _part(schema: Any, tool_name: str, suffix: str) -> Part | None:
     if schema is None:
         return None
@@ -138,10 +59,10 @@ def _part(schema: Any, tool_name: str, suffix: str) -> Part | None:
 def _member(tool: DescribedTool, takes: Part | None, gives: Part | None, printer: TypePrinter) -> str:
     returned = "unknown" if gives is None else printer.root(gives)
     parameter = _parameter(tool.input_json_schema, takes, printer)
-    return f"{_opening(tool)}({parameter}): Promise<{returned}>;"
+    return f"{opening(tool)}({parameter}): Promise<{returned}>;"
 
 
-def _opening(tool: DescribedTool) -> str:
+def opening(tool: DescribedTool) -> str:
     return f"{jsdoc(_tool_doc(tool))}{member_name(tool.name)}"
 
 
@@ -174,29 +95,3 @@ def _hints(annotations: Mapping[str, Any]) -> list[str]:
         ("openWorldHint", True): "open-world",
     }
     return [word for (hint, value), word in words.items() if annotations.get(hint) is value]
-
-
-def _listing(tools: Sequence[DescribedTool], max_characters: int) -> str:
-    head = (
-        f"There are {len(tools)} tools, too many to declare here. Look one up before its first call:\n"
-        f"{_fenced(_LOOK_UP)}\n\n"
-    )
-    room = max_characters - len(head)
-    lines = [f"- {comment_line(tool.name, 200)}: {first_sentence(summary_of(tool))}" for tool in tools]
-    for listed in (lines, [line.split(":", 1)[0] for line in lines]):
-        text = "\n".join(["Tools:", *listed])
-        if len(text) <= room:
-            return head + text
-    return head + _cut_names([tool.name for tool in tools], room)
-
-
-def _cut_names(names: Sequence[str], room: int) -> str:
-    shown: list[str] = []
-    for name in names:
-        room -= len(name) + 2
-        if room < 100:
-            break
-        shown.append(comment_line(name, 200))
-    if not shown:
-        return "Find tools with `tools.$search`."
-    return f"Some of them: {', '.join(shown)}. Find the others with `tools.$search`."

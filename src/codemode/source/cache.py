@@ -44,9 +44,9 @@ class ProgramCache:
         self._characters = 0
         self._lock = threading.Lock()
 
-    def get(self, source: str) -> AnalysedProgram | None:
-        """Return what is known about this source."""
-        key = _key(source)
+    def get(self, source: str, profile: str) -> AnalysedProgram | None:
+        """Return what is known about this source under a profile of this name."""
+        key = _key(source, profile)
         with self._lock:
             kept = self._entries.get(key)
             if kept is None:
@@ -54,13 +54,13 @@ class ProgramCache:
             self._entries.move_to_end(key)
             return kept[0]
 
-    def put(self, source: str, program: AnalysedProgram) -> None:
+    def put(self, source: str, program: AnalysedProgram, profile: str) -> None:
         """Keep a program, forgetting the least recently used ones beyond the bounds."""
         # A worker chose text and facts: they may be any size, whatever the source's.
         size = len(program.js) + (len(json.dumps(program.facts)) if program.facts else 0)
         if max(len(source), size) > self._max_entry_characters:
             return
-        key = _key(source)
+        key = _key(source, profile)
         with self._lock:
             self._discard(key)
             self._entries[key] = (program, size)
@@ -74,5 +74,5 @@ class ProgramCache:
             self._characters -= kept[1]
 
 
-def _key(source: str) -> bytes:
-    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
+def _key(source: str, profile: str) -> bytes:
+    return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()

@@ -10,7 +10,8 @@ from itertools import starmap
 from ..errors import CodeModeProtocolError
 from ..host.threads import run_check
 from ..protocol.framing import FrameDecoder, messages_in
-from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage, read_message
+from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage
+from ..protocol.reading import read_message
 from .outgoing import Outgoing
 from .process import WorkerProcess
 

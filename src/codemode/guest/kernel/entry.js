@@ -58,7 +58,7 @@ const programReturned = (value) => {
 // The program is the body of an async function. Its own text must be all of what was evaluated: a program that closes
 // the function early would otherwise run statements outside it.
 const compile = (source) => {
-  const text = WRAPPER_OPEN + source + WRAPPER_CLOSE;
+  const text = wrapper.open + source + wrapper.close;
   const program = indirectEval(text);
   if (typeof program !== "function" || functionText(program) !== slice(text, 1, -1))
     throw new SyntaxErr("unexpected '}': the program closes a block that it did not open");
@@ -85,7 +85,8 @@ const run = (text) => {
   limits = config;
   seed = config.seed;
   clock = config.now_ms;
-  if (config.fetch === true) constant(G, "fetch", guestFetch);
+  wrapper = WRAPPERS[config.wrapper];
+  install(config.globals, config.is_rehearsal === true);
   takeLanguageNames(config.language_names);
   programText = config.js;
   let program;
@@ -129,6 +130,7 @@ const reset = () => {
   mapClear(slots);
   root.members = languageNames = undefined;
   seed = "";
+  uninstall();
   return "ok";
 };
 

@@ -73,7 +73,7 @@ const toolTraps = freeze({
   setPrototypeOf() { return false; },
 });
 const root = { __proto__: null, path: "", members: undefined };
-constant(G, "tools", toolProxy(root));
+const guestTools = toolProxy(root);
 
 // Each line costs the host a frame, however short it is.
 const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000, MAX_CONSOLE_LINES = 4096;
@@ -114,4 +114,4 @@ for (const level of ["log", "info", "warn", "error", "debug"])
     value: { [level](...args) { write(level, args); } }[level],
     enumerable: true, writable: false, configurable: false,
   });
-constant(G, "console", freeze(guestConsole));
+freeze(guestConsole);

@@ -3,8 +3,13 @@
 const MAX_NAME = 100, MAX_MESSAGE = 4000, MAX_STACK = 4000, MAX_DETAILS = 16000;
 // Lines past this are the kernel's own: it is evaluated behind that many line breaks.
 const KERNEL_LINE = 1048576;
-// The program's first line stands behind the wrapper's opening text.
-const WRAPPER_OPEN = "(async function(){", WRAPPER_CLOSE = "\n})";
+// A program is the body of one of these functions: its first line stands behind the opening text.
+const WRAPPERS = freeze({
+  __proto__: null,
+  sloppy: freeze({ open: "(async function(){", close: "\n})" }),
+  strict: freeze({ open: '(async function(){"use strict";', close: "\n})" }),
+});
+let wrapper = WRAPPERS.sloppy;
 
 const clip = (text, length) => (text.length > length ? slice(text, 0, length) + "\u2026" : text);
 
@@ -52,7 +57,7 @@ const guestFrame = (line) => {
   if (!(row < KERNEL_LINE)) return "";
   let column = parseInteger(slice(line, second + 1), 10);
   // The engine places what has no position of its own (`null.x`) at the wrapper's opening.
-  if (row === 1) column = column > WRAPPER_OPEN.length ? column - WRAPPER_OPEN.length : 1;
+  if (row === 1) column = column > wrapper.open.length ? column - wrapper.open.length : 1;
   column = unitColumn(row, column);
   const head = slice(line, 0, mark);
   const tail = lastIndexOf(head, "(") >= 0 ? ")" : "";

@@ -12,6 +12,7 @@ from ...interrupts.interrupt import Interrupt, PendingRequest, same_json
 from ...options.checked_fields import sequence, text_or_none
 from ...options.parts import CodeModeOptions
 from ...run.genuine import genuine_interrupt
+from .profile import CODE_MODE
 
 _RESPONSE_TYPE = "tool-approval-response"
 _ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
@@ -39,7 +40,7 @@ def to_approval_messages(
     Raises `CodeModeProtocolError` for plain JSON that was not signed with the keys of ``options``: a program can return
     any.
     """
-    paused = genuine_interrupt(interrupt, options, context_binding)
+    paused = genuine_interrupt(interrupt, CODE_MODE, options, context_binding)
     parts = [part for request in paused.requests if request.is_approval for part in _request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
@@ -136,7 +137,7 @@ def get_interrupt(
     for candidate in _candidates(result):
         if isinstance(candidate, Interrupt | Mapping):
             try:
-                return genuine_interrupt(candidate, settings, context_binding)
+                return genuine_interrupt(candidate, CODE_MODE, settings, context_binding)
             except CodeModeProtocolError:
                 continue
     return None

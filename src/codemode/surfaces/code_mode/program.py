@@ -10,11 +10,12 @@ from ...errors import CodeModeWorkerError
 from ...host.imports import importing
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
-from ...run.extras import are_imported, extras_are_loaded, load_extras, require_extras
+from ...run.optional_parts import are_imported, load_optional_parts, optional_parts_are_loaded, require_optional_parts
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.tool_schemas import load_schema_kind
 from ...workers.pool import WorkerPool, pool_or_default
+from .profile import CODE_MODE
 
 
 async def run_code_mode(
@@ -77,18 +78,19 @@ class _Once:
     def require(self) -> None:
         """Raise `ValueError` for options that ask for what is not installed."""
         with importing:
-            require_extras(self._options)
+            require_optional_parts(self._options)
 
     async def run(self, js: str, outer: tuple[Any, ...]) -> Any:
         if are_imported(self._options):
-            require_extras(self._options)
+            require_optional_parts(self._options)
         else:
             await self.pool.off_loop(self.require)
         await prepared(self.pool, self._options)
         if self._late:
             await self.pool.off_loop(self._import_late)
         execution = load_execution()
-        return await execution.Execution(self._catalog, self._options, execution.OuterCall(*outer), self.pool).start(js)
+        outer_call = execution.OuterCall(*outer)
+        return await execution.Execution(CODE_MODE, self._catalog, self._options, outer_call, self.pool).start(js)
 
     def _import_late(self) -> None:
         with importing:
@@ -110,7 +112,7 @@ def started(pool: WorkerPool | None) -> WorkerPool:
 async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
     """Return the pool to use as `started` does, with what runs programs imported. The event loop goes on meanwhile."""
     workers = pool_or_default(pool)
-    if not (workers.has_begun and load_execution.cache_info().currsize and extras_are_loaded(options)):
+    if not (workers.has_begun and load_execution.cache_info().currsize and optional_parts_are_loaded(options)):
         await workers.off_loop(partial(_prepare, workers, options))
     return workers
 
@@ -119,7 +121,7 @@ def _prepare(workers: WorkerPool, options: CodeModeOptions) -> None:
     workers.start()
     load_execution()
     with importing:
-        load_extras(options)
+        load_optional_parts(options)
 
 
 @cache

@@ -19,6 +19,7 @@ from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool
 from .messages import approval_resolutions
+from .profile import CODE_MODE
 
 
 async def continue_interrupt(
@@ -45,7 +46,13 @@ async def continue_interrupt(
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(None, messages, context, context_binding=context_binding)
     return await resume(
-        interrupt, partial(answers_of, resolution=resolution, resolutions=resolutions), catalog, options, outer, pool
+        CODE_MODE,
+        interrupt,
+        partial(answers_of, resolution=resolution, resolutions=resolutions),
+        catalog,
+        options,
+        outer,
+        pool,
     )
 
 
@@ -77,7 +84,8 @@ async def continue_approval(
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(None, messages, context, context_binding=context_binding)
     options = settings.having(approval=paused)
-    return await resume(interrupt, lambda one: approval_resolutions(one, given), catalog, options, outer, pool)
+    answers = partial(approval_resolutions, responses=given)
+    return await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool)
 
 
 def continue_approval_sync(
@@ -99,7 +107,7 @@ def is_interrupt(
     settings = CodeModeOptions.of(options)
     text_or_none(context_binding, "context_binding")
     try:
-        verified(value, settings, context_binding)
+        verified(value, CODE_MODE, settings, context_binding)
     except (CodeModeProtocolError, AttributeError, TypeError):
         return False
     return True

@@ -14,11 +14,12 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
-from ...run.extras import fetch_line, require_extras
+from ...run.optional_parts import fetch_line, require_optional_parts
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool, pool_or_default
 from .model_output import ModelOutputs
+from .profile import CODE_MODE
 from .program import load_continuations, load_execution, prepared, started
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _INPUT_SCHEMA: dict[str, Any] = {
 class CodeModeTool:
     """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
 
-    name = "codeMode"
+    name = CODE_MODE.outer_tool
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class CodeModeTool:
     ) -> None:
         self.options = CodeModeOptions.of(options)
         # A wrong origin and a missing extra are told of here, not in the first run.
-        require_extras(self.options)
+        require_optional_parts(self.options)
         if pool is not None:
             pool_or_default(pool)
         self._pool = pool
@@ -66,7 +67,7 @@ class CodeModeTool:
     @cached_property
     def description(self) -> str:
         """What the model reads: the rules, the tools as TypeScript, examples."""
-        from ...signatures.declarations import describe_tools
+        from .description import describe_tools
 
         return describe_tools(
             self.catalog.tools(),
@@ -106,7 +107,7 @@ class CodeModeTool:
         run = load_execution()
         listener = self._outputs.listener
         outer = run.OuterCall(tool_call_id, messages, context, listener, started_at_ms, context_binding, clock_ms)
-        return await run.Execution(self.catalog, self.options, outer, pool).start(js)
+        return await run.Execution(CODE_MODE, self.catalog, self.options, outer, pool).start(js)
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
         """Do what `execute` does, from code that is not async. Works inside a running loop too."""
@@ -136,7 +137,7 @@ class CodeModeTool:
         answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
         listener = self._outputs.listener
         outer = run.OuterCall(None, messages, context, listener, None, context_binding, clock_ms)
-        return await go_on.resume(interrupt, answers_to, self.catalog, self.options, outer, pool)
+        return await go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
 
     def resume_sync(
         self, interrupt: Resumable | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..trace.events import Event
 
 
-def require_extras(options: CodeModeOptions) -> None:
+def require_optional_parts(options: CodeModeOptions) -> None:
     """Raise `ValueError` for a wrong origin, and for what is asked for and not installed."""
     fetches_of(options)
     require_cipher(options)
@@ -27,7 +27,7 @@ def require_extras(options: CodeModeOptions) -> None:
 
 
 def are_imported(options: CodeModeOptions) -> bool:
-    """True when `require_extras` imports nothing."""
+    """True when `require_optional_parts` imports nothing."""
     return _imported.issuperset(_asked_for(options))
 
 
@@ -66,12 +66,12 @@ def require_cipher(options: CodeModeOptions) -> None:
         require_cipher(options.continuation)
 
 
-def extras_are_loaded(options: CodeModeOptions) -> bool:
+def optional_parts_are_loaded(options: CodeModeOptions) -> bool:
     """True when `telemetry_listeners` reads no file."""
     return not options.telemetry.is_enabled or _telemetry_is_loaded
 
 
-def load_extras(options: CodeModeOptions) -> None:
+def load_optional_parts(options: CodeModeOptions) -> None:
     """Read and import what `telemetry_listeners` needs; it would do so itself, on the event loop."""
     global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
     if options.telemetry.is_enabled:
@@ -82,11 +82,11 @@ def load_extras(options: CodeModeOptions) -> None:
 
 
 def telemetry_listeners(
-    options: CodeModeOptions, find_tool: Callable[[str], Any]
+    options: CodeModeOptions, find_tool: Callable[[str], Any], outer_tool: str
 ) -> tuple[Callable[[Event], None], ...]:
     """Return what records one invocation; nothing unless enabled. See `codemode.observe.telemetry`."""
     if not options.telemetry.is_enabled:
         return ()
     from ..observe.telemetry import telemetry_listeners
 
-    return telemetry_listeners(options.telemetry, find_tool)
+    return telemetry_listeners(options.telemetry, find_tool, outer_tool)

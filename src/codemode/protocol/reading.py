@@ -1,0 +1,230 @@
+"""Reads what a worker says, strictly: any other shape is a `CodeModeProtocolError`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, cast
+
+from ..data.json_shape import find_excess
+from ..data.json_values import decode_json
+from ..errors import CodeModeProtocolError
+from .messages import (
+    REQUEST_KINDS,
+    CallRequested,
+    ConsoleWritten,
+    Draft,
+    EngineFailed,
+    ProgramAnalysed,
+    ProgramReturned,
+    ProgramThrew,
+    TurnEnded,
+    WorkerMessage,
+)
+
+CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
+
+
+_MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
+
+
+_MAX_PROBLEMS = 1000
+
+
+_MAX_REQUESTS = 200_000
+
+
+_MAX_FACTS_DEPTH = 64
+
+
+_MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far the most, some ten thousand
+
+
+# What the guest says travels as text inside a text, so most messages are one flat object.
+_MAX_DEPTHS = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
+
+
+_MAX_VALUES = {b"a": 8 * _MAX_CONTAINERS, b"V": _MAX_REQUESTS}
+
+
+_MAX_MEMBERS = 64
+
+
+_CONTAINERS = frozenset({dict, list})
+
+
+_SHORT_BYTES = 4096
+
+
+_MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
+
+
+_SMALL_KINDS = (b"L", b"T", b"X", b"F")
+
+
+def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
+    """Return the message in a frame from the worker. Raises `CodeModeProtocolError` for anything else."""
+    if kind == b"T" and payload in _TURN_ENDS:
+        return _TURN_ENDS[payload]
+    reader = _READERS.get(kind)
+    if reader is None:
+        _violation(f"an unknown frame {kind!r}")
+    if kind in _SMALL_KINDS and len(payload) > _MAX_SMALL_BYTES:
+        _violation(f"a frame {kind!r} of {len(payload)} bytes")
+    try:
+        body = (_decode_short if len(payload) <= _SHORT_BYTES else _decode_long)(kind, payload.decode("utf-8"))
+    except ValueError as error:
+        raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
+    if not isinstance(body, dict):
+        _violation(f"a frame {kind!r} that is not an object")
+    return reader(cast("dict[str, Any]", body))
+
+
+def _decode_short(kind: bytes, text: str) -> object:
+    # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
+    depth = _MAX_DEPTHS.get(kind, 1)
+    if depth > 1:
+        return decode_json(text, max_depth=depth)
+    body: Any = decode_json(text)
+    _require_flat(kind, body)
+    return body
+
+
+def _require_flat(kind: bytes, body: Any) -> None:
+    if type(body) is dict and not _CONTAINERS.isdisjoint(map(type, cast("dict[str, Any]", body).values())):
+        _violation(f"a frame {kind!r} that is not flat")
+
+
+def _decode_long(kind: bytes, text: str) -> object:
+    depth, values = _MAX_DEPTHS.get(kind, 1), _MAX_VALUES.get(kind, _MAX_MEMBERS)
+    excess = find_excess(text, max_depth=depth, max_containers=_MAX_CONTAINERS, max_values=values)
+    if excess is not None:
+        _violation(f"a frame {kind!r} with more {excess} than it needs")
+    return decode_json(text, max_depth=len(text))
+
+
+def _violation(what: str) -> NoReturn:
+    raise CodeModeProtocolError(f"the worker sent {what}")
+
+
+def _text(body: dict[str, Any], key: str, max_length: int = _MAX_TEXT) -> str:
+    value = body.get(key)
+    if not isinstance(value, str) or len(value) > max_length:
+        _violation(f"a bad {key!r}")
+    return value
+
+
+def _optional_text(body: dict[str, Any], key: str, max_length: int = _MAX_TEXT) -> str | None:
+    return None if body.get(key) is None else _text(body, key, max_length)
+
+
+def _items(body: dict[str, Any], key: str, max_length: int) -> list[Any]:
+    value = body.get(key)
+    if not isinstance(value, list) or len(cast("list[Any]", value)) > max_length:
+        _violation(f"a bad {key!r}")
+    return cast("list[Any]", value)
+
+
+def _count(value: object, key: str) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        _violation(f"a bad {key!r}")
+    return value
+
+
+def _optional_count(body: dict[str, Any], key: str) -> int | None:
+    return None if body.get(key) is None else _count(body[key], key)
+
+
+def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
+    facts = body.get("facts")
+    if facts is not None and not isinstance(facts, dict):
+        _violation("bad facts")
+    problems = _items(body, "problems", _MAX_PROBLEMS) if "problems" in body else []
+    js = _optional_text(body, "js", 2**30)
+    if js is None and not problems:
+        _violation("neither a program nor a problem")
+    return ProgramAnalysed(
+        js,
+        cast("Mapping[str, Any] | None", facts),
+        tuple(_read_problem(problem) for problem in problems),
+        _read_draft(body.get("draft")),
+    )
+
+
+def _read_draft(item: object) -> Draft | None:
+    if item is None:
+        return None
+    if not isinstance(item, dict):
+        _violation("a bad draft")
+    draft = cast("dict[str, Any]", item)
+    line, column = _count(draft.get("line"), "line"), _count(draft.get("column"), "column")
+    return Draft(_text(draft, "js", 2**30), line, column, draft.get("is_ambiguous") is True)
+
+
+def _read_problem(item: object) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        _violation("a bad problem")
+    problem = cast("dict[str, Any]", item)
+    line, column = _count(problem.get("line"), "line"), _count(problem.get("column"), "column")
+    return {"message": _text(problem, "message"), "line": line, "column": column}
+
+
+def _read_call(body: dict[str, Any]) -> CallRequested:
+    kind = body.get("kind")
+    if kind not in REQUEST_KINDS:
+        _violation("a bad request kind")
+    input_json, input_bytes = _optional_text(body, "input", 2**30), _optional_count(body, "bytes")
+    if input_json is not None and input_bytes is not None:
+        _violation("an input and the size of one it withheld")
+    return CallRequested(_count(body.get("id"), "id"), kind, _text(body, "name", 512), input_json, input_bytes)
+
+
+def _read_console(body: dict[str, Any]) -> ConsoleWritten:
+    level = body.get("level")
+    if level not in CONSOLE_LEVELS:
+        _violation("a bad console level")
+    return ConsoleWritten(level, _text(body, "text"))
+
+
+def _read_turn(body: dict[str, Any]) -> TurnEnded:
+    return TurnEnded(_count(body.get("in_flight"), "in_flight"))
+
+
+def _read_returned(body: dict[str, Any]) -> ProgramReturned:
+    unobserved = _items(body, "unobserved", _MAX_REQUESTS)
+    value, size = _optional_text(body, "value", 2**30), _optional_count(body, "bytes")
+    is_undefined = body.get("undefined") is True
+    if (value is not None) + (size is not None) + is_undefined != 1:
+        _violation("a result that is not exactly one value")
+    return ProgramReturned(value, is_undefined, size, tuple(_count(item, "unobserved") for item in unobserved))
+
+
+def _read_threw(body: dict[str, Any]) -> ProgramThrew:
+    return ProgramThrew(
+        name=_text(body, "name"),
+        message=_text(body, "message"),
+        error_code=_text(body, "code"),
+        stack=_text(body, "stack"),
+        origin=_optional_text(body, "origin") or "program",
+        request=_optional_count(body, "request"),
+        limit=_optional_text(body, "limit"),
+        details_json=_optional_text(body, "details"),
+    )
+
+
+def _read_failed(body: dict[str, Any]) -> EngineFailed:
+    return EngineFailed(_text(body, "message"))
+
+
+_READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
+    b"a": _read_analysed,
+    b"C": _read_call,
+    b"L": _read_console,
+    b"T": _read_turn,
+    b"V": _read_returned,
+    b"X": _read_threw,
+    b"F": _read_failed,
+}
+
+
+# Every call brings one, and there are few: these are not read again.
+_TURN_ENDS = {b'{"in_flight":%d}' % count: TurnEnded(count) for count in range(64)}
