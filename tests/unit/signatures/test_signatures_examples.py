@@ -72,7 +72,7 @@ def test_samples_fit_their_schema(least: int | None) -> None:
 
 
 def test_samples_fit_the_schemas_of_real_tools() -> None:
-    servers = json.loads((Path(__file__).parents[1] / "data" / "mcp_tools_sample.json").read_text())["servers"]
+    servers = json.loads((Path(__file__).parents[2] / "data" / "mcp_tools_sample.json").read_text())["servers"]
     schemas = [tool["inputSchema"] for tools in servers.values() for tool in tools]
     assert len(schemas) > 100
     assert [schema for schema in schemas if not Draft202012Validator(schema).is_valid(sample_value(schema))] == []

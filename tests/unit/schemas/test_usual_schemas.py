@@ -16,7 +16,7 @@ from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.usual import MAX_DEPTH, is_surely_valid
 
 DIALECTS = (Draft7Validator, Draft201909Validator, Draft202012Validator)
-SAMPLE = Path(__file__).parents[1] / "data" / "mcp_tools_sample.json"
+SAMPLE = Path(__file__).parents[2] / "data" / "mcp_tools_sample.json"
 KEYWORDS = sorted({key for each in DIALECTS for key in each.VALIDATORS} | {
     "$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "format",
     "deprecated", "readOnly", "writeOnly", "nullable", "x-own", "contentEncoding", "$anchor",
