@@ -8,7 +8,7 @@ import sys
 # In a process of its own: the loop is in the parser's binding, where nothing but an end of the process gets through.
 LATE_WALK = """
 import faulthandler, sysconfig
-from codemode.source import analyse, parse
+from codemode.guest.analysis import analyse, parse
 
 is_parsed, real_parse = [], parse.parse
 def parse_and_be_late(*arguments):

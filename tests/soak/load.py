@@ -17,6 +17,7 @@ from tests.soak.waiting import until
 
 from codemode import WorkerPool, run_code_mode
 from codemode.workers.admission import Admission
+from codemode.workers.pool import Wanted
 
 WORKERS, THREADS = 4, 8
 WAIT_SECONDS = 600.0
@@ -32,12 +33,12 @@ class WatchedPool(WorkerPool):
         self.admitted: list[int] = []
         self.most_active = 0
 
-    async def _enter(self, memory_limit_bytes: int, wait_timeout_ms: int | None) -> Admission:
+    async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
         arrival = next(self._arrivals)
-        admission = await super()._enter(memory_limit_bytes, wait_timeout_ms)
+        admissions = await super().enter(wanted, wait_timeout_ms)
         self.admitted.append(arrival)
         self.most_active = max(self.most_active, self.active)
-        return admission
+        return admissions
 
 
 async def double(number: int) -> int:
