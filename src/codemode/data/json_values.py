@@ -25,8 +25,6 @@ _ESCAPE_CHARACTERS = 6
 # Some milliseconds, where every character is half a pair.
 _PIECE_CHARACTERS = 1 << 14
 _STEPS_FOR_A_PIECE = 100
-
-
 NOT_GIVEN: Any = object()
 """Stands for an argument that was not given, where None is a value."""
 

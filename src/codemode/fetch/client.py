@@ -22,8 +22,6 @@ _CONNECT_TIMEOUT_SECONDS = 10.0
 _MAX_ADDRESSES = 4
 _DECODED_CHUNK_BYTES = 1 << 16
 _GZIP_WINDOW_BITS = 31
-
-
 # By httpx, on the event loop.
 _IMPORTED_BY_A_REQUEST = ("httpcore", "anyio", "anyio._backends._asyncio", "httpcore._backends.anyio")
 _is_loaded = False

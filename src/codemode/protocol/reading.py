@@ -22,42 +22,18 @@ from .messages import (
 )
 
 CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
-
-
 _MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
-
-
 _MAX_PROBLEMS = 1000
-
-
 _MAX_REQUESTS = 200_000
-
-
 _MAX_FACTS_DEPTH = 64
-
-
 _MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far the most, some ten thousand
-
-
 # What the guest says travels as text inside a text, so most messages are one flat object.
 _MAX_DEPTHS = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
-
-
 _MAX_VALUES = {b"a": 8 * _MAX_CONTAINERS, b"V": _MAX_REQUESTS}
-
-
 _MAX_MEMBERS = 64
-
-
 _CONTAINERS = frozenset({dict, list})
-
-
 _SHORT_BYTES = 4096
-
-
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
-
-
 _SMALL_KINDS = (b"L", b"T", b"X", b"F")
 
 

@@ -10,11 +10,7 @@ from typing import cast
 from .visible_text import one_line
 
 TOOLS = logging.getLogger("codemode.tools")
-
-
 _MAX_CAUSES = 8
-
-
 _MAX_LINE_CHARACTERS = 200
 
 

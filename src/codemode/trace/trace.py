@@ -10,6 +10,24 @@ from .failures import failure_line
 from .visible_text import aligned, counted, one_line
 
 _MAX_LABEL_CHARACTERS = 80
+_MAX_ROWS = 200
+_MAX_CONSOLE_LINES = 50
+_MAX_HTML_LABEL = 60
+_MAX_TEXT_CHARACTERS = 300
+_MIN_BAR_PERCENT = 0.5
+
+# Mid tones that stand out from a white page and from a black one; all other text has the page's own colour.
+_COLOURS = {
+    "fulfilled": "#2e9e6b",
+    "completed": "#2e9e6b",
+    "rejected": "#e0484d",
+    "failed": "#e0484d",
+    "interrupted": "#d08a1e",
+    "aborted": "#8a8f98",
+}
+_HATCH = "repeating-linear-gradient(45deg,rgba(255,255,255,.55) 0 2px,transparent 2px 6px)"
+_MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace"
+_FAINT = "opacity:.65"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,26 +69,6 @@ def _timeline_row(request: NestedToolResultEvent | FetchResultEvent, zero_ms: fl
     failure = f": {failure_line(request.error)}" if request.status == "rejected" and request.error else ""
     ending = f"{request.status}{size}{replayed}{failure}"
     return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", label, ending
-
-
-_MAX_ROWS = 200
-_MAX_CONSOLE_LINES = 50
-_MAX_HTML_LABEL = 60
-_MAX_TEXT_CHARACTERS = 300
-_MIN_BAR_PERCENT = 0.5
-
-# Mid tones that stand out from a white page and from a black one; all other text has the page's own colour.
-_COLOURS = {
-    "fulfilled": "#2e9e6b",
-    "completed": "#2e9e6b",
-    "rejected": "#e0484d",
-    "failed": "#e0484d",
-    "interrupted": "#d08a1e",
-    "aborted": "#8a8f98",
-}
-_HATCH = "repeating-linear-gradient(45deg,rgba(255,255,255,.55) 0 2px,transparent 2px 6px)"
-_MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace"
-_FAINT = "opacity:.65"
 
 
 def _trace_html(trace: Trace) -> str:

@@ -11,8 +11,6 @@ from ...signatures.examples import call_example
 from ...signatures.literals import comment_line
 
 DEFAULT_MAX_CHARACTERS = 40_000
-
-
 _OPENING = """\
 Runs a JavaScript program that calls tools, combines what they return, and returns one JSON value.
 One program can replace many separate tool calls. TypeScript annotations are allowed: they are removed, not checked.
@@ -35,11 +33,7 @@ _CLOSING_RULES = """\
 
 
 _NO_FETCH = "- There is no network and no `fetch`."
-
-
 _NO_TOOLS = "There are no tools: `tools` is empty."
-
-
 _LOOK_UP = """\
 declare const tools: {
   /** The declaration of one tool as TypeScript. Read it before the first call. */
