@@ -1,4 +1,4 @@
-"""Every Python block of the README runs as it stands. Model services are stand-ins on loopback."""
+"""Every Python block of the README and of docs/ runs as it stands. Model services are stand-ins on loopback."""
 
 import os
 import re
@@ -11,8 +11,14 @@ import pytest
 from http_server import HttpServer
 from sdk_standins import ScriptedModel, serve
 
-README = Path(__file__).parents[2] / "README.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+TREE = Path(__file__).parents[2]
+PAGES = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = {
+    f"{page.relative_to(TREE)}-{number}": block
+    for page in PAGES
+    for number, block in enumerate(_BLOCK.findall(page.read_text(encoding="utf-8")))
+}
 
 # What a tool raises is logged, and some of these do: all else on stderr is a mistake.
 _LOGGED_ELSEWHERE = "import logging; logging.getLogger('codemode').addHandler(logging.NullHandler())\n"
@@ -26,15 +32,16 @@ def environment() -> Iterator[dict[str, str]]:
     server.stop()
 
 
-def test_the_readme_has_examples() -> None:
-    assert len(BLOCKS) >= 8
+def test_the_pages_have_examples() -> None:
+    assert len(BLOCKS) >= 12
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_block_runs(block: str, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+def test_block_runs(block: str, environment: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-"]
+    text = f"{_LOGGED_ELSEWHERE}{block}"
     done = subprocess.run(
-        command, input=f"{_LOGGED_ELSEWHERE}{block}", text=True, capture_output=True, timeout=60, env=environment
+        command, input=text, text=True, capture_output=True, timeout=60, env=environment, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""The README's plain loops, with the real SDKs against a scripted model on loopback."""
+"""The plain loops of docs/loops.md, with the real SDKs against a scripted model on loopback."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from http_server import HttpServer
 from sdk_standins import ScriptedModel, serve
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "loops.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 WORKS = "const { length } = 'ab'; return { bolts: await tools.stock({ product: 'bolt' }), length }"
 FAILS = "const n = await tools.stock({ product: 'nut' });\nreturn n.missing.more;"
 
@@ -33,7 +33,7 @@ def server() -> Iterator[HttpServer]:
 
 
 def converse(sdk: str, server: HttpServer, *programs: str) -> list[dict[str, Any]]:
-    """Run the README's loop and return what the service was asked."""
+    """Run the page's loop and return what the service was asked."""
     model = ScriptedModel(programs)
     command = [sys.executable, "-W", "error", "-c", block_of(sdk)]
     environment = {**os.environ, **serve(server, model)}

@@ -1,4 +1,4 @@
-"""The README's table of deliberate differences names all of them, in rows that are rows to every reader of Markdown."""
+"""The table of deliberate differences names all of them, in rows that are rows to every reader of Markdown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-TABLE = README.split("What is deliberately different:", 1)[1].split("\n## ", 1)[0].strip().splitlines()
+PAGE = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+TABLE = PAGE.split("What is deliberately different:", 1)[1].split("\n## ", 1)[0].strip().splitlines()
 
 
 @pytest.mark.parametrize(
