@@ -172,7 +172,10 @@ class CodeModeSyntaxError(CodeModeError):
 
 
 class CodeModeSerializationError(CodeModeError):
-    """A value is not JSON, or is larger than allowed. Details when a size is meant: ``bytes``, ``max_bytes``."""
+    """A value is not JSON, or is larger than allowed.
+
+    Details when a size is meant: ``bytes``, ``max_bytes``; of a call's value ``kind``, what was called.
+    """
 
     default_code = "CODE_MODE_SERIALIZATION_ERROR"
 
@@ -198,7 +201,8 @@ class CodeModeProtocolError(CodeModeError):
 class CodeModeToolError(CodeModeError):
     """A tool is unknown, cannot be executed, got wrong input or broke its own output schema.
 
-    Details: ``tool_name`` and, as far as known, ``tool_call_id``, ``available_tools``, ``problems``.
+    Details: ``tool_name`` and, as far as known, ``tool_call_id``, ``available_tools``, ``problems`` with ``schema``:
+    which of the two is broken, "input" or "output".
     """
 
     default_code = "CODE_MODE_TOOL_ERROR"

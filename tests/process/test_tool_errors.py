@@ -12,9 +12,11 @@ from codemode import (
     CodeModeError,
     CodeModeFetchError,
     CodeModeProtocolError,
+    CodeModeSerializationError,
     CodeModeToolError,
     Tool,
     ToolCallContext,
+    failure_text,
     tool,
 )
 
@@ -229,3 +231,28 @@ def test_a_wrapped_tool_error_is_the_programs_own(fails):
 
     js = "try { await tools.fail() } catch (e) { throw new Error('mine', {cause: e}) }"
     assert str(fails(CodeModeError, js, [Tool("fail", execute=fail)])) == "mine"
+
+
+# --- what the model is told of it ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "js", "hint"),
+    [
+        (CodeModeSerializationError, "return 'x'.repeat(400)", "Return less"),
+        (CodeModeSerializationError, "await tools.echo('x'.repeat(400))", "Send less in one call"),
+        (CodeModeSerializationError, "await tools.much()", "Send less in one call"),
+        (CodeModeToolError, "await tools.wrong()", "This is not the program's fault: the tool broke its own output"),
+        (CodeModeToolError, "await tools.strict({a: 'x'})", "Check the tool's name and the types of its input"),
+    ],
+)
+def test_the_hint_for_a_failed_run_names_what_was_too_large_or_wrong(fails, kind, js, hint):
+    tools = [
+        ECHO,
+        Tool("much", execute=lambda: "x" * 400),
+        Tool("wrong", execute=lambda: 1, output_schema={"type": "string"}),
+        Tool("strict", execute=lambda _: 1, input_schema=OBJECT_SCHEMA),
+    ]
+    policy = {"max_result_bytes": 100, "max_tool_input_bytes": 100, "max_tool_output_bytes": 100}
+    error = fails(kind, js, tools, options={"execution_policy": {**policy, "check_program": False}})
+    assert failure_text(error, js).split("\n")[-1].startswith(f"Hint: {hint}")

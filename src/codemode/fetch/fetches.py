@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from ..data.json_values import encode_json
 from ..errors import HOST_FETCH_ERROR, CodeModeFetchError
+from ..host.cancellation import is_ended_from_outside
 from ..host.threads import run_check
 from ..options.parts import CodeModeOptions, FetchPolicy
 from .addresses import LOOPBACK_ADDRESSES, Resolver, is_public, resolve
@@ -198,8 +199,7 @@ def _hiding_what_failed(request: FetchRequest) -> Generator[None]:
     except CodeModeFetchError:
         raise
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if is_ended_from_outside(asyncio.current_task()):
             raise
         # Nobody cancelled this request: something inside the client was cancelled.
         raise _failure(request) from error

@@ -250,10 +250,10 @@ def _json_frame(kind: bytes, value: object) -> bytes:
 
 def _failure(error: Exception) -> bytes:
     # The engine throws null when it has no memory left for an error object.
-    text = str(error).strip()
-    text = "out of memory" if text == "null" else text
+    text = "out of memory" if (said := str(error).strip()) == "null" else said
     name = "" if isinstance(error, EngineFailed) else type(error).__name__ + ": "
-    return _json_frame(b"F", {"message": (name + text)[:MESSAGE_CHARACTERS]})
+    origin = "request" if text == "kernel-error: unknown request" else "engine"
+    return _json_frame(b"F", {"message": (name + text)[:MESSAGE_CHARACTERS], "origin": origin})
 
 
 def _write(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Awaiting what must not be left half done. Knows nothing of what it is."""
+"""Cancellations: whose one is, and work that must not be left half done for it. Knows nothing of the work."""
 
 from __future__ import annotations
 
@@ -23,3 +23,14 @@ async def to_its_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT
     if not future.cancelled():
         future.exception()  # looked at, so that nothing warns about it
     raise cancelled
+
+
+def is_ended_from_outside(task: asyncio.Task[Any] | None) -> bool:
+    """Tell whether work that runs in ``task`` was cancelled, or is closed because nobody awaits it any more.
+
+    If neither, a `CancelledError` or `GeneratorExit` comes from something inside the work, and is its own failure.
+    """
+    try:
+        return task is None or asyncio.current_task() is not task or bool(task.cancelling())
+    except RuntimeError:  # its loop no longer runs
+        return True

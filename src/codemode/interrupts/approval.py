@@ -1,12 +1,13 @@
-"""Whether a nested call may run: the tool's own rule, the host's decision. Performs no call itself."""
+"""Decisions about a nested call: their shape, who makes them, what a denial comes to. Performs no call itself."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+from ..data.narrowing import mapping_or_empty
 from ..data.records import record
 from ..errors import (
     HOST_TOOL_ERROR,
@@ -15,6 +16,7 @@ from ..errors import (
     CodeModeToolApprovalDeniedError,
     CodeModeToolApprovalRequiredError,
 )
+from ..options.checked_fields import WrongTypeError
 from ..options.parts import ApprovalPolicy
 
 
@@ -56,13 +58,32 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
         return Decision(answer == "approved")
     if not isinstance(answer, dict):
         raise _malformed(f"an approval decision must be a string or an object, not {type(answer).__name__}", request)
-    decision = cast("dict[str, Any]", answer)
-    approved, reason = decision.get("approved"), decision.get("reason")
+    try:
+        return decision_of(mapping_or_empty(answer), "an approval decision")
+    except ValueError as error:
+        raise _malformed(str(error), request) from None
+
+
+def decision_of(answer: Mapping[str, Any], what: str) -> Decision:
+    """Read ``{"approved": bool, "reason"?: str}``; other keys are for others to judge.
+
+    Raises `ValueError` for another shape; ``what`` names the answer in its text.
+    """
+    approved, reason = answer.get("approved"), answer.get("reason")
     if not isinstance(approved, bool):
-        raise _malformed("an approval decision needs a boolean 'approved'", request)
+        raise WrongTypeError(f"{what} needs a boolean 'approved'")
     if reason is not None and not isinstance(reason, str):
-        raise _malformed("an approval decision's 'reason' must be a string", request)
+        raise WrongTypeError(f"{what}'s 'reason' must be a string")
     return Decision(approved, reason)
+
+
+def is_decision(answer: Mapping[str, Any]) -> bool:
+    """Tell whether an answer has the shape of a decision."""
+    try:
+        decision_of(answer, "")
+    except ValueError:
+        return False
+    return True
 
 
 def mark_undecided(error: CodeModeError) -> None:

@@ -12,9 +12,9 @@ from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, Resumable
 from ..host import steps
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
+from ..trace.events import INTERRUPT_TYPE
 
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
-_TYPE = "code-mode-interrupt"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
                  "input": "input", "payload": "payload"}  # fmt: skip
 _INTERRUPT_KEYS = {"type", "outerToolCallId", "continuation", "requests", *_REQUEST_KEYS}
@@ -135,7 +135,7 @@ class Interrupt:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON in the AI SDK's shape, with ``requests`` for the bundle."""
         return {
-            "type": _TYPE,
+            "type": INTERRUPT_TYPE,
             **self._first.to_dict(),
             "outerToolCallId": self.outer_tool_call_id,
             "continuation": dict(self.continuation),
@@ -151,7 +151,7 @@ class Interrupt:
         requests, continuation = body["requests"], body["continuation"]
         if not isinstance(requests, list) or not isinstance(continuation, dict):
             raise CodeModeProtocolError("the interrupt is malformed")
-        if body["type"] != _TYPE or not isinstance(body["outerToolCallId"], str):
+        if body["type"] != INTERRUPT_TYPE or not isinstance(body["outerToolCallId"], str):
             raise CodeModeProtocolError("the interrupt is malformed")
         pending = tuple(PendingRequest.from_dict(item) for item in cast("list[Any]", requests))
         interrupt = cls(

@@ -10,7 +10,7 @@ from ..data.json_values import decode_json, encode_json, refuse_too_many
 from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
-from .approval import Decision
+from .approval import Decision, decision_of
 from .interrupt import APPROVAL_KIND
 
 _NO_EDIT: Any = object()
@@ -90,15 +90,15 @@ def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:
 
 def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
     answer = _answer_object(resolution, {"approved", "reason", "input"}, "an approval")
-    approved, reason, edited = answer.get("approved"), answer.get("reason"), answer.get("input", _NO_EDIT)
-    if not isinstance(approved, bool):
-        raise CodeModeProtocolError("an approval needs a boolean 'approved'")
-    if reason is not None and not isinstance(reason, str):
-        raise CodeModeProtocolError("an approval's 'reason' must be a string")
-    if edited is not _NO_EDIT and not approved:
+    try:
+        decision = decision_of(answer, "an approval")
+    except ValueError as error:
+        raise CodeModeProtocolError(str(error)) from None
+    edited = answer.get("input", _NO_EDIT)
+    if edited is not _NO_EDIT and not decision.approved:
         raise CodeModeProtocolError("a denial cannot carry an edited 'input'")
     edited_json = None if edited is _NO_EDIT else _plain_json(_with_integers(entry, edited), "the edited input")
-    return Approval(Decision(approved, reason), edited_json)
+    return Approval(decision, edited_json)
 
 
 def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError
@@ -25,10 +23,10 @@ from ..trace.events import (
 from ..trace.trace import Trace
 from .call_events import Call, CallRecord, Result, result_event, started_event
 from .failure_log import log_call_failure
+from .hooks import Hooks
 
 Listener: TypeAlias = Callable[[Event], None]
 
-_HOOK_GRACE_SECONDS = 5.0
 _NO_HOOKS = Lifecycle()
 _STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
 
@@ -47,7 +45,7 @@ class Reporter:
         outer_tool_call_id: str,
         listeners: tuple[Listener, ...] = (),
     ) -> None:
-        self._hooks = _Hooks(lifecycle)
+        self._hooks = Hooks(lifecycle)
         self._listeners = listeners
         self.is_watched = bool(listeners) or lifecycle != _NO_HOOKS
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
@@ -141,8 +139,8 @@ class Reporter:
             self._emit(self._result_event(record))
 
     def _hears_end_of(self, entry: LedgerEntry) -> bool:
-        hook = NestedToolResultEvent.hook if entry.kind == "tool" else FetchResultEvent.hook
-        return entry.id in self._open and self._hooks.has(hook)
+        ending = NestedToolResultEvent if entry.kind == "tool" else FetchResultEvent
+        return entry.id in self._open and self._hooks.hears(ending)
 
     def _started_event(self, record: CallRecord) -> Call:
         return started_event(record, self._ids)
@@ -156,94 +154,6 @@ class Reporter:
         for listener in self._listeners:
             self._hooks.call(listener, event, "telemetry")
         self._hooks.tell(event)
-
-
-class _Hooks:
-    """Calls the host's hooks: sync ones at once, async ones as tasks. What they raise is reported, no more."""
-
-    def __init__(self, lifecycle: Lifecycle) -> None:
-        self._lifecycle = lifecycle
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.seconds = 0.0
-
-    def has(self, hook: str) -> bool:
-        """Tell whether there is such a hook."""
-        return getattr(self._lifecycle, hook) is not None
-
-    def tell(self, event: Event) -> None:
-        """Call the hook for this event, if there is one."""
-        hook = getattr(self._lifecycle, event.hook) if event.hook else None
-        if hook is not None:
-            self.call(hook, event, event.hook)
-
-    def call(self, hook: Callable[[Any], Any], event: Event, name: str) -> None:
-        """Call a hook with an event."""
-        started = time.perf_counter()
-        try:
-            pending = hook(event)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a hook must never change the invocation it watches
-            self._report(error, event, name)
-        else:
-            if inspect.isawaitable(pending):
-                self._start(self._awaited(cast("Any", pending), event, name))
-        self.seconds += time.perf_counter() - started
-
-    async def finish(self) -> None:
-        """Wait for the async hooks, for five seconds at the most; what is still running then is cancelled."""
-        if not self._tasks:
-            return
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _HOOK_GRACE_SECONDS
-        try:
-            while self._tasks and (seconds := deadline - loop.time()) > 0:
-                await asyncio.wait(self._tasks, timeout=seconds)
-        finally:
-            for task in self._tasks:
-                task.cancel()
-
-    async def _awaited(self, pending: Any, event: Event, name: str) -> None:
-        try:
-            await pending
-        except BaseException as error:  # noqa: BLE001 - as above; out of a task, SystemExit would end the whole loop
-            _raise_own_end(error)
-            self._report(error, event, name)
-
-    def _report(self, error: BaseException, event: Event, name: str) -> None:
-        report = self._lifecycle.on_hook_error
-        if report is None:
-            return
-        try:
-            pending = report(error, {"hook": name, "event": event})
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001 - nobody is left to tell
-            return
-        if inspect.isawaitable(pending):
-            self._start(_swallowed(pending))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _swallowed(pending: Any) -> None:
-    try:
-        await pending
-    except BaseException as error:  # noqa: BLE001 - nobody is left to tell
-        _raise_own_end(error)
-
-
-def _raise_own_end(error: BaseException) -> None:
-    """Raise what ends this very task. A cancellation of something inside the hook is the hook's own failure."""
-    if isinstance(error, KeyboardInterrupt | GeneratorExit):
-        raise error
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise error
 
 
 class _Clock:

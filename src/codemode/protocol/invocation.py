@@ -311,7 +311,7 @@ class Invocation:
         return error
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
-        if event.message.endswith("unknown request"):  # a program that did not ask for what it was sent ahead
+        if event.origin == "request":  # a program that did not ask for what it was sent ahead
             self._replay.require_seen(self.ledger)
         self._fail(CodeModeError(event.message, details={"name": "InternalError"}))
 

@@ -197,9 +197,10 @@ class ProgramThrew:
 
 @record
 class EngineFailed:
-    """The engine could not go on."""
+    """The engine could not go on. ``origin`` "request": it was handed the outcome of a request that it had not made."""
 
     message: str
+    origin: str = "engine"
 
 
 WorkerMessage: TypeAlias = (

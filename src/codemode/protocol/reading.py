@@ -188,7 +188,7 @@ def _read_threw(body: dict[str, Any]) -> ProgramThrew:
 
 
 def _read_failed(body: dict[str, Any]) -> EngineFailed:
-    return EngineFailed(_text(body, "message"))
+    return EngineFailed(_text(body, "message"), _optional_text(body, "origin") or "engine")
 
 
 _READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from ..host.cancellation import is_ended_from_outside
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, interrupt_within
 from ..protocol.ledger import LedgerEntry
@@ -87,7 +88,7 @@ async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
             raise pause from None
         raise HostRaised(hidden(entry, error)) from error
     except (asyncio.CancelledError, GeneratorExit) as error:
-        if _is_ended_from_outside(task):
+        if is_ended_from_outside(task):
             raise
         # Nobody cancelled or closed this call: something inside the tool raised it.
         raise HostRaised(hidden(entry, error)) from error
@@ -95,21 +96,13 @@ async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         pause = interrupt_within(group)
         if pause is not None:
             raise pause from None
-        if group.split(_FAILURES)[1] is not None or _is_ended_from_outside(task):
+        if group.split(_FAILURES)[1] is not None or is_ended_from_outside(task):
             raise
         raise HostRaised(hidden(entry, group)) from group
 
 
 # What ends neither the host nor whoever tests it when a tool raises it.
 _FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-
-
-def _is_ended_from_outside(task: asyncio.Task[Any] | None) -> bool:
-    """Tell whether a call that runs in ``task`` was cancelled, or is closed because nobody awaits it any more."""
-    try:
-        return task is None or asyncio.current_task() is not task or bool(task.cancelling())
-    except RuntimeError:  # its loop no longer runs
-        return True
 
 
 def sound(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:

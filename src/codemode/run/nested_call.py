@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..data.json_values import encode_json
 from ..data.records import record
-from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError, guest_view
+from ..errors import (
+    CodeModeError,
+    CodeModeFetchError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeToolError,
+    guest_view,
+)
 from ..host.threads import LARGE_CHARACTERS, let_go, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
@@ -127,6 +134,8 @@ class NestedCalls:
     def rejected(self, entry: LedgerEntry, error: CodeModeError) -> CallSettled:
         """Return that a request ended with this error."""
         error = sound(entry, error)
+        if isinstance(error, CodeModeSerializationError):
+            error.details.setdefault("kind", entry.kind)  # of a call's value, not of the program's result
         return CallSettled(entry.id, Rejected(*guest_view(error)), self.now_ms(), error)
 
 

@@ -193,7 +193,7 @@ class Tool:
         try:
             return schema.validate_input(value)
         except SchemaMismatch as mismatch:
-            raise self._wrong("Invalid input for", mismatch) from None
+            raise self._wrong("input", mismatch) from None
         except CodeModeError:
             raise
         except _failures() as error:
@@ -214,7 +214,7 @@ class Tool:
         try:
             return self._compiled_output.validate_output(value, f'Output of tool "{self.name}"')
         except SchemaMismatch as mismatch:
-            raise self._wrong("Invalid output of", mismatch) from None
+            raise self._wrong("output", mismatch) from None
         except CodeModeError:
             raise
         except _failures() as error:
@@ -262,11 +262,12 @@ class Tool:
         # A validator is the author's code: what it raises by accident is not for the guest.
         return CodeModeToolError(f'Tool "{self.name}" failed.', code=HOST_TOOL_ERROR, details={"tool_name": self.name})
 
-    def _wrong(self, what: str, mismatch: SchemaMismatch) -> CodeModeToolError:
+    def _wrong(self, side: Mode, mismatch: SchemaMismatch) -> CodeModeToolError:
+        what = "Invalid input for" if side == "input" else "Invalid output of"
         lines = [f"{one['path'] or 'value'}: {one['message']}" for one in mismatch.problems]
         return CodeModeToolError(
             f'{what} tool "{self.name}": {"; ".join(lines)}',
-            details={"tool_name": self.name, "problems": mismatch.problems},
+            details={"tool_name": self.name, "schema": side, "problems": mismatch.problems},
         )
 
 

@@ -1,7 +1,6 @@
-"""What happens during an invocation, as events for the host. Knows no worker and no tool; sees full diagnostics.
+"""Events: what happens during an invocation, as frozen values for the host. Know no worker, no tool and no listener.
 
-Events are frozen values with a ``to_dict()`` in the AI SDK's key names. Everything that wants to know is a listener of
-the same events: hooks, trace and telemetry.
+Each has a ``to_dict()`` in the AI SDK's key names.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted
 """How a call ended. Aborted: the invocation ended first, and nobody knows what the call has done."""
 
 INTERRUPT_TYPE = "code-mode-interrupt"
+"""What an interrupt calls itself in plain JSON."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
     """Something that happened in one invocation. Times are host wall-clock milliseconds."""
 
-    hook: ClassVar[str] = ""
     kind: ClassVar[str] = ""
 
     invocation_id: str
@@ -47,7 +46,6 @@ class NestedToolCallEvent(Event):
     ``input`` is decoded each time it is read, as is ``output`` of a result: keep what you need more than once.
     """
 
-    hook: ClassVar[str] = "on_nested_tool_call"
     kind: ClassVar[str] = "tool"
 
     bridge_index: int
@@ -72,8 +70,6 @@ class NestedToolResultEvent(NestedToolCallEvent):
     ``interrupt`` is the payload of a pause, ``interrupt_id`` its id and ``shown_input`` the validated input that it
     shows; `to_dict` has them as the AI SDK has: ``interrupt`` is an object with all of it.
     """
-
-    hook: ClassVar[str] = "on_nested_tool_result"
 
     status: CallStatus
     completed_at_ms: float
@@ -100,7 +96,6 @@ class NestedToolResultEvent(NestedToolCallEvent):
 class FetchRequestEvent(Event):
     """The program asked for a URL."""
 
-    hook: ClassVar[str] = "on_fetch_request"
     kind: ClassVar[str] = "fetch"
 
     bridge_index: int
@@ -121,8 +116,6 @@ class FetchRequestEvent(Event):
 class FetchResultEvent(FetchRequestEvent):
     """A fetch ended. Bodies are never part of an event."""
 
-    hook: ClassVar[str] = "on_fetch_result"
-
     status: CallStatus
     completed_at_ms: float
     duration_ms: float
@@ -135,8 +128,6 @@ class FetchResultEvent(FetchRequestEvent):
 class ConsoleEvent(Event):
     """The program wrote a line to its console. ``level`` is debug, log, info, warn or error."""
 
-    hook: ClassVar[str] = "on_console"
-
     level: str
     text: str
 
@@ -144,8 +135,6 @@ class ConsoleEvent(Event):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InterruptEvent(Event):
     """The invocation paused. ``interrupt`` is the `Interrupt` that the caller gets."""
-
-    hook: ClassVar[str] = "on_interrupt"
 
     interrupt: Any
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from .events import ConsoleEvent, Event, FetchResultEvent, NestedToolResultEvent
 from .failures import failure_line
@@ -36,8 +36,6 @@ class Trace(Event):
 
     ``source_bytes`` counts the program, ``result_bytes`` the JSON text that it returned.
     """
-
-    hook: ClassVar[str] = "on_trace"
 
     status: Literal["completed", "failed", "interrupted"]
     started_at_ms: float

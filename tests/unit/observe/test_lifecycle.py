@@ -191,7 +191,7 @@ def test_async_hooks_begin_in_order_and_hold_up_nothing_but_the_end():
 
 
 def test_a_hook_that_never_ends_is_cancelled(monkeypatch):
-    monkeypatch.setattr("codemode.observe.reporter._HOOK_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("codemode.observe.hooks._GRACE_SECONDS", 0.05)
     cancelled = []
 
     async def hang(_event):

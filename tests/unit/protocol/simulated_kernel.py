@@ -173,7 +173,7 @@ class SimulatedKernel:
         if message.id not in self._promises:
             # A replay sends outcomes ahead. The real kernel knows no such request either, and its worker ends.
             self.finished = True
-            return [EngineFailed("kernel-error: unknown request")]
+            return [EngineFailed("kernel-error: unknown request", "request")]
         assert message.id not in self.delivered, "an outcome was delivered twice"
         self.delivered.append(message.id)
         self._in_flight -= 1

@@ -575,8 +575,8 @@ def test_what_is_sent_ahead_counts_only_when_its_request_has_been_made_again():
 
 def test_a_worker_that_did_not_ask_for_what_it_was_sent_ran_another_program():
     invocation = machine(recorded=recorded(1))
-    invocation.receive(messages.EngineFailed("kernel-error: unknown request"))
+    invocation.receive(messages.EngineFailed("kernel-error: unknown request", "request"))
     assert error_of(invocation).details["position"] == 1
     plain = machine()
-    plain.receive(messages.EngineFailed("kernel-error: unknown request"))
+    plain.receive(messages.EngineFailed("kernel-error: unknown request", "request"))
     assert type(error_of(plain)) is CodeModeError

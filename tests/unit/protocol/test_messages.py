@@ -44,10 +44,11 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
     (b"X", {**THREW, "request": 1}, messages.ProgramThrew("Error", "m", "", THREW["stack"], "program", 1, None)),
     (b"X", {**THREW, "limit": "l"}, messages.ProgramThrew("Error", "m", "", THREW["stack"], "program", None, "l")),
     (b"F", {"message": "MemoryError"}, messages.EngineFailed("MemoryError")),
+    (b"F", {"message": "m", "origin": "request"}, messages.EngineFailed("m", "request")),
 ]
 OPTIONAL = {
     (b"a", "facts"), (b"a", "problems"), (b"C", "input"), (b"C", "bytes"), (b"X", "origin"), (b"X", "request"),
-    (b"X", "limit"),
+    (b"X", "limit"), (b"F", "origin"),
 }  # fmt: skip
 NULLABLE = OPTIONAL | {(b"a", "js"), (b"V", "value"), (b"V", "bytes"), (b"V", "undefined")}
 IDS = [f"{kind.decode()}-{'-'.join(body)}" for kind, body, _ in GOOD]

@@ -194,10 +194,10 @@ def _hint(error: BaseException) -> str:
 def _closer_hint(error: CodeModeError) -> str:
     if _is_undecided(error) and not isinstance(error, CodeModeProtocolError):
         return _UNDECIDED_HINT
-    if isinstance(error, CodeModeToolError) and error.message.startswith("Invalid output of"):
+    if isinstance(error, CodeModeToolError) and error.details.get("schema") == "output":
         return _WRONG_OUTPUT_HINT
     if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
-        return _LARGE_RESULT_HINT if error.message.startswith("the program's result") else _LARGE_VALUE_HINT
+        return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
     return _CODE_HINTS.get(error.code, "")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from ...data.exact_integers import PLACES_KEY, with_texts
 from ...errors import CodeModeProtocolError, Resumable
+from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import Interrupt, PendingRequest, same_json
 from ...options.checked_fields import sequence, text_or_none
 from ...options.parts import CodeModeOptions
@@ -75,14 +76,10 @@ def get_approval_response(
 
 
 def _answers(part: Mapping[str, Any], request: PendingRequest) -> bool:
-    reason, call_id = part.get("reason"), part.get("toolCallId")
-    return (
-        part.get("type") == _RESPONSE_TYPE
-        and part.get("approvalId") == request.interrupt_id
-        and isinstance(part.get("approved"), bool)
-        and (reason is None or isinstance(reason, str))
-        and (call_id is None or call_id == request.tool_call_id)
-    )
+    call_id = part.get("toolCallId")
+    if part.get("type") != _RESPONSE_TYPE or part.get("approvalId") != request.interrupt_id:
+        return False
+    return is_decision(part) and (call_id is None or call_id == request.tool_call_id)
 
 
 def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict[str, Any]:

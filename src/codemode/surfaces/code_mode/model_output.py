@@ -212,7 +212,7 @@ def _shown_by(show: Show, output: Any) -> Shown:
 
 
 def _is_interrupt_json(value: Any) -> bool:
-    if not isinstance(value, Mapping) or cast("Mapping[str, Any]", value).get("type") != "code-mode-interrupt":
+    if not isinstance(value, Mapping) or "continuation" not in value:
         return False
     from ...interrupts.interrupt import Interrupt
 

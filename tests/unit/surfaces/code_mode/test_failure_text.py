@@ -134,11 +134,18 @@ LARGE = {"bytes": 9, "max_bytes": 5}
         (CodeModeToolError("x", code=HOST_TOOL_ERROR), "The tool itself failed. Try other input, or go on without it."),
         (codemode.CodeModeFetchError("x", code=HOST_FETCH_ERROR), "The server did not answer as expected"),
         (
-            CodeModeToolError('Invalid output of tool "pay": value: no'),
+            CodeModeToolError('Invalid output of tool "pay": value: no', details={"schema": "output"}),
             "This is not the program's fault: the tool broke",
         ),
         (CodeModeSerializationError("the program's result has 9 bytes", details=LARGE), "Return less: filter, slice"),
-        (CodeModeSerializationError("the input of tool 'pay' has 9 bytes", details=LARGE), "Send less in one call"),
+        (
+            CodeModeSerializationError("the input of tool 'pay' has 9 bytes", details={**LARGE, "kind": "tool"}),
+            "Send less in one call",
+        ),
+        (
+            CodeModeToolError('Invalid input for tool "pay": value: no', details={"schema": "input"}),
+            "Check the tool's name",
+        ),
         (CodeModeSerializationError("the program's result is not JSON"), "Only JSON crosses"),
     ],
 )
