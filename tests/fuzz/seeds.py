@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
+
+from tests.support import invocation_settings
+from tests.support.invocation_settings import NOW_MS
 
 from codemode.continuations.sealing import pack
 from codemode.interrupts.interrupt import Interrupt, pending_requests
@@ -12,28 +16,17 @@ from codemode.options.parts import CodeModeOptions
 from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
-from codemode.protocol.settings import Settings
-from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.image import Kernel, WorkerImage
 
-NOW_MS = 1_700_000_000_000
 OPTIONS = CodeModeOptions(continuation={"keys": "0123456789abcdef0123456789abcdef", "max_age_ms": 1 << 50})
-SETTINGS = Settings(
-    outer_tool_call_id="outer",
-    salt="5a17",
-    seed="0" * 32,
-    started_ms=NOW_MS,
-    timeout_ms=1000,
+SETTINGS = replace(
+    invocation_settings.SETTINGS,
     max_result_bytes=100,
-    max_tool_input_bytes=1000,
     max_bridge_requests=8,
     max_in_flight_bridge_requests=4,
     max_catalog_requests=2,
     max_console_bytes=100,
     max_ledger_bytes=1 << 16,
-    memory_limit_bytes=1 << 20,
-    max_stack_size_bytes=1 << 18,
-    profile=CODE_MODE,
 )
 
 KERNEL = Kernel((), "kernel")

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fetching import ask_at
+from http_server import HttpServer
+from waiting import within
 
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
 from codemode.workers import pool as pools
-
-WAIT_SECONDS = 30.0
-
-
-def within(work: Coroutine[Any, Any, Any], seconds: float = WAIT_SECONDS) -> Any:
-    """Run a coroutine on a loop of its own, for a bounded time."""
-    return asyncio.run(asyncio.wait_for(work, seconds))
 
 
 def run_program(js: str, tools: Any = (), *, options: Any = None, **settings: Any) -> Any:
@@ -66,6 +62,19 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
     yield make
     for pool in made:
         pool.close()
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    running = HttpServer().start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def ask(server: HttpServer) -> Callable[..., Any]:
+    """Run programs whose fetch may reach the server."""
+    return partial(ask_at, server)
 
 
 def children() -> set[str]:

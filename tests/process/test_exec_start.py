@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from leftovers import PATIENCE_SECONDS, children, command_line, nothing_left
 from pausing import PAUSING, through_json
 from tests.hostile.hostile_program import groups, load_group
 from tests.hostile.hostile_run import run_program
+from waiting import until, within
 
 from codemode import (
     CodeModeBridgeLimitError,
@@ -58,25 +58,15 @@ def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         assert made.active == 0
 
 
-def within(work: Any) -> Any:
-    return asyncio.run(asyncio.wait_for(work, 4 * PATIENCE_SECONDS))
-
-
 async def all_spares(pool: WorkerPool) -> list[WorkerProcess]:
     """Wait for them: a run's end has them started in a thread of the pool."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(pool.supply.stock.spares) < _SPARES:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.001)
+    await until(lambda: len(pool.supply.stock.spares) >= _SPARES)
     return [worker.process for worker in pool.supply.stock.spares]
 
 
 async def only_spares(before: set[int]) -> None:
     """Wait until the worker that is done is gone: it is closed in a thread of the pool."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(children() - before) > _SPARES:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.001)
+    await until(lambda: len(children() - before) <= _SPARES)
 
 
 async def double(number: int) -> int:

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from functools import partial
 
 import pytest
-from fetching import ask_at, echoing, refusal, run_with
-from http_server import HttpServer, response
+from fetching import echoing, refusal, run_with
+from http_server import response
 
 from codemode import CodeModeError
-
-
-@pytest.fixture
-def server():
-    running = HttpServer().start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def ask(server):
-    return partial(ask_at, server)
 
 
 def test_there_is_no_fetch_without_a_policy(run):

@@ -38,13 +38,6 @@ def test_everything_else_does_not(address):
     assert not is_public(address)
 
 
-@pytest.fixture
-def server():
-    running = HttpServer().start()
-    yield running
-    running.stop()
-
-
 class Resolver:
     """Answers each question with the next list of addresses."""
 

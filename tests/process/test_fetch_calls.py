@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from functools import partial
 
 import pytest
-from fetching import ask_at, silent
-from http_server import HttpServer, response
+from fetching import silent
+from http_server import response
 
 from codemode import (
     CodeModeDetachedBridgeRequestError,
@@ -17,18 +16,6 @@ from codemode import (
     Tool,
     create_code_mode_tool,
 )
-
-
-@pytest.fixture
-def server():
-    running = HttpServer().start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def ask(server):
-    return partial(ask_at, server)
 
 
 def test_a_fetch_that_nobody_awaits_is_an_error(ask, server):

@@ -6,10 +6,9 @@ import asyncio
 import gzip
 import tracemalloc
 import zlib
-from functools import partial
 
 import pytest
-from fetching import HIDDEN, ask_at, endless, refusal, run_with, silent, trickling
+from fetching import HIDDEN, endless, refusal, run_with, silent, trickling
 from http_server import HttpServer, response
 
 from codemode import (
@@ -17,19 +16,6 @@ from codemode import (
     CodeModeTimeoutError,
     run_code_mode,
 )
-
-
-@pytest.fixture
-def server():
-    running = HttpServer().start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def ask(server):
-    return partial(ask_at, server)
-
 
 TOO_LARGE = "fetch: the response is larger than max_response_bytes allows (100000)"
 

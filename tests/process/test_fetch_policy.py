@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import pytest
-from fetching import ask_at, echoing, refusal, run_with
+from fetching import echoing, refusal, run_with
 from http_server import HttpServer, redirect, response
 
 from codemode import (
@@ -14,18 +13,6 @@ from codemode import (
     create_code_mode_tool,
 )
 from codemode.fetch.fetches import fetch_line
-
-
-@pytest.fixture
-def server():
-    running = HttpServer().start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def ask(server):
-    return partial(ask_at, server)
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import asyncio
 
 import pydantic
 import pytest
-from pausing import PAUSING, Spy, go_on, start, through_json, within
+from pausing import PAUSING, Spy, go_on, start, through_json
+from waiting import within
 
 from codemode import (
     CodeModeDetachedBridgeRequestError,

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leftovers import PATIENCE_SECONDS, await_state, children, descriptors, living_children, nothing_left
+from waiting import until, within
 
 from codemode import (
     CodeModeConcurrencyError,
@@ -78,7 +79,7 @@ class Hold:
 
 def run(main: Callable[[], Awaitable[Any]]) -> Any:
     """Run an async test within bounded time."""
-    return asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE_SECONDS))  # type: ignore[arg-type]
+    return within(main())
 
 
 def one(pool: WorkerPool) -> Any:
@@ -93,14 +94,6 @@ def zygotes(before: set[int]) -> set[int]:
 def process_status(pid: int) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let other tasks run until a condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        await asyncio.sleep(0.001)
 
 
 # --- admission ---

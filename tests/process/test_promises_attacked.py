@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import pydantic
 import pytest
-from pausing import PAUSING, Spy, go_on, start, within
+from pausing import PAUSING, Spy, go_on, start
+from waiting import within
 
 from codemode import (
     CodeModeAbortedError,

@@ -9,7 +9,8 @@ import signal
 import pydantic
 import pytest
 from leftovers import living_children
-from pausing import PAUSING, Spy, go_on, start, through_json, within
+from pausing import PAUSING, Spy, go_on, start, through_json
+from waiting import within
 
 from codemode import (
     CodeModeAbortedError,

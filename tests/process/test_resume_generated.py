@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from leftovers import living_children
-from pausing import PAUSING, through_json, within
+from pausing import PAUSING, through_json
 from programs import TOOLS, answer_of, nodes, program_of
+from waiting import within
 
 from codemode import (
     CodeModeWorkerError,

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,6 @@ FAILS = "const n = await tools.stock({ product: 'nut' });\nreturn n.missing.more
 def block_of(sdk: str) -> str:
     (block,) = (block for block in BLOCKS if f"from {sdk} import" in block)
     return block
-
-
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
-    server = HttpServer().start()
-    yield server
-    server.stop()
 
 
 def converse(sdk: str, server: HttpServer, *programs: str) -> list[dict[str, Any]]:

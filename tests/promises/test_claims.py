@@ -7,7 +7,8 @@ import json
 import time
 
 import pytest
-from pausing import PAUSING, Spy, go_on, start, through_json, within
+from pausing import PAUSING, Spy, go_on, start, through_json
+from waiting import within
 
 from codemode import (
     CodeModeAbortedError,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from pausing import PAUSING, Spy, start, within
+from pausing import PAUSING, Spy, start
+from waiting import within
 
 from codemode import CodeModeProtocolError, SqliteResumeGuard, continue_interrupt
 from codemode.run.resume import end_continuation

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from pausing import NOW_MS, Spy, go_on, start
+from invocation_settings import NOW_MS
+from pausing import Spy, go_on, start
 
 from codemode import CodeModeError, ContinuationOptions, set_continuation_signing_key
 from codemode.continuations import sealing

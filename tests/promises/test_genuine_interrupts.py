@@ -7,7 +7,9 @@ import dataclasses
 import json
 
 import pytest
-from pausing import NOW_MS, PAUSING, Spy, current_ms, done_entry, made_interrupt, waiting_entry, within
+from invocation_settings import NOW_MS
+from pausing import PAUSING, Spy, current_ms, done_entry, made_interrupt, waiting_entry
+from waiting import within
 
 from codemode import (
     CodeModeProtocolError,

@@ -10,7 +10,8 @@ import stat
 import time
 
 import pytest
-from pausing import PAUSING, Spy, go_on, start, within
+from pausing import PAUSING, Spy, go_on, start
+from waiting import within
 
 from codemode import CodeModeError, CodeModeProtocolError, SqliteResumeGuard
 from codemode.continuations.guard import Claim

@@ -9,7 +9,9 @@ import itertools
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pausing import PAUSING, SETTINGS, Spy, start, through_json, within
+from invocation_settings import SETTINGS
+from pausing import PAUSING, Spy, start, through_json
+from waiting import within
 
 from codemode import (
     CodeModeProtocolError,

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from pausing import within
+from waiting import within
 
 from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_code_mode_tool
 from codemode.host import steps

@@ -8,7 +8,8 @@ import secrets
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pausing import NOW_MS, SETTINGS, done_entry, waiting_entry
+from invocation_settings import NOW_MS, SETTINGS
+from pausing import done_entry, waiting_entry
 
 from codemode import CodeModeProtocolError, ContinuationOptions
 from codemode.continuations import sealing

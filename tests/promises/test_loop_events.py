@@ -9,7 +9,8 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pausing import PAUSING, Spy, start, within
+from pausing import PAUSING, Spy, start
+from waiting import within
 
 from codemode import CodeModeError, Tool, create_code_mode_tool
 from codemode.data.json_values import encode_json, json_length, utf8_length

@@ -6,7 +6,7 @@ import gc
 from typing import Any
 
 import pytest
-from pausing import within
+from waiting import within
 
 from codemode import CodeModeError, Tool, create_code_mode_tool
 from codemode.run.kept_errors import forget_tracebacks

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pausing import PAUSING, Spy, within
+from pausing import PAUSING, Spy
+from waiting import within
 
 from codemode import CodeModeTimeoutError, Interrupt, Tool, continue_approval, continue_interrupt, run_code_mode
 from codemode.continuations import sealing

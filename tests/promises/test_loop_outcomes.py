@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from pausing import PAUSING, Spy, within
+from pausing import PAUSING, Spy
+from waiting import within
 
 from codemode import (
     CodeModeTimeoutError,

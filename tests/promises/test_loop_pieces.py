@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pausing import PAUSING, start, within
+from pausing import PAUSING, start
 from pydantic import BaseModel
+from waiting import within
 
 from codemode import (
     CodeModeProtocolError,

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pausing import PAUSING, start, within
+from pausing import PAUSING, start
 from pydantic import BaseModel, field_serializer
+from waiting import within
 
 from codemode import (
     CodeModeProtocolError,

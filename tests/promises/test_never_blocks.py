@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import failure, within
+from running import failure
+from waiting import within
 
 from codemode import Tool, WorkerPool, run_code_mode
 from codemode.workers.generations import Generation

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from pausing import PAUSING, go_on, start, through_json, within
+from pausing import PAUSING, go_on, start, through_json
+from waiting import within
 
 from codemode import Tool, continue_interrupt, continue_interrupt_sync, run_code_mode
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from fetching import silent
 from http_server import HttpServer
-from pausing import SETTINGS
-from running import failure, run, within
+from invocation_settings import SETTINGS
+from running import failure, run
+from waiting import within
 
 from codemode import (
     CodeModeTimeoutError,

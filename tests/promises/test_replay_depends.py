@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from pausing import PAUSING, SETTINGS, Spy, current_ms, go_on, start, within
+from invocation_settings import SETTINGS
+from pausing import PAUSING, Spy, current_ms, go_on, start
+from waiting import within
 
 from codemode import (
     CodeModeAbortedError,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import within
+from waiting import within
 
 from codemode import (
     CodeModeConcurrencyError,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import pytest
-from pausing import PAUSING, start, through_json, within
+from pausing import PAUSING, start, through_json
 from pydantic import AfterValidator, BaseModel, model_validator
+from waiting import within
 
 from codemode import Tool, continue_interrupt
 from codemode.schemas.type_traits import read_again

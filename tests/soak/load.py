@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from tests.process.leftovers import nothing_left
-from tests.soak.waiting import until
+from tests.support.waiting import until
 
 from codemode import WorkerPool, run_code_mode
 from codemode.workers.admission import Admission

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 from tests.process.leftovers import nothing_left
-from tests.soak.waiting import until
+from tests.support.waiting import until, within
 
 from codemode import CodeModeConcurrencyError, CodeModeError, CodeModeWorkerError, WorkerPool, run_code_mode
-
-WAIT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -30,10 +28,6 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
         for pool in made:
             pool.close()
             assert pool.active == 0
-
-
-def within(work: Any) -> Any:
-    return asyncio.run(asyncio.wait_for(work, WAIT_SECONDS))
 
 
 class Hold:

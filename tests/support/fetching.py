@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from http_server import HttpServer, Request, echo
+from waiting import within
 
 from codemode import run_code_mode
 
 ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
-WAIT_SECONDS = 30.0
 
 HIDDEN = ["Error", "CODE_MODE_HOST_FETCH_ERROR", "the request failed", True]
 _REFUSAL = """
@@ -34,7 +34,7 @@ def ask_at(server: HttpServer, js: str, tools: Any = (), *, lifecycle: Any = Non
 
 def run_with(js: str, options: Any, tools: Any = ()) -> Any:
     """Run a program for a bounded time."""
-    return asyncio.run(asyncio.wait_for(run_code_mode(js, tools, options=options), WAIT_SECONDS))
+    return within(run_code_mode(js, tools, options=options))
 
 
 async def echoing(request: Request, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

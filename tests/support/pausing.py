@@ -1,28 +1,23 @@
-"""Pauses in tests: a bounded wait, the way through JSON, tools that note each execution."""
+"""Pauses in tests: the way through JSON, tools that note each execution."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
+
+from invocation_settings import NOW_MS, SETTINGS
+from waiting import within
 
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
 from codemode.continuations.sealing import pack
 from codemode.interrupts.interrupt import APPROVAL_KIND, pending_requests
 from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
-from codemode.protocol.settings import Settings
 from codemode.run.execution import now_ms as current_ms
-from codemode.surfaces.code_mode.profile import CODE_MODE
 
 PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
-WAIT_SECONDS = 30.0
-
-
-def within(work: Coroutine[Any, Any, Any], seconds: float = WAIT_SECONDS) -> Any:
-    """Run a coroutine on a loop of its own, for a bounded time."""
-    return asyncio.run(asyncio.wait_for(work, seconds))
 
 
 def through_json(interrupt: Any) -> Interrupt:
@@ -74,24 +69,6 @@ class Spy:
 
 # --- pauses without a worker ---
 
-NOW_MS = 1_700_000_000_000
-SETTINGS = Settings(
-    outer_tool_call_id="outer",
-    salt="5a17",
-    seed="5eed",
-    started_ms=NOW_MS,
-    timeout_ms=1000,
-    max_result_bytes=1000,
-    max_tool_input_bytes=1000,
-    max_bridge_requests=10,
-    max_in_flight_bridge_requests=10,
-    max_catalog_requests=10,
-    max_console_bytes=1000,
-    max_ledger_bytes=1 << 20,
-    memory_limit_bytes=1 << 20,
-    max_stack_size_bytes=1 << 18,
-    profile=CODE_MODE,
-)
 APPROVAL_JSON = f'{{"kind":"{APPROVAL_KIND}"}}'
 
 

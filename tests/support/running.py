@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
+from waiting import within
+
 from codemode import CodeModeError, run_code_mode
-
-WAIT_SECONDS = 60.0
-
-
-def within(work: Coroutine[Any, Any, Any], seconds: float = WAIT_SECONDS) -> Any:
-    """Run a coroutine on a loop of its own."""
-    return asyncio.run(asyncio.wait_for(work, seconds))
 
 
 def run(js: str, tools: Any = (), *, options: Any = None, pool: Any = None, **policy: Any) -> Any:

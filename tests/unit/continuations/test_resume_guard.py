@@ -8,7 +8,8 @@ import threading
 from dataclasses import replace
 
 import pytest
-from pausing import current_ms, within
+from pausing import current_ms
+from waiting import within
 
 from codemode import CodeModeProtocolError, MemoryResumeGuard, SqliteResumeGuard
 from codemode.continuations.guard import Claim

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from random import Random
 
+import invocation_settings
 from simulated_kernel import Program, SimulatedKernel
 
 from codemode.errors import CodeModeToolError
@@ -16,24 +17,15 @@ from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from codemode.protocol.messages import DeliverError, DeliverValue, RunProgram, WorkerMessage
 from codemode.protocol.settings import Settings
-from codemode.surfaces.code_mode.profile import CODE_MODE
 
-SETTINGS = Settings(
-    outer_tool_call_id="outer",
-    salt="5a17",
-    seed="0" * 32,
-    started_ms=1_000,
+SETTINGS = replace(
+    invocation_settings.SETTINGS,
     timeout_ms=30_000,
     max_result_bytes=1 << 20,
     max_tool_input_bytes=1 << 20,
     max_bridge_requests=256,
     max_in_flight_bridge_requests=32,
     max_catalog_requests=4,
-    max_console_bytes=1000,
-    max_ledger_bytes=1 << 20,
-    memory_limit_bytes=64 << 20,
-    max_stack_size_bytes=2 << 20,
-    profile=CODE_MODE,
 )
 
 Answer = Callable[[LedgerEntry], events.CallSettled]

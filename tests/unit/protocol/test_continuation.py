@@ -8,7 +8,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pausing import SETTINGS, done_entry, waiting_entry
+from invocation_settings import SETTINGS
+from pausing import done_entry, waiting_entry
 
 from codemode import CodeModeProtocolError
 from codemode.protocol.continuation import REPLAY_VERSION, Continuation

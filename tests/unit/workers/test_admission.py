@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until, within
 
 from codemode.errors import CodeModeConcurrencyError
 from codemode.workers.admission import Admission, AvailableMemory, memory_based_limit
@@ -19,13 +20,7 @@ _WAIT_SECONDS = 10.0
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(main(), _WAIT_SECONDS))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let other tasks run until something holds."""
-    while not condition():  # noqa: ASYNC110 - what is waited for has no event
-        await asyncio.sleep(0)
+    within(main(), _WAIT_SECONDS)
 
 
 def admission(maximum: int = 1) -> Admission:
