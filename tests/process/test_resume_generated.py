@@ -26,7 +26,7 @@ from codemode import (
     run_code_mode,
 )
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.run import execution
+from codemode.run import execution, recovery
 from codemode.run import resume as continuations
 
 _EPOCH_MS = 1_700_000_000_000
@@ -126,8 +126,8 @@ def one_world(monkeypatch):
     monkeypatch.setattr(execution, "secrets", SimpleNamespace(token_hex=lambda size: "5a" * size))
 
     def under(scene):
-        monkeypatch.setattr(execution, "now_ms", scene.now_ms)
-        monkeypatch.setattr(continuations, "now_ms", scene.now_ms)
+        for module in (execution, continuations, recovery):
+            monkeypatch.setattr(module, "now_ms", scene.now_ms)
         return scene
 
     return under

@@ -176,7 +176,7 @@ def test_the_process_key(spy, tools):
 
 
 def current():
-    from codemode.run.execution import now_ms
+    from codemode.host.clock import now_ms
 
     return now_ms()
 

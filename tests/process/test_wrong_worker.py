@@ -263,10 +263,10 @@ def test_facts_of_any_shape_harm_nobody(host: Host, facts: Any, monkeypatch: Any
 
 def forget_programs(monkeypatch: Any) -> None:
     """Make the host analyse every program anew."""
-    from codemode.run import execution
+    from codemode.run import programs
     from codemode.source.cache import ProgramCache
 
-    monkeypatch.setattr(execution, "_programs", ProgramCache())
+    monkeypatch.setattr(programs, "_programs", ProgramCache())
 
 
 # --- what is no violation, or another error ---

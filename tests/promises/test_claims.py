@@ -22,7 +22,8 @@ from codemode.continuations import renewal
 from codemode.continuations.guard import LAPSED, RENEW_SECONDS, Claim, GuardClock
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.run.resume import _claim, verified
+from codemode.run.resume import verified
+from codemode.run.resume_claim import claim_of_answers
 from codemode.surfaces.code_mode.profile import CODE_MODE
 
 OK, NO = {"approved": True}, {"approved": False}
@@ -255,7 +256,7 @@ async def abandoned(guard, interrupt, answers_of=None):
     settings = CodeModeOptions.of(having(guard))
     _, auth = verified(interrupt, CODE_MODE, settings)
     answers = answers_of or {interrupt.interrupt_id: OK}
-    assert await guard.claim(_claim(auth, answers, settings.continuation)) is None
+    assert await guard.claim(claim_of_answers(auth, answers, settings.continuation)) is None
 
 
 def lapsed(interrupt, tools, options, *answer, **answers):

@@ -13,7 +13,7 @@ from waiting import within
 from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_code_mode_tool
 from codemode.host import steps
 from codemode.host.threads import HostThreads
-from codemode.run import execution
+from codemode.run import programs
 from codemode.source import checks
 from codemode.source.checks import check_program
 from codemode.tools import tool_index
@@ -120,7 +120,7 @@ def test_loop_errors_for_unknown_tools_share_the_list_of_names():
 
 
 def test_loop_a_program_with_many_unknown_names_is_checked_elsewhere(monkeypatch):
-    seen = threads_of(monkeypatch, execution, "check_program")
+    seen = threads_of(monkeypatch, programs, "check_program")
     code_mode = create_code_mode_tool(many())
     js = "".join(f"await tools.readOrdr{number}x({{}});" for number in range(100))
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_loop_a_program_with_many_unknown_names_is_checked_elsewhere(monkeypatch
 
 
 def test_loop_a_small_program_is_checked_at_once(monkeypatch):
-    seen = threads_of(monkeypatch, execution, "check_program")
+    seen = threads_of(monkeypatch, programs, "check_program")
     with pytest.raises(CodeModeSyntaxError):
         within(create_code_mode_tool(many(5)).execute({"js": "return await tools.nothing()"}))
     assert seen == {True}
@@ -149,7 +149,7 @@ def test_loop_a_deadline_ends_a_check_elsewhere(monkeypatch):
             ended.set()
             raise
 
-    monkeypatch.setattr(execution, "check_program", endless)
+    monkeypatch.setattr(programs, "check_program", endless)
     code_mode = create_code_mode_tool(many(5), {"execution_policy": {"timeout_ms": 500}})
     with pytest.raises(CodeModeTimeoutError):
         within(code_mode.execute({"js": "return await tools.readOrder1({ a: 1 })"}))
@@ -161,7 +161,7 @@ def test_loop_what_a_check_raises_ends_the_run(monkeypatch):
         steps.take(steps.STEPS_ON_THE_LOOP + 1)
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(execution, "check_program", failing)
+    monkeypatch.setattr(programs, "check_program", failing)
     with pytest.raises(RuntimeError, match="broken"):
         within(create_code_mode_tool(many(5)).execute({"js": "return await tools.readOrder1({ a: 1 })"}))
 

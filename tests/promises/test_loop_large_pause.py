@@ -14,7 +14,7 @@ from waiting import within
 from codemode import CodeModeTimeoutError, Interrupt, Tool, continue_approval, continue_interrupt, run_code_mode
 from codemode.continuations import sealing
 from codemode.host import steps
-from codemode.run import execution, genuine
+from codemode.run import genuine, recovery
 from codemode.run import resume as continuations
 
 OK = {"approved": True}
@@ -53,7 +53,7 @@ def tools():
 @pytest.mark.parametrize("form", FORMS)
 def test_loop_a_large_ledger_is_packed_and_opened_elsewhere(tools, monkeypatch, form):
     options = {**PAUSING, "continuation": {"keys": "key", **form}}
-    watch = Watch(monkeypatch).over(execution, "pack").over(continuations, "body_of")
+    watch = Watch(monkeypatch).over(recovery, "pack").over(continuations, "body_of")
 
     async def both() -> Any:
         interrupt = await run_code_mode(LARGE_JS, tools, options=options)
@@ -64,7 +64,7 @@ def test_loop_a_large_ledger_is_packed_and_opened_elsewhere(tools, monkeypatch, 
 
 
 def test_loop_a_small_pause_stays_on_the_loop(monkeypatch):
-    watch = Watch(monkeypatch).over(execution, "pack").over(continuations, "body_of")
+    watch = Watch(monkeypatch).over(recovery, "pack").over(continuations, "body_of")
     tools = [Spy().tool("text"), Spy().guarded()]
 
     async def both() -> Any:
@@ -99,7 +99,7 @@ def test_loop_a_recovery_of_a_large_ledger_is_made_elsewhere_whoever_cancels(too
         assert go_on.wait(30)
         return real(texts, *given[1:])
 
-    monkeypatch.setattr(execution, "pack", slow)
+    monkeypatch.setattr(recovery, "pack", slow)
 
     async def hang(_value: Any) -> None:
         reached.set()

@@ -12,10 +12,10 @@ from waiting import within
 
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
 from codemode.continuations.sealing import pack
+from codemode.host.clock import now_ms as current_ms
 from codemode.interrupts.interrupt import APPROVAL_KIND, pending_requests
 from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
-from codemode.run.execution import now_ms as current_ms
 
 PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
 

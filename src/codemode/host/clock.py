@@ -1,11 +1,17 @@
-"""A deadline on the event loop that can stand still. Knows nothing of what it bounds."""
+"""The wall clock, and a deadline on the event loop that can stand still. Knows nothing of what it bounds."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 _SLACK_SECONDS = 0.001
+
+
+def now_ms() -> int:
+    """Return the host's wall clock in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 class Clock:

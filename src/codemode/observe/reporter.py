@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError
 from ..options.parts import Lifecycle
-from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from ..protocol.call_status import IN_TRACES, call_status
+from ..protocol.ledger import LedgerEntry, Outcome
 from ..trace.events import (
-    CallStatus,
     ConsoleEvent,
     Event,
     FetchResultEvent,
@@ -28,14 +28,14 @@ from .hooks import Hooks
 Listener: TypeAlias = Callable[[Event], None]
 
 _NO_HOOKS = Lifecycle()
-_STATUS: dict[type, CallStatus] = {Fulfilled: "fulfilled", Rejected: "rejected", Waiting: "interrupted"}
 
 
 class Reporter:
     """Hands the events of one invocation to its listeners and keeps what its trace needs.
 
     The events of a call come in the task that performs it, so that a listener can set context variables for it. Events
-    that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any.
+    that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any;
+    ``console`` is what was written so far.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Reporter:
         self._source_bytes = 0
         self._open: dict[int, CallRecord] = {}
         self._ended: list[CallRecord] = []
-        self._console: list[ConsoleEvent] = []
+        self.console: list[ConsoleEvent] = []
 
     @property
     def seconds_in_hooks(self) -> float:
@@ -86,7 +86,7 @@ class Reporter:
         entry = record.entry
         if error is not None and not record.replayed and not self._hears_end_of(entry):
             log_call_failure(entry.kind, entry.name, entry.tool_call_id or str(entry.id), error)
-        self._close(record, _STATUS[type(outcome)], outcome, error)
+        self._close(record, outcome, error)
 
     def still_waiting(self, entry: LedgerEntry) -> None:
         """Tell of a call that was waiting before and still does, unless this run made it again."""
@@ -96,7 +96,7 @@ class Reporter:
     def console_written(self, level: str, text: str) -> None:
         """Tell about a line of console output."""
         event = ConsoleEvent(**self._ids, level=level, text=text)
-        self._console.append(event)
+        self.console.append(event)
         self._emit(event)
 
     def interrupted(self, interrupt: Any) -> None:
@@ -108,7 +108,7 @@ class Reporter:
     ) -> Trace:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
         for record in list(self._open.values()):
-            self._close(record, "aborted", None, CodeModeAbortedError("the invocation ended before this call did"))
+            self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
         now_ms = self._clock()
         trace = Trace(
             **self._ids,
@@ -117,7 +117,7 @@ class Reporter:
             completed_at_ms=now_ms,
             duration_ms=now_ms - self._started_at_ms,
             bridge_requests=tuple(self._result_event(record) for record in self._ended),
-            console=tuple(self._console),
+            console=tuple(self.console),
             source_bytes=self._source_bytes,
             result_bytes=result_bytes,
             interrupted_by=interrupted_by,
@@ -127,13 +127,11 @@ class Reporter:
         await self._hooks.finish()
         return trace
 
-    def _close(
-        self, record: CallRecord, status: CallStatus, outcome: Outcome | None, error: BaseException | None
-    ) -> None:
+    def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
             return
         record.completed_at_ms = self._clock()
-        record.status, record.outcome, record.error = status, outcome, error
+        record.status, record.outcome, record.error = call_status(outcome, IN_TRACES), outcome, error
         self._ended.append(record)
         if self.is_watched:
             self._emit(self._result_event(record))

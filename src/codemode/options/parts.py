@@ -234,6 +234,11 @@ class ModelOutput(OptionPart):
         """True when calls are listed beside the result."""
         return self.include_nested_tool_summary or self.include_nested_tool_outputs or self.include_fetch_summary
 
+    @property
+    def tells_of_runs(self) -> bool:
+        """True when anything of a run is shown beside its result."""
+        return self.summarises or self.include_console
+
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuationOptions(OptionPart):

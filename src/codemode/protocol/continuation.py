@@ -14,6 +14,7 @@ from typing import Any, cast
 from ..data.json_values import canonical_json, decode_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import MAX_MEMORY_LIMIT_BYTES, MAX_STACK_SIZE_BYTES
+from .call_status import IN_CONTINUATIONS, call_status
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
 from .settings import Settings
@@ -149,6 +150,7 @@ def _entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
         "dateNowMs": entry.now_ms,
         "approved": entry.is_approved or None,
         "waits": entry.waits or None,
+        "status": call_status(entry.outcome, IN_CONTINUATIONS),
         **_outcome_to_dict(entry.outcome),
     }
     return {key: value for key, value in plain.items() if value is not None}
@@ -157,14 +159,14 @@ def _entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
 def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
     match outcome:
         case Fulfilled(value_json):
-            return {"status": "fulfilled", "valueJson": value_json}
+            return {"valueJson": value_json}
         case Rejected(name, message, code):
-            return {"status": "rejected", "error": {"name": name, "message": message, "code": code}}
+            return {"error": {"name": name, "message": message, "code": code}}
         case Waiting(interrupt_id, payload_json, input_json, attempt):
             waiting = {"interruptId": interrupt_id, "interruptPayloadJson": payload_json, "attempt": attempt}
-            return {"status": "interrupted", **waiting, "shownInputJson": input_json}
+            return {**waiting, "shownInputJson": input_json}
         case None:
-            return {"status": "unknown"}
+            return {}
 
 
 _ENTRY_KEYS = {
@@ -197,20 +199,21 @@ def _entry_from_dict(value: object, position: int) -> LedgerEntry:
 
 
 def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
+    words = IN_CONTINUATIONS
     match body.get("status"):
-        case "fulfilled":
+        case words.fulfilled:
             return Fulfilled(_optional_text(body.get("valueJson")))
-        case "rejected":
+        case words.rejected:
             error = _object(body.get("error"), {"name", "message", "code"})
             return Rejected(_text(error["name"]), _text(error["message"]), _text(error["code"]))
-        case "interrupted":
+        case words.waiting:
             return Waiting(
                 _text(body.get("interruptId")),
                 _text(body.get("interruptPayloadJson")),
                 _optional_text(body.get("shownInputJson")),
                 _positive(body.get("attempt")),
             )
-        case "unknown":
+        case words.open:
             return None
         case _:
             raise CodeModeProtocolError("the continuation's ledger holds an unknown status")

@@ -15,7 +15,8 @@ from ..errors import (
     CodeModeSyntaxError,
     CodeModeTimeoutError,
 )
-from .ledger import Ledger, LedgerEntry, Waiting
+from .call_status import AT_THE_END, call_id, call_status
+from .ledger import Ledger, LedgerEntry
 from .messages import CallRequested, ProgramThrew
 from .settings import Settings
 
@@ -60,7 +61,7 @@ def request_text(request: LedgerEntry | CallRequested) -> str:
 
 def call_summary(entry: LedgerEntry, status: str) -> dict[str, Any]:
     return {
-        "id": entry.tool_call_id or str(entry.id),
+        "id": call_id(entry),
         "kind": entry.kind,
         "name": entry.name,
         "status": status,
@@ -78,7 +79,7 @@ def detached_calls(
     if not all(request_id in ledger for request_id in unobserved):
         raise CodeModeProtocolError("the worker names a request that was not made")
     pending = [
-        call_summary(entry, "waiting" if isinstance(entry.outcome, Waiting) else "pending")
+        call_summary(entry, call_status(entry.outcome, AT_THE_END))
         for entry in ledger.entries
         if entry.id not in delivered and not (entry.id in unsent and entry.id in unobserved)
     ]

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..data.records import record
 from ..errors import CodeModeError
 from .ledger import LedgerEntry, Outcome
 from .messages import HostMessage
+
+
+class KnownProgram(Protocol):
+    """A program that was analysed before, as `source.cache.AnalysedProgram` is."""
+
+    @property
+    def js(self) -> str:
+        """The plain JavaScript."""
+        ...
+
+    @property
+    def facts(self) -> Mapping[str, Any] | None:
+        """What the worker said of it; None: nothing is known."""
+        ...
+
 
 # --- events ---
 

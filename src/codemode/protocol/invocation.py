@@ -79,10 +79,17 @@ class Invocation:
         self._asked: set[int] = set()  # those of them that a person decides about
         self._clock_paused = False
 
-    def start(self, source: str, *, analysis_ms: int | None) -> list[events.Effect]:
-        """Begin. ``analysis_ms`` is the time the worker has to analyse ``source``; None: it is plain JavaScript."""
+    def start(
+        self, source: str, *, analysis_ms: int | None, known: events.KnownProgram | None = None
+    ) -> list[events.Effect]:
+        """Begin. ``analysis_ms`` is the time the worker has to analyse ``source``; None: it is plain JavaScript.
+
+        ``known`` is what an earlier analysis has found: that is compared with the tools, and the worker has none to do.
+        """
         if analysis_ms is None:
             return self.receive(events.ProgramAccepted(source))
+        if known is not None:
+            return [CheckProgram(known.js, known.facts)]
         return [Send(messages.AnalyseProgram(source, analysis_ms))]
 
     def receive(self, event: messages.WorkerMessage | events.HostEvent) -> list[events.Effect]:

@@ -1,20 +1,14 @@
-"""One execution of the codeMode tool: from a program to its value. Knows order and bookkeeping, no rule of the run."""
+"""Runs one program on one worker, from its text to its outcome. Knows order and bookkeeping, no rule of the run."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, cast
-from weakref import ref
 
-from ..continuations.key_warnings import warn_if_unshared
-from ..continuations.sealing import pack
-from ..data.json_values import MAX_DEPTH, check_values, decode_json, nests_deeper_than, utf8_length, well_formed
+from ..data.json_values import MAX_DEPTH, check_values, decode_json, nests_deeper_than, utf8_length
 from ..errors import (
-    CALL_TIMEOUT,
     CodeModeAbortedError,
     CodeModeError,
     CodeModeProtocolError,
@@ -22,40 +16,45 @@ from ..errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
-from ..host.cancellation import to_its_end
+from ..host.clock import now_ms
 from ..host.threads import run_check
-from ..interrupts.interrupt import Interrupt, pending_requests
-from ..interrupts.resolutions import Answer
+from ..interrupts.interrupt import Interrupt
 from ..observe.reporter import Reporter
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
-from ..protocol.continuation import Continuation, texts_of
+from ..protocol.call_status import call_summaries
 from ..protocol.invocation import Invocation
-from ..protocol.ledger import Ledger, LedgerEntry, Rejected
+from ..protocol.ledger import Ledger
 from ..protocol.settings import Settings
-from ..source.cache import AnalysedProgram, ProgramCache
-from ..source.checks import check_program
 from ..tools.catalog import Catalog
 from ..tools.tool import Tool
+from ..trace.events import ConsoleEvent
 from ..workers import nesting
-from ..workers.image import engine_version
 from ..workers.pool import WorkerPool, pool_or_default
-from .allowed_input import CheckedInput
+from .answered_pause import AnsweredPause
 from .identity import derived_identity
+from .kept_inputs import KeptInputs
 from .nested_call import NestedCalls
 from .optional_parts import fetches_of, require_cipher, telemetry_listeners
+from .outcome import RunOutcome
 from .outer_call import OuterCall
-from .program_text import check_source
-from .recovery import Recovery, begun_ledger
+from .programs import ProgramChecker, check_source, is_checked
+from .recovery import Recovery, WayOn, begun_ledger
 from .runner import Runner
 
 _ANALYSIS_MS = 50
-_programs = ProgramCache()
 
 
 class Execution:
-    """Runs one program, from its source or from a continuation, on one worker."""
+    """Runs one program, from its source or from a pause that was answered, on one worker, once.
+
+    Options are put together and refused when it is made, before anything is claimed or taken. `start` or `resume` then
+    takes a worker, compares the program with the tools there or as an earlier run has found it, and lets a `Runner`
+    drive the invocation to its ending; by then calls are cancelled and the worker is gone or given back. What the
+    ending means comes after that: a value is decoded; a pause, and a failure that leaves calls behind, gets its one way
+    to go on (`WayOn`). Listeners hear of the end last, and what they have heard is the trace of the outcome.
+    """
 
     def __init__(
         self,
@@ -64,133 +63,106 @@ class Execution:
         options: CodeModeOptions,
         outer: OuterCall,
         pool: WorkerPool | None,
+        answered: AnsweredPause | None = None,
     ) -> None:
         self._profile = profile
         self._catalog = catalog
         self._options = options = options.under(profile.limits)
         self._outer = outer
+        self._answered = answered
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
         self._fetches = fetches_of(options)
         require_cipher(options)
-        self._source = ""
-        self._known: AnalysedProgram | None = None
-        self._answers: Mapping[int, Answer] = {}
-        self._inputs: Mapping[int, CheckedInput] = {}
-        self._machine: Invocation | None = None
-        self._kept_inputs: dict[int, str] = {}
-        self._resumed: Interrupt | None = None
-        self._engine: str | None = None  # that of a pause which is given on as it is
-        self._way_on: Interrupt | None = None
-        self._random = secrets.token_hex(32)
-        invocation_id = "code-mode-" + self._random[:16]
+        random = secrets.token_hex(32)
+        invocation_id = "code-mode-" + random[:16]
         self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
-        listeners = telemetry_listeners(options, self._catalog.get, profile.outer_tool)
+        self._machine = self._invocation(self._settings(salt=random[16:32], seed=random[32:]))
+        self._kept_inputs = KeptInputs()
+        self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
+        listeners = telemetry_listeners(options, catalog.get, profile.outer_tool)
         self._reporter = Reporter(options.lifecycle, invocation_id, self._outer_tool_call_id, listeners)
 
-    async def start(self, js: str) -> Any:
-        """Run a program. Returns its value, or an `Interrupt`."""
-        check_source(js, self._options.execution_policy)
-        self._source = well_formed(js)
-        continuation, outer = self._options.continuation, self._outer
-        identify = derived_identity(continuation, outer.tool_call_id, outer.context_binding, outer.started_at_ms)
-        return await self._run(Invocation(self._settings(), identify=identify))
+    async def start(self, js: str) -> RunOutcome:
+        """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
+        try:
+            source = check_source(js, self._options.execution_policy)
+        except CodeModeError as error:
+            return self.failed(error)
+        return await self._run(source)
 
-    async def resume(
-        self,
-        continuation: Continuation,
-        answers: Mapping[int, Answer],
-        inputs: Mapping[int, CheckedInput],
-        interrupt: Interrupt,
-    ) -> Any:
-        """Go on with a paused program, whose ``interrupt`` it was, with what the answered calls run with.
+    async def resume(self) -> RunOutcome:
+        """Go on with the paused program."""
+        return await self._run(self._pause.continuation.js)
 
-        Returns its value, or the next `Interrupt`.
-        """
-        self._answers, self._inputs, self._resumed = answers, inputs, interrupt
-        machine = Invocation(
-            continuation.settings(self._settings()), recorded=continuation.ledger, resolved=answers.keys()
-        )
-        return await self._run(machine, continuation.js)
-
-    async def lapsed(
-        self, continuation: Continuation, answers: Mapping[int, Answer], inputs: Mapping[int, CheckedInput]
-    ) -> CodeModeError:
-        """Return the error for a resume with these answers whose host is gone, with the way to go on from there."""
-        machine = Invocation(continuation.settings(self._settings()))
-        machine.js, self._engine = continuation.js, continuation.engine
-        policy = self._options.approval
-        machine.ledger = begun_ledger(continuation.ledger, answers, inputs, policy, now_ms())
+    async def lapsed(self) -> RunOutcome:
+        """Return the outcome of a resume with these answers whose host is gone: the way to go on from there."""
+        continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
+        begun = begun_ledger(self._pause, self._options.approval, now_ms())
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
-        ledger = Recovery(self._catalog, shown).ledger(machine.ledger, machine.settings.salt)
+        ledger = Recovery(self._catalog, KeptInputs(shown)).ledger(begun, settings.salt)
         error = CodeModeAbortedError(
             "the host that went on with this program is gone and did not say how it ended: what was answered may have"
             " run, and its outcome is unknown",
             details={"is_resumed": True, "origin": "continuation"},
         )
-        error.calls = tuple(_call_status(entry) for entry in machine.ledger.entries)
-        error.recovery = await self._interrupt(machine, ledger)
-        return error
+        error.calls = call_summaries(begun.entries)
+        error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
+        return self.failed(error)
 
     @property
     def has_gone_on(self) -> bool:
         """True once a tool was begun or somebody was given a new way to go on: what was resumed is used up."""
-        entries = self._machine.ledger.entries if self._machine is not None else ()
-        return self._way_on is not None or any(entry.is_started for entry in entries)
+        return self._way_on.is_given or any(entry.is_started for entry in self._machine.ledger.entries)
 
     async def way_on(self) -> Interrupt | None:
         """Return from where to go on, or to come to the same result again: what has run does not run again."""
-        return None if self._machine is None else await self._recovery(self._machine)
+        machine = self._machine
+        if machine.js is None:
+            return None
+        if self._answered is not None and not self.has_gone_on:
+            return self._answered.interrupt
+        salt = machine.settings.salt
+        ledger = Recovery(self._catalog, self._kept_inputs).ledger(machine.ledger, salt)
+        return await self._way_on.at(machine.js, machine.settings, ledger)
 
-    async def _run(self, machine: Invocation, js: str | None = None) -> Any:
-        self._machine = machine
-        self._reporter.started(self._source if js is None else js)
+    def failed(self, error: CodeModeError) -> RunOutcome:
+        """Return the outcome of a run that ended with this error."""
+        return RunOutcome("failed", *self._record, error=error, trace=error.trace)
+
+    async def _run(self, source: str) -> RunOutcome:
+        self._reporter.started(source)
         try:
             with self._threads.serving():
-                return await self._run_to_its_end(machine, js)
+                return await self._run_to_its_end(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
             # It came while async hooks were awaited. What has happened must not be lost with the caller.
-            raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"), machine)
+            raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"))
 
-    async def _run_to_its_end(self, machine: Invocation, js: str | None) -> Any:
+    async def _run_to_its_end(self, source: str) -> RunOutcome:
         try:
-            ending = await self._drive(machine, js)
+            ending = await self._drive(source)
         except asyncio.CancelledError as cancelled:
-            raise cancelled from await self._failed(CodeModeAbortedError("the invocation was cancelled"), machine)
+            raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
         except CodeModeError as error:  # there was no worker
-            await self._failed(error, machine)
-            raise
+            return self.failed(await self._ended(error))
         if isinstance(ending, events.Failed):
-            raise await self._failed(ending.error, machine)
+            return self.failed(await self._ended(ending.error))
         if isinstance(ending, events.Interrupted):
-            return await self._interrupted(machine)
-        try:
-            value = await self._read_result(ending.value_json)
-        except CodeModeError as error:
-            await self._failed(error, machine)
-            raise
-        if self._reporter.is_watched or self._outer.on_result is not None:
-            text = ending.value_json
-            trace = await self._reporter.ended(result_bytes=None if text is None else utf8_length(text))
-            if self._outer.on_result is not None:
-                self._outer.on_result(self._outer_tool_call_id, value, trace)
-        return value
+            return await self._interrupted()
+        return await self._completed(ending.value_json)
 
-    async def _read_result(self, text: str | None) -> Any:
-        if text is None:
-            return None
-        max_values = self._options.execution_policy.max_values
-        return await run_check(len(text), lambda: _decoded_result(text, max_values))
-
-    async def _drive(self, machine: Invocation, js: str | None) -> events.Ending:
-        on_saturation = self._options.execution_policy.on_saturation
+    async def _drive(self, source: str) -> events.Ending:
+        machine, on_saturation = self._machine, self._options.execution_policy.on_saturation
         lease = await self._pool.acquire(machine.settings.memory_limit_bytes, on_saturation)
         lease.wait_for(self._threads)
         try:
             self._reporter.worker_taken()
-            runner = Runner(machine, lease, self._nested_calls(machine), self._reporter, self._check)
+            program = self._checker(source)
+            check = is_checked if program is None else program.check
+            runner = Runner(machine, lease, self._nested_calls(), self._reporter, check)
         except BaseException:
             lease.leave()
             raise
@@ -198,36 +170,75 @@ class Execution:
         try:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
             loop.call_soon(lease.refill, 1)
-            runner.start(self._first_effects(machine) if js is None else machine.start(js, analysis_ms=None))
+            if program is None:
+                runner.start(machine.start(source, analysis_ms=None))
+            else:
+                runner.start(machine.start(source, analysis_ms=_ANALYSIS_MS, known=program.known))
             return await runner.ended
         finally:
             await runner.close()
             if not loop.is_closed():
                 loop.call_soon(lease.refill)
 
-    def _first_effects(self, machine: Invocation) -> list[events.Effect]:
-        self._known = _programs.get(self._source, self._profile.name)
-        if self._known is not None:
-            return [events.CheckProgram(self._known.js, self._known.facts)]
-        return machine.start(self._source, analysis_ms=_ANALYSIS_MS)
+    async def _completed(self, text: str | None) -> RunOutcome:
+        max_values = self._options.execution_policy.max_values
+        try:
+            value = None if text is None else await run_check(len(text), lambda: _decoded_result(text, max_values))
+        except CodeModeError as error:
+            return self.failed(await self._ended(error))
+        trace = None
+        if self._reporter.is_watched or self._outer.is_traced:
+            trace = await self._reporter.ended(result_bytes=None if text is None else utf8_length(text))
+        return RunOutcome("completed", *self._record, value=value, trace=trace)
 
-    def _check(self, js: str, facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
-        if self._known is None and facts is not None:
-            _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
-        if facts is None or not self._options.execution_policy.check_program:
-            return ()
-        if self._known is not None and self._known.fits(self._catalog):
-            return ()
-        problems = tuple(check_program(facts, self._catalog, self._input_schema))
-        if self._known is not None and not problems:
-            self._known.fitted = ref(self._catalog)
-        return problems
+    async def _interrupted(self) -> RunOutcome:
+        machine = self._machine
+        interrupt = await self._way_on.at(machine.js or "", machine.settings, machine.ledger)
+        for entry in machine.ledger.waiting:
+            self._reporter.still_waiting(entry)
+        self._reporter.interrupted(interrupt)
+        trace = await self._reporter.ended(interrupted_by=interrupt)
+        return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace)
 
-    def _input_schema(self, name: str) -> Any:
-        tool = self._catalog.get(name)
-        return None if tool is None else tool.input_json_schema
+    async def _ended(self, error: CodeModeError) -> CodeModeError:
+        error.trace = await self._reporter.ended(error=await self._told(error))
+        return error
 
-    def _nested_calls(self, machine: Invocation) -> NestedCalls:
+    async def _told(self, error: CodeModeError) -> CodeModeError:
+        """Return the error with what had happened by then, and the way to go on where there is one."""
+        error.calls = call_summaries(self._machine.ledger.entries)
+        if self._answered is not None:
+            error.details["is_resumed"] = True
+        if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
+            error.recovery = await self.way_on()
+        return error
+
+    @property
+    def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger]:
+        return self._outer_tool_call_id, self._reporter.console, self._machine.ledger
+
+    @property
+    def _pause(self) -> AnsweredPause:
+        return cast("AnsweredPause", self._answered)
+
+    def _invocation(self, settings: Settings) -> Invocation:
+        if self._answered is None:
+            outer = self._outer
+            binding = outer.context_binding
+            identify = derived_identity(self._options.continuation, outer.tool_call_id, binding, outer.started_at_ms)
+            return Invocation(settings, identify=identify)
+        continuation = self._answered.continuation
+        resolved = self._answered.answers.keys()
+        return Invocation(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
+
+    def _checker(self, source: str) -> ProgramChecker | None:
+        if self._answered is not None:
+            return None  # it is what was checked before the pause
+        compares = self._options.execution_policy.check_program
+        return ProgramChecker(source, self._profile.name, self._catalog, compares=compares)
+
+    def _nested_calls(self) -> NestedCalls:
+        machine, answered = self._machine, self._answered
         return NestedCalls(
             catalog=self._catalog,
             options=self._options,
@@ -237,69 +248,19 @@ class Execution:
             aborted=asyncio.Event(),
             now_ms=self._outer.clock_ms or now_ms,
             salt=lambda: machine.settings.salt,
-            answers=self._answers,
+            answers={} if answered is None else answered.answers,
             threads=self._threads,
             fetches=self._fetches,
             kept_inputs=self._kept_inputs,
-            checked=self._inputs,
+            checked={} if answered is None else answered.inputs,
         )
 
-    async def _interrupted(self, machine: Invocation) -> Interrupt:
-        interrupt = await self._interrupt(machine, machine.ledger)
-        for entry in machine.ledger.waiting:
-            self._reporter.still_waiting(entry)
-        self._reporter.interrupted(interrupt)
-        await self._reporter.ended(interrupted_by=interrupt)
-        return interrupt
-
-    async def _failed(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
-        error.trace = await self._reporter.ended(error=await self._told(error, machine))
-        return error
-
-    async def _told(self, error: CodeModeError, machine: Invocation) -> CodeModeError:
-        """Return the error with what had happened by then, and the way to go on where there is one."""
-        error.calls = tuple(_call_status(entry) for entry in machine.ledger.entries)
-        if self._resumed is not None:
-            error.details["is_resumed"] = True
-        if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
-            error.recovery = await self._recovery(machine)
-        return error
-
-    async def _recovery(self, machine: Invocation) -> Interrupt | None:
-        if machine.js is None:
-            return None
-        if self._resumed is not None and not self.has_gone_on:
-            return self._resumed
-        recovery = Recovery(self._catalog, self._kept_inputs)
-        return await self._interrupt(machine, recovery.ledger(machine.ledger, machine.settings.salt))
-
-    async def _interrupt(self, machine: Invocation, ledger: Ledger) -> Interrupt:
-        """Return the one way to go on from this run: with two of them the calls that are left could run twice."""
-        if self._way_on is None:
-            with self._threads.serving():
-                await to_its_end(self._keep_way_on(machine, ledger))
-        return cast("Interrupt", self._way_on)
-
-    async def _keep_way_on(self, machine: Invocation, ledger: Ledger) -> None:
-        # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
-        self._way_on = await run_check(0, lambda: self._paused(machine, ledger))
-
-    def _paused(self, machine: Invocation, ledger: Ledger) -> Interrupt:
-        warn_if_unshared(self._options.continuation)
-        continuation = Continuation.of(machine.js or "", self._engine or engine_version(), machine.settings, ledger)
-        texts, binding = texts_of(continuation.to_dict()), self._outer.context_binding
-        return Interrupt(
-            requests=pending_requests(ledger.waiting),
-            outer_tool_call_id=machine.settings.outer_tool_call_id,
-            continuation=pack(texts, self._options.continuation, now_ms(), binding),
-        )
-
-    def _settings(self) -> Settings:
+    def _settings(self, *, salt: str, seed: str) -> Settings:
         policy = self._options.execution_policy
         return Settings(
             outer_tool_call_id=self._outer_tool_call_id,
-            salt=self._random[16:32],
-            seed=self._random[32:],
+            salt=salt,
+            seed=seed,
             started_ms=self._outer.started_at_ms or now_ms(),
             timeout_ms=policy.timeout_ms,
             max_result_bytes=policy.max_result_bytes,
@@ -318,11 +279,6 @@ class Execution:
         )
 
 
-def now_ms() -> int:
-    """Return the host's wall clock in milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 def _decoded_result(text: str, max_values: int) -> Any:
     check_values(text, max_values, "the program's result")
     if nests_deeper_than(text, MAX_DEPTH):
@@ -331,20 +287,3 @@ def _decoded_result(text: str, max_values: int) -> Any:
         return decode_json(text, max_depth=len(text))
     except ValueError as error:
         raise CodeModeProtocolError(f"the program's result cannot be read: {error}") from error
-
-
-def _call_status(entry: LedgerEntry) -> dict[str, Any]:
-    outcome = entry.outcome
-    is_unknown = outcome is None or (isinstance(outcome, Rejected) and outcome.code == CALL_TIMEOUT)
-    status = "unknown" if is_unknown else type(outcome).__name__.lower()
-    begun = entry.is_started or outcome is not None
-    return {"id": entry.tool_call_id or str(entry.id), "name": entry.name, "status": status, "is_started": begun}
-
-
-def _forget_programs() -> None:  # in a forked child of the host: a thread that is not in it may hold the cache's lock
-    global _programs  # noqa: PLW0603 - one cache for the process
-    _programs = ProgramCache()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_programs)

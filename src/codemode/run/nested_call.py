@@ -17,7 +17,7 @@ from ..errors import (
     CodeModeToolError,
     guest_view,
 )
-from ..host.threads import LARGE_CHARACTERS, let_go, run_check
+from ..host.threads import let_go, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial
@@ -30,6 +30,7 @@ from ..tools.tool import Tool, ValidatedInput
 from .allowed_input import CheckedInput
 from .call_values import asked_text, check_input, output_text, payload_text, read_fetch, read_text
 from .host_code import HostRaised, decided, executed, guarded, hidden, needs_approval, read_output, sound
+from .kept_inputs import KeptInputs
 from .unread_outputs import UnreadOutput
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ class NestedCalls:
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
     ``checked`` the inputs of answered calls, which were validated before anything ran. ``salt`` gives what makes new
-    interrupt ids this invocation's own. ``kept_inputs`` are validated inputs of calls under way, as JSON texts by
-    request id, where a recovery cannot validate them again: it would keep the loop, or give another value.
+    interrupt ids this invocation's own.
     """
 
     catalog: Catalog[Tool]
@@ -74,7 +74,7 @@ class NestedCalls:
     answers: Mapping[int, Answer]
     threads: InvocationThreads
     fetches: Fetches | None
-    kept_inputs: dict[int, str]
+    kept_inputs: KeptInputs
     checked: Mapping[int, CheckedInput]
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
@@ -192,13 +192,12 @@ class _ToolCall:
         )
 
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
-        entry, tool, kept_inputs = self._entry, self._tool, self._calls.kept_inputs
+        entry, tool = self._entry, self._tool
         checked = self._calls.checked.get(entry.id)
         if checked is None:
             checked = await check_input(tool, entry, self._policy, is_shown=is_shown or tool.input_varies)
         text = checked.shown_json
-        if text is not None and (tool.input_varies or len(text) >= LARGE_CHARACTERS):
-            kept_inputs[entry.id] = text
+        self._calls.kept_inputs.keep(entry.id, text, varies=tool.input_varies)
         if isinstance(self._answer, Approval):
             self._is_approved = True
             self._executed_json = text

@@ -1,15 +1,12 @@
-"""What the model's own call of codeMode brings along. Runs nothing."""
+"""What the model's own call brings along. Runs nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..options.checked_fields import callable_or_none, positive, sequence, string_or_none, text_or_none
-
-if TYPE_CHECKING:
-    from ..trace.trace import Trace
 
 MAX_TIME_MS = 8_640_000_000_000_000
 """The last moment that a JavaScript date knows."""
@@ -17,11 +14,10 @@ MAX_TIME_MS = 8_640_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class OuterCall:
-    """What the model's own call of codeMode carries. ``messages`` and ``context`` reach every tool.
+    """What the model's own call carries. ``messages`` and ``context`` reach every tool.
 
-    ``on_result`` hears of a run that completed: the outer call's id, its value and its trace, None for an outcome that
-    was recorded. ``started_at_ms`` is when
-    the call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
+    ``is_traced``: a run that completes has a trace too, whether or not somebody listens. ``started_at_ms`` is when the
+    call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
     ``clock_ms`` is the clock that the program is told of with each answer, the host's when None.
     Raises `ValueError` when one of them is of a wrong kind.
     """
@@ -29,7 +25,7 @@ class OuterCall:
     tool_call_id: str | None = None
     messages: Sequence[Any] = ()
     context: Any = None
-    on_result: Callable[[str, Any, Trace | None], None] | None = None
+    is_traced: bool = False
     started_at_ms: int | None = None
     context_binding: str | None = None
     clock_ms: Callable[[], int] | None = None

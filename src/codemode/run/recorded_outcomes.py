@@ -19,6 +19,7 @@ from ..errors import CodeModeError, CodeModeProtocolError, Resumable, error_from
 from ..host.steps import metered
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
+from .outcome import RunOutcome
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
@@ -31,11 +32,19 @@ class RecordedOutcomes:
     options: ContinuationOptions
     auth: Auth
     is_sealed: bool
+    outer_tool_call_id: str
 
     @classmethod
     def of(cls, interrupt: Interrupt, auth: Auth, options: ContinuationOptions) -> RecordedOutcomes:
         """Return those of an interrupt that was verified."""
-        return cls(options, auth, str(interrupt.continuation["encoding"]).startswith("sealed"))
+        is_sealed = str(interrupt.continuation["encoding"]).startswith("sealed")
+        return cls(options, auth, is_sealed, interrupt.outer_tool_call_id)
+
+    def of_outcome(self, outcome: RunOutcome) -> str:
+        """Write what a run came to."""
+        if outcome.error is not None:
+            return self.of_error(outcome.error)
+        return self.of_value(outcome.value if outcome.interrupt is None else outcome.interrupt)
 
     def of_value(self, value: Any) -> str:
         """Write a value, or the next interrupt."""
@@ -54,17 +63,19 @@ class RecordedOutcomes:
         head = _as_json({"error": failure, "calls": error.calls}, error.details)
         return self._written(f'{head[:-1]},"recovery":{_json(recovery)}}}', texts)
 
-    def replayed(self, text: str) -> Any:
-        """Return the value or interrupt that was recorded, or raise the error."""
+    def replayed(self, text: str) -> RunOutcome:
+        """Return the outcome that was recorded. Raises `CodeModeProtocolError` when it cannot be read."""
         try:
             outcome, texts = self._read(text)
         except ValueError as error:
             raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
+        outer_id = self.outer_tool_call_id
         if "value" in outcome:
-            return outcome["value"]
+            return RunOutcome("completed", outer_id, value=outcome["value"], is_replayed=True)
         if "interrupt" in outcome:
-            return _put_together(outcome["interrupt"], texts)
-        raise _recorded_error(outcome, texts)
+            interrupt = _put_together(outcome["interrupt"], texts)
+            return RunOutcome("interrupted", outer_id, interrupt=interrupt, is_replayed=True)
+        return RunOutcome("failed", outer_id, error=_recorded_error(outcome, texts), is_replayed=True)
 
     def _written(self, head: str, texts: Iterable[str]) -> str:
         text = "".join([head, "\n", *metered(texts)])

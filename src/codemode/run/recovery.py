@@ -1,38 +1,43 @@
-"""From where a run that was cut off can go on: which calls are made again, which ones somebody is asked about.
+"""From where a run can go on: which calls are made again, which ones somebody is asked about, and the interrupt for it.
 
 Runs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
+from ..continuations.key_warnings import warn_if_unshared
+from ..continuations.sealing import pack
 from ..data.json_values import canonical_json, decode_json
 from ..errors import guest_view
+from ..host.cancellation import to_its_end
+from ..host.clock import now_ms
+from ..host.threads import InvocationThreads, run_check
 from ..interrupts.approval import ApprovalRequest, denial
+from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
-from ..options.parts import ApprovalPolicy
+from ..options.parts import ApprovalPolicy, ContinuationOptions
+from ..protocol.continuation import Continuation, texts_of
 from ..protocol.ledger import Ledger, LedgerEntry, Outcome, Rejected, recovery_ledger
+from ..protocol.settings import Settings
 from ..tools.catalog import Catalog
 from ..tools.tool import MISSING, Tool
-from .allowed_input import CheckedInput
+from ..workers.image import engine_version
+from .answered_pause import AnsweredPause
+from .kept_inputs import KeptInputs
 
 
-def begun_ledger(
-    ledger: Ledger,
-    answers: Mapping[int, Answer],
-    inputs: Mapping[int, CheckedInput],
-    policy: ApprovalPolicy,
-    now_ms: int,
-) -> Ledger:
+def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int) -> Ledger:
     """Return the ledger of a resume that was begun with these answers and of which nothing more is known.
 
     What an answer let run may have run. What it only told, a denial or an outcome, is so.
     """
+    ledger = answered.continuation.ledger
     begun = Ledger(list(ledger.entries), list(ledger.deliveries))
-    for request_id, answer in answers.items():
-        entry, checked = begun[request_id], inputs.get(request_id)
+    for request_id, answer in answered.answers.items():
+        entry, checked = begun[request_id], answered.inputs.get(request_id)
         told = _told(entry, answer, policy)
         if told is not None:
             begun.settle(request_id, told, now_ms)
@@ -55,10 +60,10 @@ def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy) -> Outcome
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The calls of one invocation as its tools see them. ``kept_inputs`` are what some ran with, by request id."""
+    """The calls of one invocation as its tools see them, and what those run with whose outcome is not known."""
 
     catalog: Catalog[Tool]
-    kept_inputs: Mapping[int, str]
+    inputs: KeptInputs
 
     def ledger(self, ledger: Ledger, salt: str) -> Ledger:
         """Return the ledger from which the run goes on."""
@@ -83,10 +88,49 @@ class Recovery:
         tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
             return entry.executed_input_json if tool is not None else entry.input_json
-        if entry.id in self.kept_inputs:
-            return self.kept_inputs[entry.id]
+        kept = self.inputs.of(entry.id)
+        if kept is not None:
+            return kept
         issued = MISSING if entry.input_json is None else decode_json(entry.input_json)
         try:
             return canonical_json(tool.validate_input(issued).json_value)
         except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
             return entry.input_json
+
+
+class WayOn:
+    """The one way to go on from a run: with two of them the calls that are left could run twice."""
+
+    def __init__(self, options: ContinuationOptions, context_binding: str | None, threads: InvocationThreads) -> None:
+        self._options = options
+        self._binding = context_binding
+        self._threads = threads
+        self._interrupt: Interrupt | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """True once there is one."""
+        return self._interrupt is not None
+
+    async def at(self, js: str, settings: Settings, ledger: Ledger, engine: str | None = None) -> Interrupt:
+        """Return the interrupt with which the program goes on; the first that was made, whatever has come since.
+
+        ``engine`` is the version that it was paused on, this host's when None.
+        """
+        if self._interrupt is None:
+            with self._threads.serving():
+                await to_its_end(self._keep(js, settings, ledger, engine))
+        return cast("Interrupt", self._interrupt)
+
+    async def _keep(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> None:
+        # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
+        self._interrupt = await run_check(0, lambda: self._made(js, settings, ledger, engine))
+
+    def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> Interrupt:
+        warn_if_unshared(self._options)
+        continuation = Continuation.of(js, engine or engine_version(), settings, ledger)
+        return Interrupt(
+            requests=pending_requests(ledger.waiting),
+            outer_tool_call_id=settings.outer_tool_call_id,
+            continuation=pack(texts_of(continuation.to_dict()), self._options, now_ms(), self._binding),
+        )

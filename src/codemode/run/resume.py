@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..continuations.guard import Claim, MemoryResumeGuard, ResumeGuard
 from ..continuations.key_warnings import warn_if_unshared
-from ..continuations.sealing import answers_digest, unpack
+from ..continuations.sealing import unpack
 from ..continuations.signing import Auth
 from ..data.json_shape import weigh
-from ..data.json_values import NOT_GIVEN, canonical_json, encode_json
+from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
+from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
@@ -27,13 +26,14 @@ from ..tools.tool import Tool
 from ..workers.image import engine_version, engine_version_is_known
 from ..workers.pool import WorkerPool, pool_or_default
 from .allowed_input import CheckedInput, check_answers
-from .claimed_resume import ClaimedResume, refuse_own
-from .execution import Execution, OuterCall, now_ms
+from .answered_pause import AnsweredPause
+from .claimed_resume import ClaimedResume
+from .execution import Execution
 from .genuine import verify
+from .outcome import RunOutcome
+from .outer_call import OuterCall
 from .recorded_outcomes import RecordedOutcomes
-
-_process_guard = MemoryResumeGuard()
-_ENDED = '"ended"'  # no answers read so: those are an object
+from .resume_claim import ResumeClaim, claim_of_answers, claim_of_end, guard_of, refuse_own
 
 
 @contextmanager
@@ -68,8 +68,12 @@ async def resume(
     options: CodeModeOptions | Mapping[str, Any] | None,
     outer: OuterCall,
     pool: WorkerPool | None,
-) -> Any:
-    """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id."""
+) -> RunOutcome:
+    """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id.
+
+    Raises `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on, and `ValueError` for
+    wrong options; nothing that belongs to the program.
+    """
     workers = pool_or_default(pool)
     await workers.begin()
     with workers.threads.of_invocation().serving():
@@ -87,32 +91,32 @@ async def _resume(
     settings: CodeModeOptions,
     outer: OuterCall,
     pool: WorkerPool,
-) -> Any:
+) -> RunOutcome:
+    keeping = settings.continuation
     continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
     with _refusals():
         answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
+    answered = AnsweredPause(interrupt, continuation, answers, inputs)
     outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
     # Made before the claim: options that are wrong must not use the continuation up.
-    execution = Execution(profile, catalog, settings, outer_call, pool)
-    keeping = settings.continuation
+    execution = Execution(profile, catalog, settings, outer_call, pool, answered)
     warn_if_unshared(keeping)
-    guard = _guard_of(keeping)
-    outcomes = RecordedOutcomes.of(interrupt, auth, keeping)
+    guard, outcomes = guard_of(keeping), RecordedOutcomes.of(interrupt, auth, keeping)
     with _refusals():
         size = weigh(resolutions, LARGE_CHARACTERS)
-        claim = await run_check(size, lambda: _claim(auth, resolutions, keeping))
+        claim = await run_check(size, lambda: claim_of_answers(auth, resolutions, keeping))
         refuse_own(claim.key)
-        standing = await guard.claim(claim)
-    claimed = ClaimedResume(guard, claim, outcomes, execution, outer_call, continuation, answers, inputs, interrupt)
+        resuming = ClaimedResume(ResumeClaim(guard, claim, outcomes), execution)
+        standing = await resuming.claim.take()
     if standing is not None:
-        return await claimed.as_claimed(standing)
+        return await resuming.as_claimed(standing)
     try:
         with _refusals():
             await _require_runnable(continuation, auth, keeping)
     except CodeModeProtocolError:
-        await guard.release(claim.key)
+        await resuming.claim.release()
         raise
-    return await claimed.run()
+    return await resuming.run()
 
 
 async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
@@ -188,18 +192,9 @@ async def end_continuation(
     host did not make, that has expired or that has gone on already.
     """
     keeping = CodeModeOptions.of(options).continuation
-    guard = _guard_of(keeping)
+    guard = guard_of(keeping)
     with _refusals():
         _, auth = await run_check(0, lambda: unpack(continuation, keeping, now_ms(), context_binding))
-        claim = Claim(auth.nonce, answers_digest(_ENDED, keeping, auth), auth.expires_at_ms)
+        claim = claim_of_end(auth, keeping)
         if not isinstance(await guard.claim(claim), str):
             await guard.record(claim.key, "")
-
-
-def _guard_of(options: ContinuationOptions) -> ResumeGuard:
-    return options.guard if options.guard is not None else _process_guard
-
-
-def _claim(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
-    text = canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
-    return Claim(auth.nonce, answers_digest(text, options, auth), auth.expires_at_ms)

@@ -201,7 +201,7 @@ class Runner:
             self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.add(settled.error)
-        self._calls.kept_inputs.pop(settled.id, None)
+        self._calls.kept_inputs.let_go(settled.id)
         self.feed(settled)
 
     def _call_clock(self, entry: LedgerEntry, record: CallRecord | None) -> Clock | None:

@@ -148,16 +148,18 @@ def _place(text: str, line: int, column: int) -> str:
 
 
 def _calls(error: BaseException) -> Iterator[str]:
-    calls = [call for call in getattr(error, "calls", ()) if _may_have_run(call)]
+    from ...protocol.call_status import IN_ERRORS, may_have_run  # late: importing the package needs no protocol
+
+    calls = [call for call in getattr(error, "calls", ()) if may_have_run(call)]
     if not calls and not _is_after_pause(error):
         yield "No call was made."
     if _is_after_pause(error):
         yield "Calls made before the pause may be done; do not repeat them."
     for status, meaning in (
-        ("fulfilled", "Already done, do not repeat: "),
-        ("unknown", "May or may not have happened, find out before repeating: "),
-        ("waiting", "Waits for a person, not done: "),
-        ("rejected", "Failed: "),
+        (IN_ERRORS.fulfilled, "Already done, do not repeat: "),
+        (IN_ERRORS.open, "May or may not have happened, find out before repeating: "),
+        (IN_ERRORS.waiting, "Waits for a person, not done: "),
+        (IN_ERRORS.rejected, "Failed: "),
     ):
         named = [f"{call['name']} ({call['id']})" for call in calls if call.get("status") == status]
         if named:
@@ -168,12 +170,6 @@ def _is_after_pause(error: BaseException) -> bool:
     """Return True when the calls of the error need not be all that the program has made."""
     details = error.details if isinstance(error, CodeModeError) else {}
     return details.get("origin") == "continuation" or details.get("is_resumed") is True
-
-
-def _may_have_run(call: Mapping[str, Any]) -> bool:
-    """Return False for a question about the catalog, and for a call that was asked for and never begun."""
-    is_begun = call.get("status") != "unknown" or call.get("is_started", True)
-    return is_begun and not str(call.get("name")).startswith("$")
 
 
 def _listed(names: list[str]) -> str:

@@ -46,7 +46,7 @@ class ModelOutputs:
         ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
         another run's. So is what is too large to be kept.
         """
-        if not self._wraps:
+        if not self._options.tells_of_runs:
             return
         needed = None if trace is None else self._needed(trace)
         run = _Run(outer_tool_call_id, result, needed, 0 if needed is None else _kept_bytes(needed))
@@ -68,12 +68,8 @@ class ModelOutputs:
 
     def show(self, result: Any, tool_call_id: str | None) -> Shown:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
-        from ...interrupts.interrupt import Interrupt
-
-        if isinstance(result, Interrupt):
-            return {"type": "json", "value": result.to_dict()}
-        if not self._wraps or _is_interrupt_json(result):
-            return _shown(result)
+        if not self._options.tells_of_runs or _is_interrupt(result):
+            return shown(result)
         trace = self._trace_of(result, tool_call_id)
         value: dict[str, Any] = {"result": result}
         if self._options.summarises:
@@ -81,15 +77,6 @@ class ModelOutputs:
         if self._options.include_console:
             value["console"] = "\n".join(line.text for line in trace.console) if trace is not None else ""
         return {"type": "json", "value": value}
-
-    @property
-    def listener(self) -> Callable[[str, Any, Trace | None], None] | None:
-        """Return `keep` when anything is to be kept."""
-        return self.keep if self._wraps else None
-
-    @property
-    def _wraps(self) -> bool:
-        return self._options.summarises or self._options.include_console
 
     def _needed(self, trace: Trace) -> Trace:
         """Return the trace without what is never shown: it is kept for a while, and outputs may be large."""
@@ -211,11 +198,18 @@ def _shown_by(show: Show, output: Any) -> Shown:
     return _shown(plain)
 
 
-def _is_interrupt_json(value: Any) -> bool:
-    if not isinstance(value, Mapping) or "continuation" not in value:
-        return False
+def shown(result: Any) -> Shown:
+    """Return a result as it is shown with nothing beside it."""
     from ...interrupts.interrupt import Interrupt
 
+    return {"type": "json", "value": result.to_dict()} if isinstance(result, Interrupt) else _shown(result)
+
+
+def _is_interrupt(value: Any) -> bool:
+    from ...interrupts.interrupt import Interrupt
+
+    if not isinstance(value, Mapping) or "continuation" not in value:
+        return isinstance(value, Interrupt)
     try:
         Interrupt.from_dict(cast("Mapping[str, Any]", value))
     except CodeModeProtocolError:

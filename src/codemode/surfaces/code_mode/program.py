@@ -1,21 +1,24 @@
-"""One program over tools that are named with it: `run_code_mode`. Also how the first program imports what runs it."""
+"""One program over tools that are named with it: `run_code_mode`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...errors import CodeModeWorkerError
 from ...host.imports import importing
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
-from ...run.optional_parts import are_imported, load_optional_parts, optional_parts_are_loaded, require_optional_parts
+from ...run.optional_parts import are_imported, require_optional_parts
+from ...run.starting import load_execution, prepared
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.tool_schemas import load_schema_kind
 from ...workers.pool import WorkerPool, pool_or_default
+from .outcome import told
 from .profile import CODE_MODE
+
+if TYPE_CHECKING:
+    from ...run.outcome import RunOutcome
 
 
 async def run_code_mode(
@@ -36,8 +39,8 @@ async def run_code_mode(
     None. ``messages`` and ``context`` reach every tool; ``started_at_ms`` and ``context_binding`` are those of
     `CodeModeTool.execute`. Raises `CodeModeError` or one of its subclasses.
     """
-    outer = tool_call_id, messages, context, None, started_at_ms, context_binding
-    return await _Once(tools, options, pool).run(js, outer)
+    outer = tool_call_id, messages, context, False, started_at_ms, context_binding
+    return told(await _Once(tools, options, pool).run(js, outer))
 
 
 def run_code_mode_sync(
@@ -56,7 +59,8 @@ def run_code_mode_sync(
     once = _Once(tools, options, pool)
     once.require()
     once.pool.start()
-    return run_sync(once.run(js, (tool_call_id, messages, context, None, started_at_ms, context_binding)))
+    outer = tool_call_id, messages, context, False, started_at_ms, context_binding
+    return told(run_sync(once.run(js, outer)))
 
 
 class _Once:
@@ -80,7 +84,7 @@ class _Once:
         with importing:
             require_optional_parts(self._options)
 
-    async def run(self, js: str, outer: tuple[Any, ...]) -> Any:
+    async def run(self, js: str, outer: tuple[Any, ...]) -> RunOutcome:
         if are_imported(self._options):
             require_optional_parts(self._options)
         else:
@@ -100,47 +104,3 @@ class _Once:
 
 
 _loaded_kinds: set[str] = set()
-
-
-def started(pool: WorkerPool | None) -> WorkerPool:
-    """Return the pool to use, the process-wide one for None, with its first worker booting at least."""
-    workers = pool_or_default(pool)
-    workers.start()
-    return workers
-
-
-async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
-    """Return the pool to use as `started` does, with what runs programs imported. The event loop goes on meanwhile."""
-    workers = pool_or_default(pool)
-    if not (workers.has_begun and load_execution.cache_info().currsize and optional_parts_are_loaded(options)):
-        await workers.off_loop(partial(_prepare, workers, options))
-    return workers
-
-
-def _prepare(workers: WorkerPool, options: CodeModeOptions) -> None:
-    workers.start()
-    load_execution()
-    with importing:
-        load_optional_parts(options)
-
-
-@cache
-def load_execution():
-    """Import what runs programs: late, for the first worker boots meanwhile, on another processor.
-
-    Raises `CodeModeWorkerError` when it cannot be read, as where no descriptors are left.
-    """
-    try:
-        with importing:
-            from ...run import execution
-    except OSError as error:
-        raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error
-    return execution
-
-
-@cache
-def load_continuations():
-    """Import what goes on with paused programs, as late."""
-    with importing:
-        from ...run import resume as continuations
-    return continuations

@@ -13,12 +13,13 @@ from ...host.sync import run_sync
 from ...interrupts.interrupt import APPROVAL_KIND, Interrupt
 from ...options.checked_fields import text_or_none
 from ...options.parts import CodeModeOptions
-from ...run.execution import OuterCall
+from ...run.outer_call import OuterCall
 from ...run.resume import answers_of, resume, verified
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool
 from .messages import approval_resolutions
+from .outcome import told
 from .profile import CODE_MODE
 
 
@@ -45,15 +46,8 @@ async def continue_interrupt(
     """
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(None, messages, context, context_binding=context_binding)
-    return await resume(
-        CODE_MODE,
-        interrupt,
-        partial(answers_of, resolution=resolution, resolutions=resolutions),
-        catalog,
-        options,
-        outer,
-        pool,
-    )
+    answers = partial(answers_of, resolution=resolution, resolutions=resolutions)
+    return told(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
 def continue_interrupt_sync(interrupt: Resumable | Mapping[str, Any], resolution: Any = NOT_GIVEN, **given: Any) -> Any:
@@ -85,7 +79,7 @@ async def continue_approval(
     outer = OuterCall(None, messages, context, context_binding=context_binding)
     options = settings.having(approval=paused)
     answers = partial(approval_resolutions, responses=given)
-    return await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool)
+    return told(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
 def continue_approval_sync(

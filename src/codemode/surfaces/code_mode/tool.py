@@ -1,7 +1,4 @@
-"""The one tool that a model sees: its description, its input, and how it runs.
-
-What runs programs is imported by the first of them, while its worker boots on another processor.
-"""
+"""The one tool that a model sees: its description, its input, and how it runs."""
 
 from __future__ import annotations
 
@@ -15,15 +12,16 @@ from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
 from ...run.optional_parts import fetch_line, require_optional_parts
+from ...run.starting import load_continuations, load_execution, prepared, started
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool, pool_or_default
-from .model_output import ModelOutputs
+from .outcome import told
 from .profile import CODE_MODE
-from .program import load_continuations, load_execution, prepared, started
 
 if TYPE_CHECKING:
-    pass
+    from ...run.outcome import RunOutcome
+    from .model_output import ModelOutputs
 
 _INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -59,7 +57,7 @@ class CodeModeTool:
         for tool in collected.values():
             tool.prepare()
         self.catalog = Catalog(collected)
-        self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
+        self._outputs = self._new_outputs()
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -105,9 +103,10 @@ class CodeModeTool:
         js = program_of(input)
         pool = await prepared(self._pool, self.options)
         run = load_execution()
-        listener = self._outputs.listener
-        outer = run.OuterCall(tool_call_id, messages, context, listener, started_at_ms, context_binding, clock_ms)
-        return await run.Execution(CODE_MODE, self.catalog, self.options, outer, pool).start(js)
+        traced = self._outputs is not None
+        outer = run.OuterCall(tool_call_id, messages, context, traced, started_at_ms, context_binding, clock_ms)
+        execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
+        return told(self._noted(await execution.start(js)))
 
     def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
         """Do what `execute` does, from code that is not async. Works inside a running loop too."""
@@ -135,9 +134,10 @@ class CodeModeTool:
             await pool.off_loop(load_continuations)
         run, go_on = load_execution(), load_continuations()
         answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
-        listener = self._outputs.listener
-        outer = run.OuterCall(None, messages, context, listener, None, context_binding, clock_ms)
-        return await go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
+        traced = self._outputs is not None
+        outer = run.OuterCall(None, messages, context, traced, None, context_binding, clock_ms)
+        outcome = go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
+        return told(self._noted(await outcome))
 
     def resume_sync(
         self, interrupt: Resumable | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any
@@ -152,7 +152,11 @@ class CodeModeTool:
         gave this result. Short results (None, numbers, booleans) need the ``tool_call_id`` of that run to be told
         apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
         """
-        return self._outputs.show(result, tool_call_id)
+        if self._outputs is not None:
+            return self._outputs.show(result, tool_call_id)
+        from .model_output import shown
+
+        return shown(result)
 
     def for_one_call(self) -> CodeModeTool:
         """Return this tool as if it had never run: its results are told apart from all others, whatever their ids.
@@ -160,8 +164,21 @@ class CodeModeTool:
         For plugins, which show each result as it comes.
         """
         tool = copy(self)
-        tool._outputs = ModelOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
+        tool._outputs = tool._new_outputs()  # noqa: SLF001 - of the class
         return tool
+
+    def _new_outputs(self) -> ModelOutputs | None:
+        """Return where runs are kept for what is shown of them; None when nothing is, beside their results."""
+        if not self.options.model_output.tells_of_runs:
+            return None
+        from .model_output import ModelOutputs
+
+        return ModelOutputs(self.options.model_output, self._own_model_output)
+
+    def _noted(self, outcome: RunOutcome) -> RunOutcome:
+        if self._outputs is not None and outcome.status == "completed":
+            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace)
+        return outcome
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

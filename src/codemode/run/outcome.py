@@ -1,0 +1,43 @@
+"""What a run came to, as one value: every surface words it for itself. Knows no surface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..data.records import record
+from ..errors import CodeModeError
+from ..protocol.call_status import call_summaries
+from ..protocol.ledger import Ledger
+
+if TYPE_CHECKING:
+    from ..interrupts.interrupt import Interrupt
+    from ..trace.events import ConsoleEvent
+    from ..trace.trace import Trace
+
+
+@record
+class RunOutcome:
+    """What a run came to: by its ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.
+
+    ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
+    program that was begun. An outcome that was recorded and comes back is a run of which nothing more is known:
+    ``is_replayed``, without trace, console or, unless it is an error, calls.
+    """
+
+    status: Literal["completed", "interrupted", "failed"]
+    outer_tool_call_id: str
+    console: Sequence[ConsoleEvent] = ()
+    ledger: Ledger | None = None
+    value: Any = None
+    interrupt: Interrupt | None = None
+    error: CodeModeError | None = None
+    trace: Trace | None = None
+    is_replayed: bool = False
+
+    @property
+    def calls(self) -> tuple[dict[str, Any], ...]:
+        """What the program had called, as `CodeModeError.calls`: each ``{"id", "name", "status", "is_started"}``."""
+        if self.error is not None:
+            return self.error.calls
+        return () if self.ledger is None else call_summaries(self.ledger.entries)

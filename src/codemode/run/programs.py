@@ -1,0 +1,79 @@
+"""The text of a program before it runs: what can be none, what is known of it, whether it fits the tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from weakref import ref
+
+from ..data.json_values import utf8_length, well_formed
+from ..errors import CodeModeSourceTooLargeError
+from ..options.checked_fields import WrongTypeError
+from ..options.parts import ExecutionPolicy
+from ..protocol.endings import syntax_error
+from ..source.cache import AnalysedProgram, ProgramCache
+from ..source.checks import check_program, fence_problems
+from ..tools.catalog import Catalog
+from ..tools.tool import Tool
+
+_programs = ProgramCache()
+
+
+def check_source(js: object, policy: ExecutionPolicy) -> str:
+    """Return the text of a program, and refuse what can be none before a worker is taken.
+
+    Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `ValueError` for what is not text.
+    """
+    if not isinstance(js, str):
+        raise WrongTypeError(f"a program must be a string, not {type(js).__name__}")
+    size = utf8_length(js)
+    if size > policy.max_source_bytes:
+        raise CodeModeSourceTooLargeError(
+            f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
+            details={"bytes": size, "max_bytes": policy.max_source_bytes},
+        )
+    if problems := fence_problems(js):
+        raise syntax_error(problems)
+    return well_formed(js)
+
+
+class ProgramChecker:
+    """Compares one program with the tools. ``known`` is what an earlier run of the same text has found out."""
+
+    def __init__(self, source: str, profile: str, catalog: Catalog[Tool], *, compares: bool) -> None:
+        self._source = source
+        self._profile = profile
+        self._catalog = catalog
+        self._compares = compares
+        self.known = _programs.get(source, profile)
+
+    def check(self, js: str, facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+        """Return what is certainly wrong with the program, each ``{"message", "line", "column"}``."""
+        known = self.known
+        if known is None and facts is not None:
+            _programs.put(self._source, AnalysedProgram(js, facts), self._profile)
+        if facts is None or not self._compares or (known is not None and known.fits(self._catalog)):
+            return ()
+        problems = tuple(check_program(facts, self._catalog, self._input_schema))
+        if known is not None and not problems:
+            known.fitted = ref(self._catalog)
+        return problems
+
+    def _input_schema(self, name: str) -> Any:
+        tool = self._catalog.get(name)
+        return None if tool is None else tool.input_json_schema
+
+
+def is_checked(_js: str, _facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+    """Find nothing wrong with a program that was checked before it paused."""
+    return ()
+
+
+def _forget_programs() -> None:  # in a forked child of the host: a thread that is not in it may hold the cache's lock
+    global _programs  # noqa: PLW0603 - one cache for the process
+    _programs = ProgramCache()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_programs)

@@ -1,0 +1,124 @@
+"""The claim of one resume on its continuation: made once, kept alive while it runs, settled with what it came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ..continuations.guard import Claim, MemoryResumeGuard, ResumeGuard
+from ..continuations.renewal import renewed
+from ..continuations.sealing import answers_digest
+from ..continuations.signing import Auth
+from ..data.json_values import canonical_json, encode_json
+from ..data.records import record
+from ..errors import CodeModeProtocolError
+from ..host import steps
+from ..host.cancellation import to_its_end
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import ContinuationOptions
+from .outcome import RunOutcome
+from .recorded_outcomes import RecordedOutcomes
+
+_ENDED = '"ended"'  # no answers read so: those are an object
+_process_guard = MemoryResumeGuard()
+
+
+@record
+class ResumeClaim:
+    """A claim, where it is kept, and how its outcome is written. Nothing is claimed before `take`."""
+
+    guard: ResumeGuard
+    claim: Claim
+    outcomes: RecordedOutcomes
+
+    async def take(self) -> Any:
+        """Claim the continuation. Returns None when it is ours now, else what stands: see `ResumeGuard.claim`."""
+        return await self.guard.claim(self.claim)
+
+    async def release(self) -> None:
+        """Give it up, as if nobody had tried."""
+        await self.guard.release(self.claim.key)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[None]:
+        """Keep it alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost."""
+        async with renewed(self.guard, self.claim.key), _underway(self.claim.key):
+            yield
+
+    async def settle(self, write: Callable[[RecordedOutcomes], str]) -> str | None:
+        """Record an outcome. Returns the one that stands instead; None when it is this one.
+
+        A guard that gives nothing back has kept it. Another one stands where this host stood still for too long.
+        """
+        try:
+            text = steps.run_on_the_loop(lambda: write(self.outcomes))
+        except steps.TooLongForTheLoop:
+            # Whoever is cancelled meanwhile has recorded it nevertheless.
+            return await to_its_end(self._settle_elsewhere(write))
+        return self._other(text, await self.guard.record(self.claim.key, text))
+
+    async def _settle_elsewhere(self, write: Callable[[RecordedOutcomes], str]) -> str | None:
+        text = await run_check(LARGE_CHARACTERS, lambda: write(self.outcomes))
+        return self._other(text, await self.guard.record(self.claim.key, text))
+
+    def _other(self, text: str, standing: Any) -> str | None:
+        return standing if isinstance(standing, str) and standing != text else None
+
+    async def recorded(self, text: str) -> RunOutcome:
+        """Return the outcome that was recorded. Raises `CodeModeProtocolError` for one that cannot be read."""
+        return await run_check(len(text), lambda: self.outcomes.replayed(text))
+
+
+def claim_of_answers(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
+    """Return the claim of these answers on a continuation."""
+    text = canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
+    return Claim(auth.nonce, answers_digest(text, options, auth), auth.expires_at_ms)
+
+
+def claim_of_end(auth: Auth, options: ContinuationOptions) -> Claim:
+    """Return the claim of whoever ends a continuation without an answer."""
+    return Claim(auth.nonce, answers_digest(_ENDED, options, auth), auth.expires_at_ms)
+
+
+def guard_of(options: ContinuationOptions) -> ResumeGuard:
+    """Return where claims are kept: in this process unless the options say otherwise."""
+    return options.guard if options.guard is not None else _process_guard
+
+
+@dataclass(slots=True)
+class _Underway:
+    """A resume that the code in this context is part of, until it has ended."""
+
+    key: str
+    outer: _Underway | None
+    has_ended: bool = False
+
+
+_innermost: ContextVar[_Underway | None] = ContextVar("codemode_underway", default=None)
+
+
+@asynccontextmanager
+async def _underway(key: str) -> AsyncGenerator[None]:
+    one = _Underway(key, _innermost.get())
+    token = _innermost.set(one)
+    try:
+        yield
+    finally:
+        one.has_ended = True
+        with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
+            _innermost.reset(token)
+
+
+def refuse_own(key: str) -> None:
+    """Raise `CodeModeProtocolError` when what asks for a resume is part of it: it would wait for its own outcome."""
+    one = _innermost.get()
+    while one is not None:
+        if one.key == key and not one.has_ended:
+            raise CodeModeProtocolError(
+                "this continuation is being resumed by the program whose call asks for it: it would wait for itself"
+            )
+        one = one.outer

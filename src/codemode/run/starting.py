@@ -1,0 +1,55 @@
+"""How the first run of a process imports what runs programs: while its worker boots, on another processor."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+from ..errors import CodeModeWorkerError
+from ..host.imports import importing
+from ..options.parts import CodeModeOptions
+from ..workers.pool import WorkerPool, pool_or_default
+from .optional_parts import load_optional_parts, optional_parts_are_loaded
+
+
+def started(pool: WorkerPool | None) -> WorkerPool:
+    """Return the pool to use, the process-wide one for None, with its first worker booting at least."""
+    workers = pool_or_default(pool)
+    workers.start()
+    return workers
+
+
+async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
+    """Return the pool to use as `started` does, with what runs programs imported. The event loop goes on meanwhile."""
+    workers = pool_or_default(pool)
+    if not (workers.has_begun and load_execution.cache_info().currsize and optional_parts_are_loaded(options)):
+        await workers.off_loop(partial(_prepare, workers, options))
+    return workers
+
+
+def _prepare(workers: WorkerPool, options: CodeModeOptions) -> None:
+    workers.start()
+    load_execution()
+    with importing:
+        load_optional_parts(options)
+
+
+@cache
+def load_execution():
+    """Import what runs programs: late, for the first worker boots meanwhile, on another processor.
+
+    Raises `CodeModeWorkerError` when it cannot be read, as where no descriptors are left.
+    """
+    try:
+        with importing:
+            from . import execution
+    except OSError as error:
+        raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error
+    return execution
+
+
+@cache
+def load_continuations():
+    """Import what goes on with paused programs, as late."""
+    with importing:
+        from . import resume as continuations
+    return continuations
