@@ -1,4 +1,4 @@
-"""Asking a person in the terminal about a call. Shows all of what will run, and nothing that moves the cursor."""
+"""Asks a person in the terminal about a call. Shows all of what will run, and nothing that moves the cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Python file as a set of tools."""
+"""Reads a Python file as a set of tools. Calls none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may resume a continuation: one set of answers, once. Knows nothing of programs; keeps texts by key.
+"""The resume guard: a continuation is resumed with one set of answers, once. Keeps texts by key; knows no program.
 
 A claim is made before anything runs, renewed while its owner lives, and gets its outcome afterwards. The same answers
 again wait for that outcome; other answers are refused. An owner that dies leaves a claim that nobody renews: once it

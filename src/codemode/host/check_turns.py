@@ -1,4 +1,4 @@
-"""Whose turn it is to check values: in the whole process one thread at a time runs a check, for some milliseconds.
+"""Turns of the checks of values: in the whole process one thread at a time runs a check, for some milliseconds.
 
 Checks hold the interpreter while they run: more of them at once would only keep the event loop longer. Knows nothing of
 queues and of what is checked.

@@ -1,4 +1,4 @@
-"""Async work for callers that are not async. Knows nothing of what it runs.
+"""Runs async work for callers that are not async. Knows nothing of what it is.
 
 `asyncio` takes 30 ms to import, in which a first worker can start: it is imported when there is something to run.
 """

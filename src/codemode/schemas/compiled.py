@@ -1,4 +1,4 @@
-"""What every compiled schema offers, and how a mismatch is worded. Knows plain JSON only."""
+"""A compiled schema: what every kind of it offers, and the wording of its mismatches. Knows plain JSON only."""
 
 from __future__ import annotations
 

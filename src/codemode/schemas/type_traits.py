@@ -1,6 +1,6 @@
-"""What a pydantic type does beyond describing data, read from its core schema. Validates nothing.
+"""Traits of a pydantic type beyond describing data, read from its core schema. Validates nothing.
 
-And one thing that its values do: an iterator gives what it holds once, to whoever asks first.
+And one of its values: an iterator gives what it holds once, to whoever asks first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which draft of JSON Schema a schema is written in that does not say so."""
+"""Finds the draft of JSON Schema that a schema is written in which does not say so. Checks no value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a JSON Schema says beyond a type, as compact JSDoc tags."""
+"""Constraints of a JSON Schema beyond a type, as compact JSDoc tags. Checks no value."""
 
 from __future__ import annotations
 

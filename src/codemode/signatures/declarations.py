@@ -1,4 +1,4 @@
-"""The description of the ``codeMode`` tool: rules, declarations, examples. Knows nothing of how programs run."""
+"""Declarations of tools as TypeScript, and one line for each of those too many. Knows nothing of programs."""
 
 from __future__ import annotations
 

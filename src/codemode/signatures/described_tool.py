@@ -1,4 +1,4 @@
-"""What a tool must tell about itself to be described. Knows nothing of how it is executed."""
+"""A described tool: what one tells about itself to be declared. Knows nothing of how it is executed."""
 
 from __future__ import annotations
 

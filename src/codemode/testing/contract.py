@@ -1,4 +1,4 @@
-"""What every framework plugin promises, as checks that a plugin's tests run. Knows no framework and no test runner.
+"""Checks of what every framework plugin promises, for the plugin's own tests. Knows no framework and no test runner.
 
 A plugin describes itself to the suite as a `PluginUnderTest`; each check in `CONTRACT` is a coroutine function that
 takes one and raises `AssertionError` for a broken promise::

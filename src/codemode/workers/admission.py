@@ -1,6 +1,6 @@
-"""How many invocations may run at once, and who is next. Decides; starts no process.
+"""Slots: how many invocations may run at once, and who is next. Decides; starts no process.
 
-Slots are handed out in order of arrival, to threads and event loops alike; what another invocation waits for comes
+They are handed out in order of arrival, to threads and event loops alike; what another invocation waits for comes
 before what none does.
 """
 

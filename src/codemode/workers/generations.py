@@ -1,4 +1,4 @@
-"""Where a pool's workers come from: sources, and how long each source is used. Knows nothing of slots or spares."""
+"""Generations: the sources of a pool's workers, each used for so long. Knows nothing of slots or spares."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A worker's first frame: does it come in time, and is it from the engine, kernel and isolation that the host expects?
-
-Starts nothing.
-"""
+"""Reads a worker's first frame, its hello, and checks its engine, kernel and isolation. Starts nothing."""
 
 from __future__ import annotations
 

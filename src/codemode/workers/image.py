@@ -1,4 +1,4 @@
-"""What a worker process is made of: engine, kernel, parser. Finds the files; starts nothing."""
+"""The image of a worker process: engine, kernel, parser. Finds the files; starts nothing."""
 
 from __future__ import annotations
 

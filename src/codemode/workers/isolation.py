@@ -1,4 +1,4 @@
-"""What confines a worker: the report in its hello, and whether it is enough. Applies no layer itself."""
+"""The isolation report of a worker's hello, and whether it is enough. Applies no layer itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which JavaScript files make up the kernel, in their order. Reads nothing."""
+"""The kernel's JavaScript files, in their order. Reads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an invocation has while it runs: one worker, and one slot or, in a share, two. Knows nothing of programs."""
+"""A lease: the worker and the slots, one or in a share two, that a run has until it ends. Knows nothing of programs."""
 
 from __future__ import annotations
 

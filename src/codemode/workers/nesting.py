@@ -1,4 +1,4 @@
-"""How deep a piece of host code is inside nested calls: which invocations wait for it. Knows nothing of slots or pools.
+"""The depth of host code inside nested calls: so many invocations wait for it. Knows nothing of slots or pools.
 
 Kept in a context variable, which tasks, `asyncio.to_thread` and this package's own threads take along. A bare
 `threading.Thread` does not: what it runs counts as an invocation of its own.

@@ -1,4 +1,4 @@
-"""What is still to be sent to one worker. Each message is written when its turn comes, a long one piece by piece."""
+"""The queue of messages to one worker. Each is written when its turn comes, a long one piece by piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers for invocations: who may have one, spares that are ready before they are needed, a zygote to fork them.
+"""The worker pool: slots, a queue for them, and shares of both for tenants, over a supply of ready workers.
 
 Safe to use from several threads and event loops. Knows nothing of programs or tools.
 """

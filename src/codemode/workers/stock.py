@@ -1,4 +1,4 @@
-"""The workers of one pool: spares that are ready before they are needed, those in use, and what makes them.
+"""The stock of one pool: spares that are ready before they are needed, workers in use, and what makes them.
 
 An event loop gets and gives back workers here and never waits for a process: where something might have to be waited
 for (the first worker of a source, one started by exec, the end of one that was killed, the end of a source), a thread

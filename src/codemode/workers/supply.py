@@ -1,4 +1,4 @@
-"""Ready workers for a pool: started in two attempts, their hello checked, spares made ahead. Knows nothing of slots."""
+"""The supply of ready workers: started in two attempts, hello checked, spares made ahead. Knows nothing of slots."""
 
 from __future__ import annotations
 

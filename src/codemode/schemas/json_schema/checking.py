@@ -1,4 +1,4 @@
-"""What keywords of JSON Schema are given: the rules of a schema, and the check that applies them. Applies none."""
+"""Rules of a JSON Schema and the check that applies them, as keywords are given them. Applies none itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value breaks of a JSON Schema, and how that is worded. No text quotes the value, which may be large."""
+"""Failures: what a value breaks of a JSON Schema, and their wording. No text quotes the value, which may be large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the keywords of JSON Schema ask of a value, for every draft. Each takes steps as its work grows.
+"""Keywords of JSON Schema, in every draft, as functions of a rule and a value. Each takes steps as its work grows.
 
 A keyword is ``(check, node, rule, value, path)`` and yields what the value breaks; ``node`` are the rules it stands in.
 """

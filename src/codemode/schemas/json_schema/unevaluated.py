@@ -1,4 +1,4 @@
-"""Which members of a value no other rule has looked at: for ``unevaluatedProperties`` and ``unevaluatedItems``."""
+"""Members of a value that no other rule has looked at, for ``unevaluatedProperties`` and ``unevaluatedItems``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in a JSON Schema other schemas stand. Knows nothing of what they say."""
+"""Walks a JSON Schema to the schemas that stand in it. Knows nothing of what they say."""
 
 from __future__ import annotations
 
