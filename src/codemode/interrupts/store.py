@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..errors import CodeModeError, CodeModeProtocolError
+from ..errors import CodeModeError, CodeModeProtocolError, Resumable
 from .interrupt import Interrupt
 
 
@@ -24,10 +24,11 @@ class InterruptStore:
         # Whoever holds or awaits a lock keeps it alive.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def put(self, interrupt: Interrupt) -> None:
-        """Keep an interrupt as the newest one for each of its pending requests."""
-        for request in interrupt.requests:
-            self._newest[request.interrupt_id] = interrupt
+    def put(self, interrupt: Resumable) -> None:
+        """Keep an interrupt, or an error's recovery, as the newest one for each of its pending requests."""
+        kept = Interrupt.of(interrupt)
+        for request in kept.requests:
+            self._newest[request.interrupt_id] = kept
 
     def get(self, interrupt_id: str) -> Interrupt | None:
         """Return the newest interrupt in which this request is pending."""

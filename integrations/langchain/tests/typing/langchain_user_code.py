@@ -1,0 +1,47 @@
+"""What users write, checked strictly. Never run."""
+
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+
+from collections.abc import Sequence
+from typing import Any, assert_type
+
+from codemode_langchain import ApprovalConfig, ApprovalRules, CodeModeMiddleware, create_code_mode_tool
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.tools import BaseTool, StructuredTool
+
+from codemode import CodeModeOptions, ExecutionPolicy, WorkerPool
+
+
+def stock(product: str) -> int:
+    """How many of a product are in stock."""
+    return {"bolt": 120, "nut": 7}[product]
+
+
+def is_large(args: dict[str, Any]) -> bool:
+    return args["cents"] > 1000
+
+
+def asks(name: str, args: dict[str, Any]) -> bool:
+    return name == "refund" and args["cents"] > 1000
+
+
+in_stock = StructuredTool.from_function(stock)
+options = CodeModeOptions(execution_policy=ExecutionPolicy(timeout_ms=5000))
+reviewed = ApprovalConfig(allowed_decisions=["approve", "edit"], description="A refund", when=is_large)
+rules: ApprovalRules = {"stock": False, "refund": is_large, "pay": reviewed, "send": {"allowed_decisions": ["reject"]}}
+
+code_mode = create_code_mode_tool([in_stock, stock], options, approve=rules)
+assert_type(code_mode, BaseTool)
+assert_type(create_code_mode_tool([in_stock], {"execution_policy": {"timeout_ms": 5000}}, approve=asks), BaseTool)
+middleware = CodeModeMiddleware(options={"telemetry": {"is_enabled": True}}, keep=["stock"], approve=rules, pool=None)
+given_to_create_agent: Sequence[AgentMiddleware[Any, Any, Any]] = [middleware]
+with WorkerPool() as pool:
+    create_code_mode_tool([in_stock], pool=pool.share("tenant", max_workers=2))
+
+# What must be refused. A check that no longer refuses it makes its comment superfluous, which is an error too.
+
+ApprovalConfig(allowed_decisions=["maybe"])  # pyright: ignore[reportArgumentType]
+create_code_mode_tool([in_stock], approve={"refund": "yes"})  # pyright: ignore[reportArgumentType]
+create_code_mode_tool([in_stock], keep=["stock"])  # pyright: ignore[reportCallIssue]
+CodeModeMiddleware([in_stock])  # pyright: ignore[reportCallIssue]
+CodeModeMiddleware(approve=5)  # pyright: ignore[reportArgumentType]

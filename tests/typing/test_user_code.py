@@ -1,0 +1,49 @@
+"""User code that is written as the pages show it type-checks, strictly and without a cast."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = [ROOT / "tests" / "typing", *sorted((ROOT / "integrations").glob("*/tests/typing"))]
+FILES = sorted(path for folder in FOLDERS for path in folder.glob("*.py") if not path.name.startswith("test_"))
+
+
+def pyright(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_pyright() -> None:  # pyright: ignore[reportUnusedFunction]
+    pytest.importorskip("pyright", reason="pyright is in the dev group")
+    if (said := pyright("--version")).returncode != 0:
+        pytest.skip(f"pyright cannot be started: {said.stderr[-200:]}")
+
+
+def test_it_type_checks_and_its_mistakes_are_found() -> None:
+    assert len(FILES) >= 5
+    done = pyright(*map(str, FILES))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("0 errors, 0 warnings"), done.stdout
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_cast_and_no_unnamed_ignore_is_needed(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    body, _, refused = text.partition("# What must be refused.")
+    assert "cast(" not in text
+    assert "ignore" not in body
+    assert all("# pyright: ignore[" in line for line in refused.splitlines() if "ignore" in line)
+
+
+def test_a_mistake_that_nothing_marks_fails_the_check(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from codemode import ExecutionPolicy\nExecutionPolicy(timeout_ms='5 s')\n", encoding="utf-8")
+    done = pyright(str(wrong))
+    assert done.returncode == 1
+    assert "reportArgumentType" in done.stdout
