@@ -36,7 +36,6 @@ from .options.parts import (
     PoolOptions,
     Telemetry,
 )
-from .surfaces.code_mode.failure_text import failure_text
 from .surfaces.code_mode.program import run_code_mode, run_code_mode_sync
 from .surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
 from .tools.context import ToolCallContext
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .interrupts.store import InterruptStore
+    from .surfaces.code_mode.failure_text import failure_text
     from .surfaces.code_mode.messages import (
         get_approval_response,
         get_interrupt,
@@ -142,6 +142,7 @@ _LATE = {
         "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync "
         "is_approval_interrupt is_interrupt"
     ),
+    "surfaces.code_mode.failure_text": "failure_text",
     "surfaces.code_mode.messages": (
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
     ),

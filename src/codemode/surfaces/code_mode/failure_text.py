@@ -29,6 +29,7 @@ from ...errors import (
     CodeModeWorkerError,
     guest_view,
 )
+from ...protocol.call_status import IN_ERRORS, may_have_run
 from ...trace.visible_text import visible
 
 MAX_CHARACTERS = 4000
@@ -148,8 +149,6 @@ def _place(text: str, line: int, column: int) -> str:
 
 
 def _calls(error: BaseException) -> Iterator[str]:
-    from ...protocol.call_status import IN_ERRORS, may_have_run  # late: importing the package needs no protocol
-
     calls = [call for call in getattr(error, "calls", ()) if may_have_run(call)]
     if not calls and not _is_after_pause(error):
         yield "No call was made."
