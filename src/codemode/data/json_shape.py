@@ -1,4 +1,4 @@
-"""How much a JSON text or a value to be written as JSON holds, counted before anything is built from it. Pure.
+"""Counts what a JSON text, or a value to be written as JSON, holds, before anything is built from it. Pure.
 
 Counting is linear and goes in short steps. A *value* is a container (object or array) or a scalar in one; keys are not
 counted.

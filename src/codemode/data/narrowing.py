@@ -1,4 +1,4 @@
-"""Untyped JSON seen as what it turns out to be."""
+"""Narrows untyped JSON to what it turns out to be. Knows nothing of what it says."""
 
 from __future__ import annotations
 

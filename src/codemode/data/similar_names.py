@@ -1,4 +1,4 @@
-"""Which known names an unknown one may have meant. Pure; the unknown name is the guest's, so the work is bounded."""
+"""Finds known names that an unknown one may have meant. Pure; the unknown name is the guest's: the work is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a field of the options may hold: each check takes the value and its full path, and gives the value to store."""
+"""Checks of the fields of options: each takes a value and its full path, and gives the value to store."""
 
 from __future__ import annotations
 

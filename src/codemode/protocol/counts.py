@@ -1,4 +1,4 @@
-"""How many requests the guest has made, as the guest itself sees it, and how much it has written. Pure."""
+"""Counts of the guest's requests, as the guest itself sees them, and of the lines it has written. Pure."""
 
 from __future__ import annotations
 

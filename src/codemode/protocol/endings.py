@@ -1,4 +1,4 @@
-"""The errors an invocation can end with, and their wording. Pure."""
+"""Errors that an invocation can end with, and their wording. Pure."""
 
 from __future__ import annotations
 

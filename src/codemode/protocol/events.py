@@ -1,4 +1,4 @@
-"""What an invocation is told and what it answers: settings, events, effects, endings. Pure values."""
+"""Events that an invocation is told; effects and endings that it answers. Pure values."""
 
 from __future__ import annotations
 

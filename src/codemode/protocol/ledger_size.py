@@ -1,4 +1,4 @@
-"""How many bytes the ledger of one invocation keeps, and what no longer goes in. Pure."""
+"""The size of one invocation's ledger in bytes, and what no longer goes in. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What host and worker say to each other. Pure: frozen values, their wire form, and a strict reader.
+"""Messages between host and worker: frozen values and their wire form. Pure.
 
-Messages to the worker are imperative, messages from it past tense. Everything that comes from a worker is hostile: a
-shape that is not exactly the expected one is a `CodeModeProtocolError`.
+Those to the worker are imperative, those from it past tense. What comes from a worker is read in `reading`.
 """
 
 from __future__ import annotations
