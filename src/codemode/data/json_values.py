@@ -6,15 +6,14 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn, cast
 
 from ..errors import CodeModeSerializationError
 from ..host import steps
 from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself, is_long_integer
 from .json_shape import find_excess, has_long_integer, holds_more_values_than, weigh
-
-MAX_DEPTH = 512
-"""How deeply arrays and objects may nest, both ways."""
+from .plain_json import MAX_DEPTH, MOST_VALUES, Runs, plain_encoder, runs_of
 
 _SMALL_CHARACTERS = 1 << 9
 _LARGE_TEXT = 1 << 16
@@ -127,6 +126,8 @@ _scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_
 _STRICT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _LOOSE = json.JSONEncoder(separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
+_write_plain = plain_encoder()
+_write_sorted = plain_encoder(sort_keys=True)
 
 
 def canonical_json(value: Any) -> str:
@@ -134,30 +135,60 @@ def canonical_json(value: Any) -> str:
 
     Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
     """
-    return encode_in_pieces(_CANONICAL, value)
+    runs = runs_of(value, sort_keys=True)
+    return encode_in_pieces(_CANONICAL, value) if runs is None else runs.text(_write_sorted)
 
 
-def encode_json(value: Any, *, max_bytes: int | None = None, max_values: int | None = None, what: str) -> str:
+def encode_json(
+    value: Any,
+    *,
+    max_bytes: int | None = None,
+    max_values: int | None = None,
+    what: str,
+    weight: int | None = None,
+    runs: Runs | None = None,
+) -> str:
     """Write a host value as compact ASCII JSON.
 
     Besides plain JSON it takes what pydantic can turn into JSON: models, dataclasses, dates, UUIDs, decimals,
     enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
     ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
     ``max_values`` caps the containers and scalars, which are counted before anything is written.
+    Who has weighed the value already, or cut it into runs, says so.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
-    # One look at what is small: it holds fewer values than characters, and no integer that is too long.
-    is_small = weigh(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS
-    if max_values is not None and not (is_small and max_values >= _SMALL_CHARACTERS):
-        refuse_too_many(value, max_values, what)
-    try:
-        text = _STRICT.encode(value) if is_small else encode_in_pieces(_STRICT, value)
-    except (TypeError, ValueError, RecursionError):
-        text = _encode_unusual(value, max_values, what)
-    if len(text) > MAX_DEPTH and nests_deeper_than(text, MAX_DEPTH):
-        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
+    # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.
+    is_small = (weigh(value, _SMALL_CHARACTERS) if weight is None else weight) < _SMALL_CHARACTERS
+    if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
+        text = _written(partial(_write_plain, value), value, max_values, what)
+    else:
+        runs = runs or runs_of(value, max_values=MOST_VALUES if max_values is None else max_values)
+        write = (
+            partial(_encode_at_length, value, max_values, what) if runs is None else partial(runs.text, _write_plain)
+        )
+        text = _written(write, value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
         check_size(json_length(text), max_bytes, what)
+    return text
+
+
+def _written(write: Callable[[], str], value: Any, max_values: int | None, what: str) -> str:
+    try:
+        return write()
+    except (TypeError, ValueError, RecursionError):
+        return _encode_unusual(value, max_values, what)
+
+
+def _encode_at_length(value: Any, max_values: int | None, what: str) -> str:
+    """Write what cannot be cut into runs: it is no plain JSON, or there is too much of it."""
+    if max_values is not None:
+        refuse_too_many(value, max_values, what)
+    return _refuse_deep(encode_in_pieces(_STRICT, value), what)
+
+
+def _refuse_deep(text: str, what: str) -> str:
+    if len(text) > MAX_DEPTH and nests_deeper_than(text, MAX_DEPTH):
+        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     return text
 
 
@@ -221,7 +252,7 @@ def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
     except Exception as error:
         # Serialisers are the tool author's code and may raise anything.
         raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, error)}.") from error
-    return text
+    return _refuse_deep(text, what)
 
 
 def _encode_loosely(value: Any) -> str:

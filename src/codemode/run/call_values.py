@@ -20,6 +20,7 @@ from ..data.json_values import (
     refuse_too_many,
     utf8_length,
 )
+from ..data.plain_json import runs_of
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
@@ -66,25 +67,35 @@ async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str |
     if output is None and tool.output_json_schema is None:
         return None
     size = weigh(output, LARGE_CHARACTERS)
-    # Not a function in this one: what encloses a value keeps it as long as an error knows of the function.
-    return await run_check(
-        size, partial(_output_text if size < LARGE_CHARACTERS else _large_output_text, tool, output, policy)
-    )
+    # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
+    if size < LARGE_CHARACTERS:
+        return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
+    return await run_check(size, partial(_large_output_text, tool, output, policy))
 
 
 def _large_output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
-    # Of a small one it is known that there is none in it.
-    refuse_iterators(output, is_declared=tool.output_json_schema is not None)
-    return _output_text(tool, output, policy)
+    runs, is_declared = runs_of(output, max_values=policy.max_values), tool.output_json_schema is not None
+    if runs is None:
+        # Of a small one, and of plain JSON, it is known that there is none in it.
+        refuse_iterators(output, is_declared=is_declared)
+        if is_declared:
+            # Counted first: a validator would build what it is given anew.
+            refuse_too_many(output, policy.max_values, _of_output(tool))
+    return _output_text(tool, output, policy, runs=runs)
 
 
-def _output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
-    what = f"the output of tool {tool.name!r}"
+def _output_text(tool: Tool, output: Any, policy: ExecutionPolicy, **known: Any) -> str:
+    """Write an output; ``known`` is its weight, or its runs."""
+    what = _of_output(tool)
     if tool.output_json_schema is not None:
-        # Counted first: a validator would build what it is given anew.
-        refuse_too_many(output, policy.max_values, what)
-        output = tool.validate_output(output)
-    return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)
+        if policy.max_values < LARGE_CHARACTERS:
+            refuse_too_many(output, policy.max_values, what)
+        output, known = tool.validate_output(output), {}
+    return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what, **known)
+
+
+def _of_output(tool: Tool) -> str:
+    return f"the output of tool {tool.name!r}"
 
 
 async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
