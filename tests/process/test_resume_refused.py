@@ -156,7 +156,7 @@ def test_sealed_and_compressed_pauses_go_on(spy, form):
     options = having(keys="a", **form)
     tools = [spy.tool("look", lambda *_: "customer 4711"), spy.guarded()]
     interrupt = start("return [await tools.look(0), await tools.refund(1)]", tools, options)
-    assert "4711" not in str(interrupt.to_dict())
+    assert "customer" not in str(interrupt.to_dict())
     assert go_on(interrupt, tools, OK, options=options) == ["customer 4711", {"done": "refund"}]
 
 
