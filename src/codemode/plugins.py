@@ -34,15 +34,20 @@ if TYPE_CHECKING:
     from .schemas.type_traits import ReadAgain, is_read_once, read_again
     from .tools.adapters import register_adapter
     from .tools.names import ImpossibleNameError, can_be_called, check_name
+    from .tools.prepared import PreparedTool, prepared
+    from .tools.tool_schemas import Compile, FrameworkSchema
     from .trace.failures import log_left_out
     from .workers.pool import pool_or_default
 
 __all__ = [
     "LARGE_CHARACTERS",
     "MAX_PROBLEMS",
+    "Compile",
     "CompiledSchema",
+    "FrameworkSchema",
     "ImpossibleNameError",
     "JsonSchema",
+    "PreparedTool",
     "ReadAgain",
     "SchemaMismatch",
     "TypeSchema",
@@ -61,6 +66,7 @@ __all__ = [
     "path_text",
     "plain_copy",
     "pool_or_default",
+    "prepared",
     "read_again",
     "refuse_too_many",
     "register_adapter",
@@ -88,6 +94,8 @@ _LATE = {
     "schemas.type_traits": "ReadAgain is_read_once read_again",
     "tools.adapters": "register_adapter",
     "tools.names": "ImpossibleNameError can_be_called check_name",
+    "tools.prepared": "PreparedTool prepared",
+    "tools.tool_schemas": "Compile FrameworkSchema",
     "trace.failures": "log_left_out",
     "workers.pool": "pool_or_default",
 }

@@ -18,6 +18,7 @@ from codemode.source import checks
 from codemode.source.checks import check_program
 from codemode.tools import tool_index
 from codemode.tools.catalog import Catalog
+from codemode.tools.collecting import collect_tools
 
 COUNT = 1500
 
@@ -61,7 +62,7 @@ def test_loop_the_first_search_makes_the_index_elsewhere_and_once(monkeypatch):
 
 def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
     """Both in one share and in two: nobody waits for the lock with the turn that its owner needs."""
-    catalog = Catalog({tool.name: tool for tool in many(3000)})
+    catalog = Catalog(collect_tools(many(3000)))
     shares = [HostThreads(), HostThreads()]
 
     async def search(number: int) -> int:
@@ -75,7 +76,7 @@ def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
 
 
 def test_loop_making_the_index_can_be_stopped_and_begun_again():
-    catalog = Catalog({tool.name: tool for tool in many(200)})
+    catalog = Catalog(collect_tools(many(200)))
 
     def stopped() -> int:
         raise steps.WorkStopped
@@ -111,7 +112,7 @@ def test_loop_the_nearest_of_many_names_is_looked_for_elsewhere(monkeypatch):
 
 
 def test_loop_errors_for_unknown_tools_share_the_list_of_names():
-    catalog = Catalog({tool.name: tool for tool in many(100)})
+    catalog = Catalog(collect_tools(many(100)))
     first, second = catalog.unknown_tool("a"), catalog.unknown_tool("b")
     assert first.details["available_tools"] is second.details["available_tools"]
 

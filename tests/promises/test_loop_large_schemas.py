@@ -13,6 +13,7 @@ from codemode.schemas import undeclared_dialect as dialects
 from codemode.schemas.compiled import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
 from codemode.schemas.patterns import foreign_patterns
 from codemode.schemas.usual import is_surely_valid
+from codemode.tools.prepared import prepared
 
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
 
@@ -71,7 +72,7 @@ def test_loop_a_servers_tool_goes_without_a_schema_that_is_too_large(large, side
 def test_loop_a_large_schema_of_usual_keywords_is_taken_without_its_meta_schema(one, monkeypatch):
     monkeypatch.setattr(dialects, "_check", lambda *_: pytest.fail("it was checked"))
     schema = many(5000, one)
-    Tool("wide", execute=lambda _: 1, input_schema=schema).prepare()
+    prepared(Tool("wide", execute=lambda _: 1, input_schema=schema)).compile()
 
 
 WRONG = [{"if": 1}, {"contains": "x"}, {"deprecated": "x"}, {"contentEncoding": 1}, {"else": []}]
@@ -81,4 +82,4 @@ WRONG = [{"if": 1}, {"contains": "x"}, {"deprecated": "x"}, {"contentEncoding": 
 def test_loop_a_wrong_use_of_a_usual_keyword_is_still_told(wrong):
     assert not is_surely_valid(wrong)
     with pytest.raises(ValueError, match="input_schema of tool 't'"):
-        Tool("t", execute=lambda _: 1, input_schema={"$schema": NEWEST, "properties": {"a": wrong}}).prepare()
+        prepared(Tool("t", execute=lambda _: 1, input_schema={"$schema": NEWEST, "properties": {"a": wrong}})).compile()

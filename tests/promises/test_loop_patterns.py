@@ -25,6 +25,7 @@ from codemode.schemas.patterns import (
     without_patterns,
 )
 from codemode.tools.adapters import ADAPTERS, register_adapter
+from codemode.tools.prepared import PreparedTool, prepared
 
 LOOK_AHEAD = "^(?=(a+)+$)a"
 BACK_REFERENCE = r"^(a+)\1$"
@@ -64,7 +65,8 @@ def test_loop_a_tool_refuses_what_cannot_be_matched_in_linear_time(mode, place, 
 @pytest.mark.parametrize("data", ["const", "default", "examples", "enum"])
 def test_loop_what_only_looks_like_a_pattern_is_no_pattern(data):
     value = {"pattern": LOOK_AHEAD}
-    Tool("guess", execute=None, input_schema={data: value if data in ("const", "default") else [value]}).prepare()
+    one = Tool("guess", execute=None, input_schema={data: value if data in ("const", "default") else [value]})
+    prepared(one).compile()
 
 
 class Strict(BaseModel):
@@ -138,7 +140,7 @@ def backtracking() -> Any:
 
 
 def test_loop_a_pattern_that_python_would_run_is_run_in_linear_time():
-    one = Tool("guess", execute=None, input_schema=backtracking())
+    one = prepared(Tool("guess", execute=None, input_schema=backtracking()))
     held = one.validate_input({"careless": [{"text": "aaa", "other": "aAa"}]}).value
     assert type(held).__name__ == "Holder"
     assert held.careless[0].text == "aaa"
@@ -154,14 +156,14 @@ class ServerTool(Tool):
     is_foreign = True
 
 
-def kept(schema: Any, caplog: pytest.LogCaptureFixture) -> Tool:
+def kept(schema: Any, caplog: pytest.LogCaptureFixture) -> PreparedTool:
     with caplog.at_level(logging.WARNING, "codemode.tools"):
         one = ServerTool("far", execute=None, input_schema=schema)
-        one.prepare()
+        prepared(one).compile()
     assert LOOK_AHEAD in caplog.text
     assert "'far'" in caplog.text
-    assert LOOK_AHEAD not in str(one.renamed("away").input_json_schema) or not isinstance(schema, dict)
-    return one
+    assert LOOK_AHEAD not in str(prepared(one.renamed("away")).input_json_schema) or not isinstance(schema, dict)
+    return prepared(one)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -213,9 +215,9 @@ def test_loop_tools_that_an_adapter_makes_are_foreign(caplog, monkeypatch):
     )
     made = ADAPTERS.convert(Theirs())
     assert made is not None
-    assert made.validate_input("b").value == "b"
+    assert prepared(made).validate_input("b").value == "b"
     assert LOOK_AHEAD in caplog.text
-    assert made.renamed("other").input_json_schema == {}
+    assert prepared(made.renamed("other")).input_json_schema == {}
 
 
 def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():
@@ -264,7 +266,7 @@ def test_loop_every_pattern_has_a_size(pattern):
 
 
 def test_loop_a_long_text_against_a_large_pattern_is_refused_and_not_tried():
-    one = Tool("guess", execute=None, input_schema={"pattern": "[ab]*a[ab]{3000}c"})
+    one = prepared(Tool("guess", execute=None, input_schema={"pattern": "[ab]*a[ab]{3000}c"}))
     assert one.validate_input("aba" * 2000 + "c").value
     with pytest.raises(CodeModeToolError, match="too large or too intricate"):
         one.validate_input("ab" * 500_000)

@@ -19,6 +19,7 @@ from codemode.schemas.compiled import SchemaMismatch
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.python_types import TypeSchema
 from codemode.schemas.type_guards import GuardedValidator, _budget, raise_refusal
+from codemode.tools.prepared import prepared
 
 NUMBERS = [0.5] * 240_000
 
@@ -250,7 +251,7 @@ def test_loop_recursive_types_end(kind, within):
     one = Tool("walk", execute=lambda _: "walked", input_schema=kind)
     deep = within(nested(60, "wrong"))
     with pytest.raises(CodeModeToolError, match="too large or too intricate"):
-        one.validate_input(deep)
+        prepared(one).validate_input(deep)
     with pytest.raises(CodeModeToolError):
         run_code_mode_sync(f"return await tools.walk({json.dumps(deep)})", [one])
     assert run_code_mode_sync(f"return await tools.walk({json.dumps(within(nested(6, 1)))})", [one]) == "walked"

@@ -28,6 +28,7 @@ from codemode.protocol.ledger import LedgerEntry, Waiting
 from codemode.run.allowed_input import check_answers, input_to_run
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
+from codemode.tools.prepared import prepared
 
 OK, NO = {"approved": True}, {"approved": False}
 ticks = itertools.count(1_700_000_000)
@@ -409,7 +410,7 @@ def dump(value):
 
 
 def as_in_ledger(tool, given_input):
-    shown = tool.validate_input(given_input)
+    shown = prepared(tool).validate_input(given_input)
     waiting = Waiting("i", '{"kind":"oauth"}', json.dumps(shown.json_value), 1)
     entry = LedgerEntry(1, "tool", tool.name, json.dumps(given_input), tool_call_id="o:tool-1", outcome=waiting)
     return shown, entry
@@ -455,7 +456,7 @@ def test_12_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
     try:
         _, entry = as_in_ledger(tool, data.draw(inputs(kinds)))
         edited = data.draw(inputs(kinds))
-        ran = input_to_run(tool, entry, json.dumps(edited))
+        ran = input_to_run(prepared(tool), entry, json.dumps(edited))
     except (CodeModeToolError, CodeModeProtocolError):
         return
     changing = {f"f{n}" for n, kind in enumerate(kinds) if kind in ("changed each time", "one more each time")}

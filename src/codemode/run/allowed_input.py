@@ -10,9 +10,9 @@ from ..data.records import record
 from ..errors import CodeModeProtocolError, CodeModeToolError
 from ..interrupts.resolutions import Answer, Approval, runs_tool
 from ..protocol.ledger import LedgerEntry, Waiting
-from ..schemas.compiled import completed, with_fresh
+from ..schemas.compiled import ValidatedInput, completed, with_fresh
 from ..tools.catalog import Catalog
-from ..tools.tool import MISSING, Tool, ValidatedInput
+from ..tools.prepared import MISSING, PreparedTool
 
 _MAX_EDITED_PARTS = 64
 
@@ -25,7 +25,7 @@ class CheckedInput:
     shown_json: str | None
 
 
-def input_to_run(tool: Tool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
+def input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
     """Return the validated input of a call: the edited one, what was allowed or shown, or what the guest issued.
 
     Raises `CodeModeToolError` for wrong input; `CodeModeProtocolError` when the input of a call that was shown to a
@@ -41,7 +41,7 @@ def input_to_run(tool: Tool, entry: LedgerEntry, edited_json: str | None = None)
     return _as_shown(tool, entry, shown_json)
 
 
-def _as_shown(tool: Tool, entry: LedgerEntry, shown_json: str) -> ValidatedInput:
+def _as_shown(tool: PreparedTool, entry: LedgerEntry, shown_json: str) -> ValidatedInput:
     """Return the value that was shown, made of what was issued, that with the defaults that were shown, or of itself.
 
     A default may be new each time, and a validator may change what it has made, or only what is no default.
@@ -74,7 +74,7 @@ def _issued(entry: LedgerEntry) -> Any:
     return MISSING if entry.input_json is None else decode_json(entry.input_json)
 
 
-def _edited(tool: Tool, edited_json: str) -> ValidatedInput:
+def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
     edited = decode_json(edited_json)
     try:
         validated = tool.validate_input(edited)
@@ -88,7 +88,7 @@ def _edited(tool: Tool, edited_json: str) -> ValidatedInput:
     return validated
 
 
-def _is_ambiguous(tool: Tool, edited: Any, validated: ValidatedInput) -> bool:
+def _is_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
     """Return True when what the schema makes of an edit could be an edit too, and would come to something else."""
     made: Any = validated.json_value
     if not isinstance(made, dict) or not isinstance(edited, dict):
@@ -103,7 +103,7 @@ def _is_ambiguous(tool: Tool, edited: Any, validated: ValidatedInput) -> bool:
     )
 
 
-def _is_changed(tool: Tool, plain: Any, part: Callable[[Any], Any], made: Any) -> bool:
+def _is_changed(tool: PreparedTool, plain: Any, part: Callable[[Any], Any], made: Any) -> bool:
     try:
         again = tool.validate_input(plain).json_value
     except CodeModeToolError:
@@ -116,7 +116,7 @@ def _shown(validated: ValidatedInput) -> str:
 
 
 def check_answers(
-    catalog: Catalog[Tool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
+    catalog: Catalog[PreparedTool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
 ) -> dict[int, CheckedInput]:
     """Return what every answered call will run with, by request id. Raises `CodeModeProtocolError` where it cannot.
 

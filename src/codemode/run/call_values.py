@@ -25,15 +25,17 @@ from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeMode
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.ledger import LedgerEntry
-from ..tools.tool import Tool
+from ..tools.prepared import PreparedTool
+from ..tools.unread_outputs import refuse_iterators
 from .allowed_input import CheckedInput, input_to_run
-from .unread_outputs import refuse_iterators
 
 if TYPE_CHECKING:
     from ..fetch.request import FetchRequest
 
 
-def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> Awaitable[CheckedInput]:
+def check_input(
+    tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool
+) -> Awaitable[CheckedInput]:
     """Validate the input of a call. A large one has a text too: making it may take longer than the check itself.
 
     Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
@@ -43,7 +45,7 @@ def check_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_s
     return run_check(characters, partial(_checked_input, tool, entry, policy, is_shown=is_shown))
 
 
-def _checked_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
+def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
     what = f"the input of tool {tool.name!r}"
     if entry.input_bytes is not None:
         check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
@@ -58,7 +60,7 @@ def _checked_input(tool: Tool, entry: LedgerEntry, policy: ExecutionPolicy, *, i
         raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
 
 
-async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str | None:
+async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str | None:
     """Check what a tool returned and write it as JSON; None is JavaScript's undefined.
 
     Raises `CodeModeToolError` for a wrong output, `CodeModeSerializationError` for what is too large or not JSON,
@@ -73,7 +75,7 @@ async def output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str |
     return await run_check(size, partial(_large_output_text, tool, output, policy))
 
 
-def _large_output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
+def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str:
     runs, is_declared = runs_of(output, max_values=policy.max_values), tool.output_json_schema is not None
     if runs is None:
         # Of a small one, and of plain JSON, it is known that there is none in it.
@@ -84,7 +86,7 @@ def _large_output_text(tool: Tool, output: Any, policy: ExecutionPolicy) -> str:
     return _output_text(tool, output, policy, runs=runs)
 
 
-def _output_text(tool: Tool, output: Any, policy: ExecutionPolicy, **known: Any) -> str:
+def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> str:
     """Write an output; ``known`` is its weight, or its runs."""
     what = _of_output(tool)
     if tool.output_json_schema is not None:
@@ -94,7 +96,7 @@ def _output_text(tool: Tool, output: Any, policy: ExecutionPolicy, **known: Any)
     return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what, **known)
 
 
-def _of_output(tool: Tool) -> str:
+def _of_output(tool: PreparedTool) -> str:
     return f"the output of tool {tool.name!r}"
 
 

@@ -28,7 +28,7 @@ from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger
 from ..protocol.settings import Settings
 from ..tools.catalog import Catalog
-from ..tools.tool import Tool
+from ..tools.prepared import PreparedTool
 from ..trace.events import ConsoleEvent
 from ..workers import nesting
 from ..workers.pool import WorkerPool, pool_or_default
@@ -59,7 +59,7 @@ class Execution:
     def __init__(
         self,
         profile: Profile,
-        catalog: Catalog[Tool],
+        catalog: Catalog[PreparedTool],
         options: CodeModeOptions,
         outer: OuterCall,
         pool: WorkerPool | None,

@@ -1,26 +1,23 @@
-"""Runs a tool's code, and that which decides about it. What it raises is hidden from the program. Knows no order."""
+"""Host code of a call, guarded: what a tool, or what decides about one, raises is hidden from the program.
+
+Knows no order of calls.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable
+from typing import Any
 
-from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from ..errors import CodeModeError, CodeModeToolError
 from ..host.cancellation import is_ended_from_outside
+from ..host.threads import let_go
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, interrupt_within
 from ..protocol.ledger import LedgerEntry
 from ..tools.context import ToolCallContext
-from ..tools.tool import Tool, ValidatedInput
-from .thread_call import ThreadCall
-from .unread_outputs import without_iterators
-
-if TYPE_CHECKING:
-    from ..host.threads import InvocationThreads
-    from ..options.parts import ExecutionPolicy
+from ..tools.prepared import PreparedTool, tool_failed
 
 
 class HostRaised(Exception):  # noqa: N818 - carries an error, is none itself
@@ -29,38 +26,6 @@ class HostRaised(Exception):  # noqa: N818 - carries an error, is none itself
     def __init__(self, error: CodeModeError) -> None:
         super().__init__(error.message)
         self.error = error
-
-
-async def executed(
-    tool: Tool,
-    validated: ValidatedInput,
-    context: ToolCallContext | None,
-    threads: InvocationThreads,
-    entry: LedgerEntry,
-) -> Any:
-    """Call the tool and return its output, of an async iterator the last item. Other iterators are still to be read."""
-    if tool.execute_kind == "async":
-        result = await tool.call(validated.value, context)
-    elif tool.execute_kind == "async_iterator":
-        result = tool.call(validated.value, context)
-    else:
-        result = await _in_thread(tool, entry, threads, partial(tool.call, validated.value, context))
-        if inspect.isawaitable(result):
-            result = await result
-    return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
-
-
-async def read_output(
-    tool: Tool, output: Any, policy: ExecutionPolicy, threads: InvocationThreads, entry: LedgerEntry
-) -> Any:
-    """Return an output with lists in place of its iterators, read where the tool runs."""
-    what, is_declared = f"the output of tool {tool.name!r}", tool.output_json_schema is not None
-    work = partial(without_iterators, output, policy, what, is_declared=is_declared)
-    return await _in_thread(tool, entry, threads, work)
-
-
-async def _in_thread(tool: Tool, entry: LedgerEntry, threads: InvocationThreads, work: Callable[[], Any]) -> Any:
-    return await ThreadCall(tool.name, entry.tool_call_id or "", work).result(threads.run_tool)
 
 
 async def decided(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
@@ -116,23 +81,20 @@ def sound(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
 
 def hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program may see in place of what host code raised, which stays its cause."""
-    hidden = CodeModeToolError(
-        f"tool {entry.name!r} failed",
-        code=HOST_TOOL_ERROR,
-        details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id},
-    )
-    hidden.__cause__ = error
-    return hidden
+    return tool_failed(entry.name, error, tool_call_id=entry.tool_call_id)
 
 
-async def _last_item(items: AsyncIterable[Any]) -> Any:
-    last: Any = None
-    async for last in items:  # noqa: B007 - the last item is what is wanted
-        pass
-    return last
+def told(entry: LedgerEntry, error: BaseException) -> CodeModeError:
+    """Return what a request ended with when this was raised while it was performed."""
+    if isinstance(error, HostRaised):
+        return error.error
+    if isinstance(error, CodeModeError):
+        let_go(error)
+        return error
+    return hidden(entry, error)  # validators and serialisers of schemas are host code too
 
 
-async def needs_approval(tool: Tool, value: Any, context: ToolCallContext) -> bool:
+async def needs_approval(tool: PreparedTool, value: Any, context: ToolCallContext) -> bool:
     """Ask the tool's own rule about a validated input."""
     answer = tool.asks_approval(value, context)
     return bool(await answer if inspect.isawaitable(answer) else answer)

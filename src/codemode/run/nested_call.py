@@ -1,4 +1,4 @@
-"""One nested call: look up, validate, approve, execute, serialise. Knows no worker and no order of calls."""
+"""The calls of one invocation, each from its request to how it ended. Knows no worker and no order of calls."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from ..errors import (
     CodeModeFetchError,
     CodeModeProtocolError,
     CodeModeSerializationError,
-    CodeModeToolError,
     guest_view,
 )
-from ..host.threads import let_go, run_check
+from ..host.threads import run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial
 from ..options.parts import CodeModeOptions
 from ..protocol.events import CallSettled
 from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
+from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import Catalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
-from ..tools.tool import Tool, ValidatedInput
+from ..tools.prepared import PreparedTool, not_executable
+from ..tools.running import read_output, run_tool
+from ..tools.unread_outputs import UnreadOutput
 from .allowed_input import CheckedInput
 from .call_values import asked_text, check_input, output_text, payload_text, read_fetch, read_text
-from .host_code import HostRaised, decided, executed, guarded, hidden, needs_approval, read_output, sound
+from .host_code import decided, guarded, needs_approval, sound, told
 from .kept_inputs import KeptInputs
-from .unread_outputs import UnreadOutput
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
@@ -63,7 +64,7 @@ class NestedCalls:
     interrupt ids this invocation's own.
     """
 
-    catalog: Catalog[Tool]
+    catalog: Catalog[PreparedTool]
     options: CodeModeOptions
     outer_tool_call_id: str
     messages: Sequence[Any]
@@ -97,13 +98,8 @@ class NestedCalls:
             return await _ToolCall(self, entry, tool, answer, progress).perform()
         except CodeModeProtocolError:
             raise
-        except CodeModeError as error:
-            let_go(error)
-            return self.rejected(entry, error)
-        except HostRaised as thrown:
-            return self.rejected(entry, thrown.error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - validators and serialisers of schemas are host code too
-            return self.rejected(entry, hidden(entry, error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program goes on
+            return self.rejected(entry, told(entry, error))
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
@@ -140,13 +136,20 @@ class NestedCalls:
 
 
 class _ToolCall:
-    """One call of one tool on its way from lookup to outcome."""
+    """One call of one tool on its way from lookup to outcome.
+
+    Its order: the input is validated, which sets nothing. An answer that a resume brought, if it is an approval, allows
+    it next; else the tool's own rule says whether a person is to decide, who allows it, denies it or makes it wait.
+    Only then is it told of as started, with the input that was allowed, and the function runs; its output is checked
+    and written. A tool that asks for something pauses the call with the input that it was given.
+    """
 
     def __init__(
-        self, calls: NestedCalls, entry: LedgerEntry, tool: Tool, answer: Answer | None, progress: CallProgress
+        self, calls: NestedCalls, entry: LedgerEntry, tool: PreparedTool, answer: Answer | None, progress: CallProgress
     ) -> None:
         self._calls = calls
         self._entry = entry
+        self._call_id = entry.tool_call_id or ""
         self._answer = answer
         self._progress = progress
         self._policy = calls.options.execution_policy
@@ -158,9 +161,11 @@ class _ToolCall:
         """Return how the call ended; raises what the guest is to be told."""
         entry, tool = self._entry, self._tool
         if tool.execute is None:
-            raise self._not_executable()
+            raise not_executable(tool.name, tool_call_id=entry.tool_call_id)
         asks = tool.needs_approval is not False
         checked = await self._validate(is_shown=asks)
+        if isinstance(self._answer, Approval):
+            self._allow(checked)
         if asks and await self._needs_approval(checked.validated):
             if self._calls.options.approval.mode == "interrupt":
                 return await self._pause({"kind": APPROVAL_KIND}, checked)
@@ -170,7 +175,9 @@ class _ToolCall:
         calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
         try:
-            output = await guarded(entry, executed(tool, checked.validated, context, calls.threads, entry))
+            output = await guarded(
+                entry, run_tool(tool, checked.validated.value, context, calls.threads, self._call_id)
+            )
             text = await self._written(output)
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
@@ -182,14 +189,8 @@ class _ToolCall:
         try:
             return await output_text(self._tool, output, self._policy)
         except UnreadOutput:
-            read = read_output(self._tool, output, self._policy, self._calls.threads, self._entry)
+            read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
         return await output_text(self._tool, await guarded(self._entry, read), self._policy)
-
-    def _not_executable(self) -> CodeModeToolError:
-        return CodeModeToolError(
-            f"tool {self._tool.name!r} is declared but cannot be executed",
-            details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
-        )
 
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
         entry, tool = self._entry, self._tool
@@ -198,10 +199,12 @@ class _ToolCall:
             checked = await check_input(tool, entry, self._policy, is_shown=is_shown or tool.input_varies)
         text = checked.shown_json
         self._calls.kept_inputs.keep(entry.id, text, varies=tool.input_varies)
-        if isinstance(self._answer, Approval):
-            self._is_approved = True
-            self._executed_json = text
         return checked
+
+    def _allow(self, checked: CheckedInput) -> None:
+        """Let the call run with this input: a person has seen it."""
+        self._is_approved = True
+        self._executed_json = checked.shown_json
 
     async def _context(self) -> ToolCallContext:
         calls, entry = self._calls, self._entry
@@ -212,7 +215,7 @@ class _ToolCall:
                 id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
             )
         return ToolCallContext(
-            tool_call_id=entry.tool_call_id or "",
+            tool_call_id=self._call_id,
             outer_tool_call_id=calls.outer_tool_call_id,
             messages=calls.messages,
             context=calls.context,
@@ -238,7 +241,7 @@ class _ToolCall:
 
     async def _approve(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry
-        request = approval.ApprovalRequest(entry.name, checked.validated.json_value, entry.tool_call_id or "")
+        request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
         self._progress.asked()
         try:
             answer = await decided(entry, approval.ask(policy.on_approval_required, request))
@@ -247,8 +250,7 @@ class _ToolCall:
         decision = approval.read_decision(answer, request)
         if not decision.approved:
             raise approval.denial(request, decision, policy)
-        self._is_approved = True
-        self._executed_json = checked.shown_json
+        self._allow(checked)
 
     async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls

@@ -15,7 +15,7 @@ from ..protocol.endings import syntax_error
 from ..source.cache import AnalysedProgram, ProgramCache
 from ..source.checks import check_program, fence_problems
 from ..tools.catalog import Catalog
-from ..tools.tool import Tool
+from ..tools.prepared import PreparedTool
 
 _programs = ProgramCache()
 
@@ -41,7 +41,7 @@ def check_source(js: object, policy: ExecutionPolicy) -> str:
 class ProgramChecker:
     """Compares one program with the tools. ``known`` is what an earlier run of the same text has found out."""
 
-    def __init__(self, source: str, profile: str, catalog: Catalog[Tool], *, compares: bool) -> None:
+    def __init__(self, source: str, profile: str, catalog: Catalog[PreparedTool], *, compares: bool) -> None:
         self._source = source
         self._profile = profile
         self._catalog = catalog

@@ -22,7 +22,7 @@ from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile
 from ..protocol.continuation import Continuation, body_of
 from ..tools.catalog import Catalog
-from ..tools.tool import Tool
+from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version, engine_version_is_known
 from ..workers.pool import WorkerPool, pool_or_default
 from .allowed_input import CheckedInput, check_answers
@@ -64,7 +64,7 @@ async def resume(
     profile: Profile,
     interrupt: Resumable | Mapping[str, Any],
     answers_to: Callable[[Interrupt], Mapping[str, Any]],
-    catalog: Catalog[Tool],
+    catalog: Catalog[PreparedTool],
     options: CodeModeOptions | Mapping[str, Any] | None,
     outer: OuterCall,
     pool: WorkerPool | None,
@@ -87,7 +87,7 @@ async def _resume(
     profile: Profile,
     interrupt: Interrupt,
     resolutions: Mapping[str, Any],
-    catalog: Catalog[Tool],
+    catalog: Catalog[PreparedTool],
     settings: CodeModeOptions,
     outer: OuterCall,
     pool: WorkerPool,
@@ -135,7 +135,7 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
 
 
 async def _checked_answers(
-    continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[Tool], options: CodeModeOptions
+    continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[PreparedTool], options: CodeModeOptions
 ) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
     entries = continuation.ledger.entries
     # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.

@@ -1,4 +1,4 @@
-"""Collects the tools of a set: Tool objects, functions, and what adapters make of frameworks' objects."""
+"""A set of tools collected from `Tool` objects, functions, and what adapters make of frameworks' objects."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from ..options.checked_fields import WrongTypeError
 from ..trace.failures import log_left_out
 from .adapters import ADAPTERS
 from .names import ImpossibleNameError, check_name
+from .prepared import PreparedTool, prepared
 from .tool import Tool
 
 
-def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
-    """Make named tools of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are the names.
+def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, PreparedTool]:
+    """Make tools ready, of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are their names.
 
     Raises `ValueError` for an impossible or repeated name, and for an object that is no tool. A framework's tool that
     no program could call by its name is left out, with a warning in the log: nobody here has named it.
     """
     if isinstance(tools, Mapping):
         named = cast("Mapping[str, Any]", tools)
-        return {check_name(name): _as_tool(value, name) for name, value in named.items()}
+        return {check_name(name): prepared(_as_tool(value, name)) for name, value in named.items()}
     if isinstance(tools, str | bytes) or not isinstance(cast("Any", tools), Iterable):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
-    collected: dict[str, Tool] = {}
+    collected: dict[str, PreparedTool] = {}
     for value in tools:
         try:
             one = _as_tool(value, None)
@@ -36,7 +37,7 @@ def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
             continue
         if one.name in collected:
             raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
-        collected[one.name] = one
+        collected[one.name] = prepared(one)
     return collected
 
 
@@ -51,9 +52,7 @@ def _as_tool(value: Any, name: str | None) -> Tool:
         return Tool.from_function(cast("Callable[..., Any]", value), name=name)
     converted = ADAPTERS.convert(value)
     if converted is not None:
-        named = converted.renamed(name or converted.name)
-        object.__setattr__(named, "is_foreign", True)
-        return named
+        return converted.renamed(name or converted.name)
     if callable(value) and not inspect.isclass(value):
         return Tool.from_function(value, name=name)
     failures = f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from functools import cached_property, partial
+from typing import Any, Literal, TypeAlias, cast
 
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema, refuse_too_large
@@ -16,6 +19,7 @@ from .parameters import Parameters
 from .parameters_schema import ParametersSchema
 
 Mode = Literal["input", "output"]
+Compile: TypeAlias = Callable[[Any], CompiledSchema | None]
 
 # Of what stands for a type and is no class: unions, type variables, aliases.
 _MODULES_OF_TYPES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
@@ -28,6 +32,60 @@ class InferredOutput:
     """What a function is annotated to return."""
 
     annotation: Any
+
+
+class FrameworkSchema(ABC):
+    """A schema of a framework's tool, which says itself what it comes to. For plugins."""
+
+    @abstractmethod
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        """Return the validator; None takes anything. ``compiled`` makes one of a type or a JSON Schema.
+
+        Called once for each tool that has it, when its schema is first asked for. Raises `ValueError`.
+        """
+
+
+class ToolSchemas:
+    """The two schemas of a tool as validators, each compiled when it is first asked for, and once."""
+
+    def __init__(self, tool_name: str, input_schema: Any, output_schema: Any, *, is_foreign: bool) -> None:
+        self._given: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
+        self._tool_name = tool_name
+        self.is_foreign = is_foreign
+
+    @cached_property
+    def input(self) -> CompiledSchema | None:
+        """What checks an input; None takes anything. Raises `ValueError` naming the tool for a broken schema."""
+        return self._compiled("input")
+
+    @cached_property
+    def output(self) -> CompiledSchema | None:
+        """What checks an output, likewise."""
+        return self._compiled("output")
+
+    @property
+    def kinds(self) -> set[str]:
+        """What they are, "type" or "dict", for `load_schema_kind`."""
+        given = [schema for schema in self._given.values() if schema is not None]
+        if any(isinstance(schema, FrameworkSchema) for schema in given):
+            return {"dict", "type"}
+        return {"dict" if isinstance(schema, Mapping | bool) else "type" for schema in given}
+
+    def refuse_patterns(self) -> None:
+        """Compile what may hold patterns already; other mistakes are told of later, but for a type by its name."""
+        for mode, schema in self._given.items():
+            if schema is None or isinstance(schema, Mapping | bool | InferredOutput | FrameworkSchema):
+                continue
+            if "pydantic" not in sys.modules and not isinstance(schema, str):  # then nobody has written such a type
+                continue
+            try:
+                getattr(self, mode)
+            except Exception as error:
+                if isinstance(error.__cause__, PatternRefused) or isinstance(schema, str):
+                    raise
+
+    def _compiled(self, mode: Mode) -> CompiledSchema | None:
+        return compiled(self._given[mode], mode, self._tool_name, is_foreign=self.is_foreign)
 
 
 def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
@@ -59,7 +117,7 @@ def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> An
 
 def _may_be_type(schema: Any) -> bool:
     """Return False for a value that is no type in any case. Imports nothing: what pydantic says of it comes later."""
-    kinds = type(None) | bool | str | type | Parameters | InferredOutput
+    kinds = type(None) | bool | str | type | Parameters | InferredOutput | FrameworkSchema
     if isinstance(schema, kinds) or callable(schema) or type(schema).__module__ in _MODULES_OF_TYPES:
         return True
     return hasattr(schema, "core_schema") or hasattr(schema, "__get_pydantic_core_schema__")
@@ -67,6 +125,8 @@ def _may_be_type(schema: Any) -> bool:
 
 def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> CompiledSchema | None:
     """Return the validator of a schema; None takes anything. Raises `ValueError` naming the tool for a broken one."""
+    if isinstance(schema, FrameworkSchema):
+        return schema.compiled(partial(compiled, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
     if isinstance(schema, InferredOutput):
         try:
             return TypeSchema(schema.annotation, mode)

@@ -14,6 +14,7 @@ from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.run.allowed_input import check_answers, input_to_run
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
+from codemode.tools.prepared import prepared
 
 UNKNOWN_JSON = '{"kind":"code-mode/unknown-outcome"}'
 APPROVAL, OAUTH, UNKNOWN = waiting_entry(1), waiting_entry(2, '{"kind":"oauth"}'), waiting_entry(3, UNKNOWN_JSON)
@@ -155,24 +156,24 @@ SHOWN_JSON = '{"amount":900.0,"currency":"EUR"}'
 
 
 def test_the_validated_input_runs():
-    validated = input_to_run(tool_over(Payment), shown(SHOWN_JSON))
+    validated = input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON))
     assert validated.value == Payment(amount=900)
 
 
 def test_12_what_was_shown_runs_though_a_default_is_another_now():
-    assert input_to_run(tool_over(Changed), shown(SHOWN_JSON)).value == Changed(amount=900, currency="EUR")
+    assert input_to_run(prepared(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(amount=900, currency="EUR")
 
 
 def test_an_edited_input_is_validated():
-    validated = input_to_run(tool_over(Payment), shown(SHOWN_JSON), '{"amount":5}')
+    validated = input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":5}')
     assert validated.json_value == {"amount": 5, "currency": "EUR"}
     with pytest.raises(CodeModeProtocolError, match="edited input"):
-        input_to_run(tool_over(Payment), shown(SHOWN_JSON), '{"amount":"much"}')
+        input_to_run(prepared(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":"much"}')
 
 
 def test_an_allowed_input_runs_again_as_it_was_allowed():
     entry = shown(SHOWN_JSON, executed_input_json='{"amount":5.0,"currency":"CHF"}')
-    assert input_to_run(tool_over(Payment), entry).json_value == {"amount": 5, "currency": "CHF"}
+    assert input_to_run(prepared(tool_over(Payment)), entry).json_value == {"amount": 5, "currency": "CHF"}
 
 
 @pytest.mark.parametrize(

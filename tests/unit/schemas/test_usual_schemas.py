@@ -14,6 +14,7 @@ from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft20
 from codemode import Tool
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.usual import MAX_DEPTH, is_surely_valid
+from codemode.tools.prepared import prepared
 
 DIALECTS = (Draft7Validator, Draft201909Validator, Draft202012Validator)
 SAMPLE = Path(__file__).parents[2] / "data" / "mcp_tools_sample.json"
@@ -80,4 +81,4 @@ def test_a_wrong_schema_is_still_told_of(schema: dict[str, Any], place: str):
     with pytest.raises(ValueError, match=place):
         DictSchema(schema)
     with pytest.raises(ValueError, match="input_schema of tool 'a'"):
-        Tool("a", execute=None, input_schema=schema).prepare()
+        prepared(Tool("a", execute=None, input_schema=schema)).compile()

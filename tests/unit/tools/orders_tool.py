@@ -10,6 +10,7 @@ from pydantic import (
 
 from codemode.errors import CodeModeToolError
 from codemode.tools.context import ToolCallContext
+from codemode.tools.prepared import prepared
 from codemode.tools.tool import Tool
 
 CONTEXT = ToolCallContext(tool_call_id="outer:tool-1", outer_tool_call_id="outer")
@@ -43,8 +44,12 @@ ORDER_SCHEMA = {
 }
 
 
-def make(**settings):
+def said(**settings):
     return Tool("orders", execute=lambda value, context: value, **settings)
+
+
+def make(**settings):
+    return prepared(said(**settings))
 
 
 def problems_of(one, value):

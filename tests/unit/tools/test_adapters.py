@@ -2,10 +2,14 @@ import importlib.metadata
 
 import pytest
 
+from codemode import CodeModeToolError, run_code_mode_sync
+from codemode.schemas.compiled import ValidatedInput
 from codemode.tools import adapters
 from codemode.tools.adapters import AdapterRegistry, register_adapter
 from codemode.tools.collecting import collect_tools
+from codemode.tools.prepared import prepared
 from codemode.tools.tool import Tool
+from codemode.tools.tool_schemas import FrameworkSchema
 
 
 class ForeignTool:
@@ -93,3 +97,54 @@ def test_a_broken_plugin_is_named_and_harms_no_other(registry, plugins):
 def test_an_unknown_object_is_refused(registry, plugins, value):
     with pytest.raises(TypeError, match="is not a tool; a Tool, a function, or a tool object of a framework"):
         collect_tools({"x": value})
+
+
+class Doubled(FrameworkSchema):
+    """A framework's schema: a JSON Schema, of whose values it makes something of its own."""
+
+    def __init__(self):
+        self.made = 0
+
+    def compiled(self, compiled):
+        self.made += 1
+        described = compiled({"type": "integer"})
+
+        class Made:
+            json_schema = described.json_schema
+            varies = False
+
+            def validate_input(self, value):
+                return ValidatedInput(described.validate_input(value).value * 2, lambda: value)
+
+            def validate_output(self, value, what):
+                return described.validate_output(value, what) * 2
+
+        return Made()
+
+
+def test_a_framework_says_itself_what_its_schemas_come_to():
+    given, gave = Doubled(), Doubled()
+    tool = Tool("twice", execute=lambda value: value, input_schema=given, output_schema=gave)
+    one = prepared(tool)
+    assert (one.schema_kinds, given.made, gave.made) == ({"dict", "type"}, 0, 0)
+    assert one.input_json_schema == one.output_json_schema == {"type": "integer"}
+    assert (one.validate_input(2).value, one.validate_input(2).json_value) == (4, 2)
+    with pytest.raises(CodeModeToolError) as caught:
+        one.validate_input("2")
+    assert (caught.value.details["tool_name"], caught.value.details["schema"]) == ("twice", "input")
+    assert run_code_mode_sync("return await tools.twice(3)", [tool]) == 12
+    assert (given.made, gave.made) == (1, 1)
+
+
+def test_a_framework_has_no_schema_or_a_broken_one():
+    class Schema(FrameworkSchema):
+        def __init__(self, schema):
+            self.schema = schema
+
+        def compiled(self, compiled):
+            return compiled(self.schema)
+
+    assert prepared(Tool("any", execute=None, input_schema=Schema(None))).input_json_schema is None
+    broken = Tool("broken", execute=None, input_schema=Schema({"type": "nonsense"}))
+    with pytest.raises(ValueError, match="input_schema of tool 'broken'"):
+        prepared(broken).compile()

@@ -3,7 +3,7 @@
 import pytest
 from orders_tool import ORDER_SCHEMA, make, problems_of
 
-from codemode.tools.tool import MISSING
+from codemode.tools.prepared import MISSING
 
 
 def test_a_dict_schema_gives_plain_json_with_defaults():
@@ -165,9 +165,9 @@ def deep_schema():
 )
 def test_a_broken_schema_is_a_value_error_naming_the_tool(make_schema):
     with pytest.raises(ValueError, match="input_schema of tool 'orders'"):
-        make(input_schema=make_schema()).prepare()
+        make(input_schema=make_schema()).compile()
     with pytest.raises(ValueError, match="output_schema of tool 'orders'"):
-        make(output_schema=make_schema()).prepare()
+        make(output_schema=make_schema()).compile()
 
 
 @pytest.mark.parametrize("schema", [{"$ref": "#"}, {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}])
@@ -194,7 +194,7 @@ def test_false_takes_nothing():
 
 def test_no_schema_takes_anything():
     one = make()
-    one.prepare()
+    one.compile()
     assert (one.input_json_schema, one.output_json_schema) == (None, None)
     assert one.validate_input({"a": [1]}).json_value == {"a": [1]}
     assert one.validate_input(MISSING).value is None

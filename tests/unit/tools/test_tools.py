@@ -7,11 +7,12 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orders_tool import CONTEXT, ORDER_SCHEMA, Order, make, problems_of, search
+from orders_tool import CONTEXT, ORDER_SCHEMA, Order, make, problems_of, said, search
 
 from codemode.errors import CodeModeToolError
 from codemode.tools.collecting import collect_tools
 from codemode.tools.context import ToolCallContext
+from codemode.tools.prepared import prepared
 from codemode.tools.tool import Tool, tool
 
 
@@ -56,7 +57,7 @@ def sync_wrapper():
     ],
 )
 def test_how_a_tool_is_called_is_decided_once(function, kind):
-    assert Tool("x", execute=function).execute_kind == kind
+    assert prepared(Tool("x", execute=function)).execute_kind == kind
 
 
 def with_context(a: int, context: ToolCallContext) -> int:
@@ -76,7 +77,7 @@ def with_context(a: int, context: ToolCallContext) -> int:
     ],
 )
 def test_a_context_is_made_only_for_tools_that_take_it(one, takes):
-    assert one.takes_context == takes
+    assert prepared(one).takes_context == takes
 
 
 @pytest.mark.parametrize(
@@ -90,12 +91,12 @@ def test_a_context_is_made_only_for_tools_that_take_it(one, takes):
     ],
 )
 def test_execute_takes_what_it_asks_for(execute, received):
-    assert Tool("x", execute=execute).call(1, CONTEXT) == received
+    assert prepared(Tool("x", execute=execute)).call(1, CONTEXT) == received
 
 
 def test_a_tool_without_execute_says_so():
     with pytest.raises(CodeModeToolError, match="cannot be executed") as raised:
-        make_declared().call(1, CONTEXT)
+        prepared(make_declared()).call(1, CONTEXT)
     assert raised.value.details == {"tool_name": "declared"}
 
 
@@ -108,29 +109,29 @@ def test_impossible_names(name):
     with pytest.raises(ValueError, match=r"name|called"):
         Tool(name, execute=None)
     with pytest.raises(ValueError, match=r"name|called"):
-        collect_tools({name: make()})
+        collect_tools({name: said()})
 
 
 @pytest.mark.parametrize(
     "name", ["a", "kebab-name", "a.b", "a.then", "constructor", "__proto__", "x" * 128, "größe", "a b"]
 )
 def test_possible_names(name):
-    assert collect_tools({name: make()})[name].name == name
+    assert collect_tools({name: said()})[name].name == name
 
 
 def test_a_mapping_renames_and_errors_follow():
-    one = make(input_schema=ORDER_SCHEMA)
+    one = said(input_schema=ORDER_SCHEMA)
     tools = collect_tools({"a": one, "b": search, "orders": one})
     assert [tool.name for tool in tools.values()] == ["a", "b", "orders"]
-    assert tools["orders"] is one
+    assert tools["orders"] is prepared(one)
     assert problems_of(tools["a"], {})
 
 
 def test_an_iterable_uses_own_names():
-    assert list(collect_tools([make(), search])) == ["orders", "search"]
+    assert list(collect_tools([said(), search])) == ["orders", "search"]
     assert collect_tools(one for one in ()) == {}
     with pytest.raises(ValueError, match="two tools are called 'orders'"):
-        collect_tools([make(), make()])
+        collect_tools([said(), said()])
 
 
 @pytest.mark.parametrize("tools", [None, 5, "search", search])
@@ -154,7 +155,7 @@ def test_what_is_not_callable(settings, said):
 
 def test_schemas_are_compiled_once():
     one = make(input_schema=ORDER_SCHEMA, output_schema=Order)
-    one.prepare()
+    one.compile()
     assert one.input_json_schema is one.input_json_schema
     assert one.output_json_schema is one.output_json_schema
 
@@ -178,7 +179,7 @@ def test_any_json_is_accepted_or_refused_and_what_is_shown_comes_back(value):
         assert one.validate_input(validated.json_value).value == validated.value
 
 
-DICT_TOOL, TYPE_TOOL, FUNCTION_TOOL = make(input_schema=ORDER_SCHEMA), make(input_schema=Order), tool(search)
+DICT_TOOL, TYPE_TOOL, FUNCTION_TOOL = make(input_schema=ORDER_SCHEMA), make(input_schema=Order), prepared(tool(search))
 
 
 def test_importing_the_tools_loads_nothing_heavy():

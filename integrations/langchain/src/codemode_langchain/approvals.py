@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias, Union, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, WithJsonSchema, create_model
 from typing_extensions import TypedDict
 
-from codemode import CodeModeToolError, PendingRequest, Tool
-from codemode.plugins import can_be_called, integers_as_in, resolve_reference, with_texts
+from codemode import CodeModeToolError, PendingRequest
+from codemode.plugins import PreparedTool, can_be_called, integers_as_in, resolve_reference, with_texts
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval
@@ -126,7 +126,7 @@ class Approvals:
         when = rule if callable(rule) else rule.get("when")
         return True if when is None else partial(_asks, when)
 
-    def question(self, request: PendingRequest, tool: Tool | None) -> Question:
+    def question(self, request: PendingRequest, tool: PreparedTool | None) -> Question:
         """Return what a person is asked about one call."""
         rule = self._rules.get(request.tool_name)
         config: ApprovalConfig = cast("ApprovalConfig", rule) if isinstance(rule, Mapping) else {}
@@ -196,7 +196,7 @@ def _check_rule(name: str, rule: Any) -> None:
         raise ValueError(f"approve[{name!r}]['allowed_decisions'] must name some of {', '.join(ALL_DECISIONS)}")
 
 
-def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: Tool | None, shown: Any = None) -> Any:
+def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: PreparedTool | None, shown: Any = None) -> Any:
     """Return the type that LangGraph checks an answer against before it is saved."""
     types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
     if "edit" in allowed:
@@ -206,7 +206,7 @@ def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: Tool | No
     return Annotated[union, BeforeValidator(_single_decision), AfterValidator(_plain_decision)]
 
 
-def _edit_decision(name: str, tool: Tool | None, shown: Any) -> Any:
+def _edit_decision(name: str, tool: PreparedTool | None, shown: Any) -> Any:
     schema = {"type": "object"} if tool is None else _without_references(tool.input_json_schema)
     args = Annotated[dict[str, Any], AfterValidator(_fits(tool, shown)), WithJsonSchema(cast("Any", schema))]
     action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
@@ -237,7 +237,7 @@ def _without_references(schema: Any) -> Any:
     return written(schema, ())
 
 
-def _fits(tool: Tool | None, shown: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _fits(tool: PreparedTool | None, shown: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def check(args: dict[str, Any]) -> dict[str, Any]:
         if tool is not None:
             try:
@@ -249,7 +249,7 @@ def _fits(tool: Tool | None, shown: Any) -> Callable[[dict[str, Any]], dict[str,
     return check
 
 
-def _require_kept(tool: Tool, args: dict[str, Any]) -> None:
+def _require_kept(tool: PreparedTool, args: dict[str, Any]) -> None:
     """Raise `ValueError` when the tool would not run with just what a person has written, completed by defaults."""
     found = tool.validate_input(args).json_value
     place = difference(args, found) or difference(found, tool.validate_input(found).json_value)

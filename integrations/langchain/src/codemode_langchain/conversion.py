@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -15,8 +16,8 @@ from langchain_core.tools import BaseTool, ToolException
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import BaseModel
 
-from codemode import CodeModeToolError, Tool, ToolCallContext
-from codemode.plugins import CompiledSchema
+from codemode import CodeModeError, CodeModeToolError, Tool, ToolCallContext
+from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, prepared
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
 
@@ -27,42 +28,72 @@ NeedsApproval = bool | Callable[..., Any]
 
 
 class LangChainTool(Tool):
-    """A tool that is validated as LangChain would, once.
-
-    Its declared output is shown to the model and never enforced: middleware may answer in its place.
-    """
+    """A tool that is validated as LangChain would, once."""
 
     is_foreign = True
 
     def executed_by(self, execute: Callable[..., Any]) -> LangChainTool:
         """Give the same tool, executed in another way."""
-        other = replace(self, execute=execute)
-        other.__dict__.update(_compiled_input=self._compiled_input, _compiled_output=self._compiled_output)
-        return other
+        return replace(self, execute=execute)
 
-    def _compile(self, schema: Any, mode: Literal["input", "output"]) -> CompiledSchema | None:
-        if not isinstance(schema, BaseTool):
-            return super()._compile(schema, mode)
-        described = super()._compile(_described(schema), mode)
-        whole = partial(super()._compile, mode=mode)
-        return None if described is None else ArgumentsSchema(schema, described, whole)
 
-    def validate_output(self, value: Any) -> Any:
+class _Input(FrameworkSchema):
+    """What a LangChain tool takes; made once for all that is made of the tool."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._tool = tool
+        self._made: ArgumentsSchema | None = None
+
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        if self._made is None and (described := compiled(_described(self._tool))) is not None:
+            self._made = ArgumentsSchema(self._tool, described, compiled)
+        return self._made
+
+
+class _Output(FrameworkSchema):
+    """What a tool says it returns: shown to the model and never enforced, for middleware may answer in its place."""
+
+    def __init__(self, declared: Any) -> None:
+        self._declared = declared
+        self._made: _ShownOutput | None = None
+
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        if self._made is None and (described := compiled(self._declared)) is not None:
+            self._made = _ShownOutput(described)
+        return self._made
+
+
+class _ShownOutput:
+    def __init__(self, described: CompiledSchema) -> None:
+        self._described = described
+        self.json_schema = described.json_schema
+        self.varies = False
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Refuse: an output is no input."""
+        raise NotImplementedError
+
+    def validate_output(self, value: Any, what: str) -> Any:
         """Write a value as its declared type does; as it is when it is of another type."""
         try:
-            return _plain(super().validate_output(value))
-        except CodeModeToolError:
+            value = self._described.validate_output(value, what)
+        except CodeModeError as error:
+            if not isinstance(error, CodeModeToolError):
+                raise
+        except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError):  # noqa: BLE001 - it is not enforced
             return _plain(value)
+        return _plain(value)
 
 
 def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> LangChainTool:
     """Describe a LangChain tool; ``execute(arguments, context)`` is called with its `Arguments`."""
+    declared = _declared_output(tool)
     return LangChainTool(
         tool.name,
         execute=execute,
         description=tool.description,
-        input_schema=tool,
-        output_schema=_declared_output(tool),
+        input_schema=_Input(tool),
+        output_schema=None if declared is None else _Output(declared),
         needs_approval=needs_approval,
     )
 
@@ -226,7 +257,7 @@ def _declared_output(tool: BaseTool) -> Any:
     if declared is None or declared is Any or declared is type(None) or _is_message_or_command(declared):
         return None
     try:
-        Tool("output", execute=None, output_schema=declared).prepare()
+        prepared(Tool("output", execute=None, output_schema=declared)).compile()
     except ValueError:
         return None
     return declared

@@ -15,10 +15,10 @@ from pydantic_ai.usage import RunUsage
 
 import codemode
 from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
-from codemode.plugins import ValidatedInput, plain_copy
+from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, plain_copy
 
 from .failures import told
-from .hidden_tools import HiddenTool, annotations_of
+from .hidden_tools import HiddenTool, ShownOutput, annotations_of
 from .nested import NestedCalls
 from .shown_values import shown_arguments
 from .turns import SharedTurns
@@ -35,12 +35,12 @@ def convert(tool: Tool[Any]) -> codemode.Tool:
     ``context`` of the codeMode call is its `RunContext` or its deps. ``requires_approval`` is the core's approval.
     """
     definition = tool.tool_def
-    return _ConvertedTool(
+    return HiddenTool(
         definition.name,
         execute=partial(_execute, tool),
         description=definition.description or "",
-        input_schema=definition.parameters_json_schema,
-        output_schema=definition.return_schema,
+        input_schema=_InputSchema(tool),
+        output_schema=ShownOutput(definition.return_schema),
         needs_approval=tool.requires_approval,
         annotations=annotations_of(definition),
     )
@@ -54,19 +54,44 @@ class _Input:
     shown: dict[str, Any] | None
 
 
-class _ConvertedTool(HiddenTool):
-    """A tool whose approval shows what the framework will make of its input."""
+class _InputSchema(FrameworkSchema):
+    """What a tool takes, as its definition says."""
+
+    def __init__(self, tool: Tool[Any]) -> None:
+        self._tool = tool
+
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        described = compiled(self._tool.tool_def.parameters_json_schema)
+        return None if described is None else _Arguments(self._tool, described)
+
+
+class _Arguments:
+    """The arguments of a tool, whose approval shows what the framework will make of them."""
+
+    def __init__(self, tool: Tool[Any], described: CompiledSchema) -> None:
+        self._tool = tool
+        self._described = described
+        self.json_schema = described.json_schema
+
+    @property
+    def varies(self) -> bool:
+        """Whether one input may give two values."""
+        return self._described.varies
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Refuse: arguments describe no output."""
+        raise NotImplementedError(what)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check plain JSON from a program. Raises `CodeModeToolError`."""
-        arguments: dict[str, Any] = super().validate_input(value).value or {}
-        tool = cast("Tool[Any]", cast("partial[Any]", self.execute).args[0])
+        """Check plain JSON from a program. Raises `SchemaMismatch`, `CodeModeToolError`."""
+        arguments: dict[str, Any] = self._described.validate_input(value).value or {}
+        tool = self._tool
         if not tool.requires_approval:
             return ValidatedInput(_Input(arguments, None), lambda: plain_copy(arguments))
         try:
             validated = tool.function_schema.validator.validate_python(arguments)
         except ValidationError as error:
-            raise CodeModeToolError(told(error), details={"tool_name": self.name}) from error
+            raise CodeModeToolError(told(error), details={"tool_name": tool.name}) from error
         shown = shown_arguments(validated, tool.function_schema.single_arg_name)
         return ValidatedInput(_Input(arguments, shown), lambda: plain_copy(shown))
 

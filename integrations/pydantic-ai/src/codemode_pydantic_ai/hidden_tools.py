@@ -13,19 +13,47 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 from codemode import CodeModeOptions, CodeModeTool, Tool, ToolCallContext, WorkerPool, create_code_mode_tool
-from codemode.plugins import can_be_called
+from codemode.plugins import (
+    Compile,
+    CompiledSchema,
+    FrameworkSchema,
+    JsonSchema,
+    ValidatedInput,
+    can_be_called,
+    prepared,
+)
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
 _MAX_COMPILED = 8
 
 
 class HiddenTool(Tool):
-    """A tool whose declared output is for the model's eyes: the framework does not check outputs, so neither do we."""
+    """A tool of the framework."""
 
     is_foreign = True
 
-    def validate_output(self, value: Any) -> Any:
-        """Give the value back: a direct call of this tool would have passed too."""
+
+class ShownOutput(FrameworkSchema):
+    """A declared output for the model's eyes: the framework does not check outputs, so neither do we."""
+
+    def __init__(self, declared: Any) -> None:
+        self._declared = declared
+
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        """Return what takes any value: a direct call of the tool would have passed too."""
+        described = compiled(self._declared)
+        return None if described is None else _Unchecked(described.json_schema)
+
+
+class _Unchecked:
+    def __init__(self, json_schema: JsonSchema) -> None:
+        self.json_schema = json_schema
+        self.varies = False
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        raise NotImplementedError
+
+    def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - as the other kinds have it
         return value
 
 
@@ -95,11 +123,11 @@ def _hidden(definition: ToolDefinition) -> Tool:
         execute=partial(_execute, definition.name),
         description=definition.description or "",
         input_schema=definition.parameters_json_schema,
-        output_schema=_output_schema(definition),
+        output_schema=ShownOutput(_output_schema(definition)),
         annotations=annotations_of(definition),
     )
     try:
-        tool.prepare()
+        prepared(tool).compile()
     except ValueError:
         # The framework validates with its own validator; a schema that we cannot read only costs the declaration.
         return HiddenTool(tool.name, execute=tool.execute, description=tool.description, annotations=tool.annotations)

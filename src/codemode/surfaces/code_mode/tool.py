@@ -55,7 +55,7 @@ class CodeModeTool:
         self._pool = pool
         collected = collect_tools(tools)
         for tool in collected.values():
-            tool.prepare()
+            tool.compile()
         self.catalog = Catalog(collected)
         self._outputs = self._new_outputs()
 

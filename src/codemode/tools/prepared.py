@@ -1,0 +1,201 @@
+"""A tool made ready: its schemas compiled, and how its functions take what they are given. Knows no call.
+
+Also what is said of a tool that failed: one wording for whoever finds it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final
+
+from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from ..schemas.compiled import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_input, takes_object
+from .context import ToolCallContext
+from .parameters import ExecuteKind, Parameters, count_positional, execute_kind
+from .tool import Tool
+from .tool_schemas import Mode
+
+
+class _Missing(Enum):
+    MISSING = "MISSING"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+MISSING: Final = _Missing.MISSING
+"""Stands for the input of a call without an argument."""
+
+
+def prepared(tool: Tool) -> PreparedTool:
+    """Return a tool made ready, once for each. Nothing is compiled before it is needed."""
+    kept = vars(tool)
+    made: PreparedTool | None = kept.get("_prepared")
+    if made is None:
+        made = kept["_prepared"] = PreparedTool(tool)
+    return made
+
+
+class PreparedTool:
+    """What a `Tool` says, and the means to act on it: what a catalog holds, and what is called."""
+
+    def __init__(self, tool: Tool) -> None:
+        self.name = tool.name
+        self.description = tool.description
+        self.execute = tool.execute
+        self.needs_approval = tool.needs_approval
+        self.input_examples = tool.input_examples
+        self.to_model_output = tool.to_model_output
+        self.annotations = tool.annotations
+        self._parameters = tool.input_schema if isinstance(tool.input_schema, Parameters) else None
+        self._schemas = tool.schemas
+
+    def __repr__(self) -> str:
+        return f"<PreparedTool {self.name!r}>"
+
+    def compile(self) -> None:
+        """Compile both schemas now. Raises `ValueError` naming the tool when one is broken."""
+        _ = self._input, self._output
+
+    @property
+    def schema_kinds(self) -> set[str]:
+        """What its schemas are, "type" or "dict", for `load_schema_kind`."""
+        return self._schemas.kinds
+
+    @property
+    def input_json_schema(self) -> JsonSchema | None:
+        """What the tool takes, as JSON Schema; None when it takes anything."""
+        return None if self._input is None else self._input.json_schema
+
+    @property
+    def output_json_schema(self) -> JsonSchema | None:
+        """What the tool gives, as JSON Schema; None when it does not say."""
+        return None if self._output is None else self._output.json_schema
+
+    @cached_property
+    def input_varies(self) -> bool:
+        """Whether one input may give two values when it is validated twice."""
+        return self._input is not None and self._input.varies
+
+    @cached_property
+    def execute_kind(self) -> ExecuteKind | None:
+        """How `call` is to be called; "sync" ones belong in a thread and may still give an awaitable."""
+        return None if self.execute is None else execute_kind(self.execute)
+
+    @cached_property
+    def takes_context(self) -> bool:
+        """Whether ``execute`` is given the context, which is else not worth making."""
+        if self._parameters is not None:
+            return self._parameters.context_name is not None
+        return self.execute is not None and count_positional(self.execute) >= 2
+
+    def call(self, value: Any, context: ToolCallContext | None) -> Any:
+        """Call ``execute`` with a validated value; ``context`` None is for a tool that does not take it.
+
+        Gives what ``execute`` gives: a value, an awaitable or an async iterator. Raises `CodeModeToolError` for a tool
+        that is only declared.
+        """
+        return self._call(value, context)
+
+    def asks_approval(self, value: Any, context: ToolCallContext) -> Any:
+        """Evaluate ``needs_approval`` for a validated value: a bool, or what the function gives (maybe awaitable)."""
+        return self._asks(value, context)
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check, coerce and complete plain JSON from a guest, or `MISSING`.
+
+        Raises `CodeModeToolError` with ``tool_name`` and ``problems``, each ``{"path", "message"}``.
+        """
+        schema = self._input
+        if value is MISSING:
+            value = {} if schema is not None and takes_object(schema.json_schema) else None
+        if schema is None:
+            return plain_input(value)
+        try:
+            return schema.validate_input(value)
+        except SchemaMismatch as mismatch:
+            raise wrong_value(self.name, "input", mismatch) from None
+        except CodeModeError:
+            raise
+        except _failures() as error:
+            raise tool_failed(self.name, error) from error
+
+    def validate_output(self, value: Any) -> Any:
+        """Check what the tool returned, and give what `encode_json` takes.
+
+        Raises `CodeModeToolError` as `validate_input` does, `CodeModeSerializationError` when it cannot be JSON.
+        """
+        if self._output is None:
+            return value
+        try:
+            return self._output.validate_output(value, f'Output of tool "{self.name}"')
+        except SchemaMismatch as mismatch:
+            raise wrong_value(self.name, "output", mismatch) from None
+        except CodeModeError:
+            raise
+        except _failures() as error:
+            raise tool_failed(self.name, error) from error
+
+    @cached_property
+    def _input(self) -> CompiledSchema | None:
+        return self._schemas.input
+
+    @cached_property
+    def _output(self) -> CompiledSchema | None:
+        return self._schemas.output
+
+    @cached_property
+    def _call(self) -> Callable[[Any, Any], Any]:
+        function = self.execute
+        if function is None:
+            raise not_executable(self.name)
+        if self._parameters is None:
+            return _with_two_arguments(function)
+        context_name = self._parameters.context_name
+        if context_name is None:
+            return lambda value, _context: function(**value)
+        return lambda value, context: function(**value, **{context_name: context})
+
+    @cached_property
+    def _asks(self) -> Callable[[Any, ToolCallContext], Any]:
+        rule = self.needs_approval
+        return (lambda _value, _context: rule) if isinstance(rule, bool) else _with_two_arguments(rule)
+
+
+def tool_failed(name: str, raised: BaseException, **more: Any) -> CodeModeToolError:
+    """Return the error that a program may see in place of what a tool's code raised, which stays its cause."""
+    failed = CodeModeToolError(f"tool {name!r} failed", code=HOST_TOOL_ERROR, details={"tool_name": name, **more})
+    failed.__cause__ = raised
+    return failed
+
+
+def not_executable(name: str, **more: Any) -> CodeModeToolError:
+    """Return the error for a call of a tool that is only declared."""
+    message = f"tool {name!r} is declared but cannot be executed"
+    return CodeModeToolError(message, details={"tool_name": name, **more})
+
+
+def wrong_value(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeToolError:
+    """Return the error for an input or output that does not fit its schema."""
+    what = "Invalid input for" if side == "input" else "Invalid output of"
+    lines = [f"{one['path'] or 'value'}: {one['message']}" for one in mismatch.problems]
+    return CodeModeToolError(
+        f'{what} tool "{name}": {"; ".join(lines)}',
+        details={"tool_name": name, "schema": side, "problems": mismatch.problems},
+    )
+
+
+def _failures() -> tuple[type[BaseException], ...]:
+    """Return what a validator may raise without ending the host, or a task that nobody has cancelled."""
+    import asyncio  # late: a tool is made without it
+
+    return Exception, SystemExit, GeneratorExit, asyncio.CancelledError
+
+
+def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
+    count = count_positional(function)
+    if count >= 2:
+        return function
+    return (lambda value, _context: function(value)) if count else (lambda _value, _context: function())
