@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 PATIENCE_SECONDS = 15.0
 _PR_SET_CHILD_SUBREAPER = 36
@@ -28,6 +29,26 @@ def living_children(pid: int) -> set[int]:
         with contextlib.suppress(OSError):
             found.update(map(int, task.read_text().split()))
     return {child for child in found if _stat(child)[:1] not in ([], ["Z"])}
+
+
+def kill_workers() -> None:
+    """Kill the workers of this process's zygotes; one that was closed just now may be gone already."""
+    workers = {worker for zygote in children() for worker in children(zygote)}
+    assert workers
+    kill_all(workers)
+
+
+def kill_all(pids: set[int], number: int = signal.SIGKILL) -> None:
+    """Send a signal to processes that may be gone already."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def read_line(stream: IO[str]) -> str:
+    """Read the first line that a process writes to a pipe, for a bounded time."""
+    assert select.select([stream], [], [], PATIENCE_SECONDS)[0], "nothing was written"
+    return stream.readline()
 
 
 def descriptors(pid: int | None = None) -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leftovers import read_line
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ["W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12"]
@@ -119,7 +120,7 @@ def test_the_memory_of_a_family_counts_its_children(module: Any):
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        child = int(parent.stdout.readline())
+        child = int(read_line(parent.stdout))
         assert set(processes.family(parent.pid)) == {parent.pid, child}
         assert processes.pss_mib(parent.pid) > processes.pss_mib(child) > 0
         parent.communicate("", timeout=30)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from leftovers import no_orphan_left, nothing_left
+from leftovers import no_orphan_left, nothing_left, read_line
 
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
@@ -30,7 +30,7 @@ def test_10_a_host_that_is_killed_in_the_middle_leaves_a_question(tmp_path):
     with nothing_left(), no_orphan_left():
         finish(spawn("pause", file))
         owner = spawn("resume", file, log, "hang")
-        assert owner.stdout.readline() == "begun\n"
+        assert read_line(owner.stdout) == "begun\n"
         owner.kill()
         owner.communicate(timeout=60)
         answers = [finish(spawn("resume", file, log, "fast")) for _ in range(2)]

@@ -254,7 +254,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [*COMMAND, *arguments], stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        os.close(terminal)
+        self._terminal = terminal  # held open: what it echoes can be read when the command has ended, too
         self.err = ""
 
     def read_until(self, text: str) -> None:
@@ -268,7 +268,12 @@ class Terminal:
             self.err += piece
 
     def type(self, text: str) -> None:
+        """Type, and return when the terminal has it: it takes what is typed in its own time, and echoes it then."""
         os.write(self._person, text.encode())
+        awaited, deadline = len(text.replace("\n", "\r\n")), time.monotonic() + WAIT_SECONDS
+        while awaited > 0:
+            assert select.select([self._person], [], [], max(0, deadline - time.monotonic()))[0]
+            awaited -= len(os.read(self._person, awaited))
 
     def end(self) -> tuple[int, str]:
         out, err = self.process.communicate(timeout=WAIT_SECONDS)
@@ -279,6 +284,7 @@ class Terminal:
         self.process.kill()
         self.process.communicate(timeout=WAIT_SECONDS)
         os.close(self._person)
+        os.close(self._terminal)
 
 
 @pytest.fixture

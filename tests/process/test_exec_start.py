@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leftovers import PATIENCE_SECONDS, children, command_line, nothing_left
+from leftovers import PATIENCE_SECONDS, children, command_line, kill_all, nothing_left
 from pausing import PAUSING, through_json
 from tests.hostile.hostile_program import groups, load_group
 from tests.hostile.hostile_run import run_program
@@ -217,8 +217,7 @@ def test_a_spare_that_died_or_stopped_costs_at_most_its_own_invocation(
     within(run_code_mode("return 1", (), pool=pool))
     within(all_spares(pool))
     within(only_spares(before))
-    for pid in children() - before:
-        os.kill(pid, number)
+    kill_all(children() - before, number)
     endings: list[Any] = []
     for _ in range(_SPARES + 2):
         try:
@@ -235,8 +234,7 @@ def test_a_worker_that_is_killed_in_a_call_leaves_a_recovery(pool: WorkerPool) -
     async def strike(number: int) -> int:
         executed.append(number)
         if number == 1 and len(executed) == 1:
-            for pid in children() - before:
-                os.kill(pid, signal.SIGKILL)
+            kill_all(children() - before)
             await asyncio.Event().wait()
         return number
 

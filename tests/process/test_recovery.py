@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 
 import pydantic
 import pytest
-from leftovers import living_children
+from leftovers import kill_workers
 from pausing import PAUSING, Spy, go_on, start, through_json
 from waiting import within
 
@@ -41,13 +39,6 @@ def pool():
     made = WorkerPool({"max_workers": 2, "spare_workers": 0})
     yield made
     made.close()
-
-
-def kill_workers():
-    workers = [worker for zygote in living_children(os.getpid()) for worker in living_children(zygote)]
-    assert workers
-    for worker in workers:
-        os.kill(worker, signal.SIGKILL)
 
 
 async def forever(value, context):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from leftovers import living_children
+from leftovers import kill_workers
 from pausing import PAUSING, through_json
 from programs import TOOLS, answer_of, nodes, program_of
 from waiting import within
@@ -81,10 +79,7 @@ class Scene:
 
     async def _kill_worker(self):
         # Without spares every child of the zygote is the worker of this run.
-        workers = [worker for zygote in living_children(os.getpid()) for worker in living_children(zygote)]
-        assert workers
-        for worker in workers:
-            os.kill(worker, signal.SIGKILL)
+        kill_workers()
         await asyncio.Event().wait()
 
     def tools(self, *, pauses, read_only=(), free=True):

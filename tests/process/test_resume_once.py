@@ -111,11 +111,11 @@ def test_a_denial_that_ends_the_program_is_recorded_too(spy, options):
 
 def test_a_double_click_runs_once_and_both_get_the_outcome(spy, options):
     async def clicks():
-        go = asyncio.Event()
+        begun, go_on = asyncio.Event(), asyncio.Event()
 
         async def refund(value, context):
-            go.set()
-            await asyncio.sleep(0.02)
+            begun.set()
+            await go_on.wait()
             return "refunded"
 
         tools = [spy.tool("refund", refund, needs_approval=True)]
@@ -124,10 +124,11 @@ def test_a_double_click_runs_once_and_both_get_the_outcome(spy, options):
             asyncio.create_task(continue_interrupt(through_json(interrupt), OK, tools=tools, options=options))
             for _ in range(4)
         ]
-        await go.wait()
+        await begun.wait()
         with pytest.raises(CodeModeProtocolError) as caught:
             await continue_interrupt(interrupt, NO, tools=tools, options=options)
         assert caught.value.details["superseded"] is True
+        go_on.set()
         return await asyncio.gather(*clicks)
 
     assert within(clicks()) == ["refunded"] * 4
@@ -288,11 +289,11 @@ def test_two_cards_answered_at_once(spy):
     """Both screens show the first interrupt; each answers its own card of it, in whichever order, at the same time."""
 
     async def scenario(order):
-        entered = asyncio.Event()
+        entered, go_on = asyncio.Event(), asyncio.Event()
 
         async def refund(value, context):
             entered.set()
-            await asyncio.sleep(0.01)
+            await go_on.wait()
             return value
 
         code_mode = create_code_mode_tool([spy.tool("refund", refund, needs_approval=True)], PAUSING)
@@ -308,6 +309,8 @@ def test_two_cards_answered_at_once(spy):
         await entered.wait()
         # The same card clicked again while it is being answered waits, and then is no longer pending.
         again = asyncio.create_task(store.answer(cards[0], OK, resume))
+        await asyncio.sleep(0)
+        go_on.set()
         results = await asyncio.gather(*answers)
         with pytest.raises(CodeModeProtocolError, match="not pending"):
             await again

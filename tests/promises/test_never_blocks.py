@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from running import failure
-from waiting import within
+from waiting import until, within
 
 from codemode import Tool, WorkerPool, run_code_mode
 from codemode.workers.generations import Generation
@@ -71,9 +71,7 @@ def test_29_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypa
             assert pool.active == 0
             go_on.set()
             stock = pool.supply.stock
-            # What is waited for has no event.
-            while not stock._generation or stock._generation._spawned == 0 or stock.in_use:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await until(lambda: stock._generation and stock._generation._spawned and not stock.in_use)
             monkeypatch.undo()
             assert await run_code_mode("return 2", [], pool=pool) == 2
 

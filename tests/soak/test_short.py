@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.process.leftovers import nothing_left
+from tests.process.leftovers import nothing_left, read_line
 from tests.soak import stalls
 from tests.soak.chaos import run_chaos
 from tests.soak.load import cancel_waiting, run_at_once, run_from_threads
@@ -60,7 +60,7 @@ def test_a_hog_dies_with_whoever_started_it() -> None:
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        hog = os.pidfd_open(int(parent.stdout.readline()))
+        hog = os.pidfd_open(int(read_line(parent.stdout)))
         try:
             assert select.select([hog], [], [], 0)[0] == []
             parent.kill()

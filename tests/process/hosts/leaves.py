@@ -7,7 +7,7 @@ import sys
 
 import codemode
 
-looping = asyncio.Event()
+looping, hanging = asyncio.Event(), asyncio.Event()
 ENDINGS = {
     "sys.exit": lambda: sys.exit(3),
     "os._exit": lambda: os._exit(3),
@@ -22,12 +22,17 @@ async def loops() -> None:
     looping.set()
 
 
+async def never() -> None:
+    hanging.set()
+    await asyncio.Event().wait()
+
+
 async def main(how: str, start_method: str) -> None:
     pool = codemode.WorkerPool({"start_method": start_method})
     endless = asyncio.create_task(codemode.run_code_mode("await tools.loops(); for (;;);", [loops], pool=pool))
     await looping.wait()
-    waiting = asyncio.create_task(codemode.run_code_mode("await tools.never()", {"never": asyncio.Event().wait}))
-    await asyncio.sleep(0.05)
+    waiting = asyncio.create_task(codemode.run_code_mode("await tools.never()", [never]))
+    await hanging.wait()
     ENDINGS[how]()
     await asyncio.gather(endless, waiting)
 
