@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,7 +18,7 @@ from codemode.protocol.invocation import Invocation
 from codemode.workers.image import Kernel, WorkerImage
 
 OPTIONS = CodeModeOptions(continuation={"keys": "0123456789abcdef0123456789abcdef", "max_age_ms": 1 << 50})
-SETTINGS = replace(
+SETTINGS = invocation_settings.limited(
     invocation_settings.SETTINGS,
     max_result_bytes=100,
     max_bridge_requests=8,

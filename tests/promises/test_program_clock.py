@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fetching import silent
 from http_server import HttpServer
-from invocation_settings import SETTINGS
+from invocation_settings import SETTINGS, limited
 from running import failure, run
 from waiting import within
 
@@ -109,9 +108,9 @@ def status(pid: int) -> str:
 
 
 def test_27_the_clock_is_kept_in_the_continuation():
-    kept = Continuation.of("return 1", "engine", replace(SETTINGS, clock="program"), Ledger())
+    kept = Continuation.of("return 1", "engine", limited(SETTINGS, clock="program"), Ledger())
     plain = kept.to_dict()
-    assert Continuation.from_dict(plain).settings(SETTINGS).clock == "program"
+    assert Continuation.from_dict(plain).settings(SETTINGS).limits.clock == "program"
     for wrong in ("sundial", None, 1, ["program"]):
         changed = {**plain, "settings": {**plain["settings"], "clock": wrong}}
         with pytest.raises(Exception, match="the continuation holds"):

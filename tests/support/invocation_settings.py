@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from codemode.options.parts import ExecutionPolicy
 from codemode.protocol.settings import Settings
 from codemode.surfaces.code_mode.profile import CODE_MODE
 
@@ -11,15 +15,22 @@ SETTINGS = Settings(
     salt="5a17",
     seed="5eed",
     started_ms=NOW_MS,
-    timeout_ms=1000,
-    max_result_bytes=1000,
-    max_tool_input_bytes=1000,
-    max_bridge_requests=10,
-    max_in_flight_bridge_requests=10,
-    max_catalog_requests=10,
-    max_console_bytes=1000,
-    max_ledger_bytes=1 << 20,
-    memory_limit_bytes=1 << 20,
-    max_stack_size_bytes=1 << 18,
+    limits=ExecutionPolicy(
+        timeout_ms=1000,
+        max_result_bytes=1000,
+        max_tool_input_bytes=1000,
+        max_bridge_requests=10,
+        max_in_flight_bridge_requests=10,
+        max_catalog_requests=10,
+        max_console_bytes=1000,
+        max_ledger_bytes=1 << 20,
+        memory_limit_bytes=1 << 20,
+        max_stack_size_bytes=1 << 18,
+    ),
     profile=CODE_MODE,
 )
+
+
+def limited(settings: Settings, **limits: Any) -> Settings:
+    """Return the same settings with other limits."""
+    return replace(settings, limits=replace(settings.limits, **limits))

@@ -15,16 +15,19 @@ class WrongTypeError(ValueError, TypeError):
     """What was given is of a type that cannot be meant: a `ValueError`, as every wrong argument, and a `TypeError`."""
 
 
-def limit(default: int, maximum: int | None = None, *, minimum: int = 1) -> int:
-    return checked(default, partial(positive, maximum=maximum, minimum=minimum))
+def limit(
+    default: int, maximum: int | None = None, *, minimum: int = 1, is_told: bool = False, is_kept: bool = False
+) -> int:
+    return checked(default, partial(positive, maximum=maximum, minimum=minimum), is_told=is_told, is_kept=is_kept)
 
 
 def optional_limit() -> int | None:
     return checked(None, _positive_or_none)
 
 
-def checked(default: Any, check: Check) -> Any:
-    return field(default=default, metadata={"check": check})
+def checked(default: Any, check: Check, *, is_told: bool = False, is_kept: bool = False) -> Any:
+    """Declare an option. ``is_told``: the worker is told of it; ``is_kept``: a paused run goes on under the same."""
+    return field(default=default, metadata={"check": check, "is_told": is_told, "is_kept": is_kept})
 
 
 def flag(*, default: bool) -> bool:

@@ -126,26 +126,28 @@ class ExecutionPolicy(OptionPart):
     ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
     "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
     call by itself. ``on_saturation`` None does as the pool does when no worker is free.
+
+    What is told to the worker, and what a continuation keeps, follows from the fields.
     """
 
     path: ClassVar[str] = "execution_policy"
 
     timeout_ms: int = limit(30_000)
-    memory_limit_bytes: int = limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
-    max_stack_size_bytes: int = limit(2 * MIB, MAX_STACK_SIZE_BYTES)
-    max_result_bytes: int = limit(MIB)
+    memory_limit_bytes: int = limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB, is_told=True, is_kept=True)
+    max_stack_size_bytes: int = limit(2 * MIB, MAX_STACK_SIZE_BYTES, is_told=True, is_kept=True)
+    max_result_bytes: int = limit(MIB, is_told=True)
     max_source_bytes: int = limit(256 * 1024, MAX_SOURCE_BYTES)
-    max_tool_input_bytes: int = limit(MIB)
+    max_tool_input_bytes: int = limit(MIB, is_told=True, is_kept=True)
     max_tool_output_bytes: int = limit(4 * MIB)
     max_values: int = limit(250_000)
-    max_bridge_requests: int = limit(256)
-    max_in_flight_bridge_requests: int = limit(32)
-    max_console_bytes: int = limit(64 * 1024)
-    max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES)
-    max_catalog_requests: int = limit(64)
+    max_bridge_requests: int = limit(256, is_told=True, is_kept=True)
+    max_in_flight_bridge_requests: int = limit(32, is_told=True, is_kept=True)
+    max_console_bytes: int = limit(64 * 1024, is_told=True, is_kept=True)
+    max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES, is_kept=True)
+    max_catalog_requests: int = limit(64, is_told=True, is_kept=True)
     max_description_characters: int = limit(40_000)
     check_program: bool = flag(default=True)
-    clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"))
+    clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"), is_kept=True)
     tool_timeout_ms: int | None = optional_limit()
     on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
 

@@ -7,40 +7,19 @@ of something that never happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ..data.json_values import canonical_json, decode_json
 from ..errors import CodeModeProtocolError
-from ..options.parts import MAX_MEMORY_LIMIT_BYTES, MAX_STACK_SIZE_BYTES
+from ..options.parts import ExecutionPolicy
 from .call_status import IN_CONTINUATIONS, call_status
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
-from .settings import Settings
+from .settings import Settings, limits_that
 
 REPLAY_VERSION = 2
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits."""
-
-# What a replay must find unchanged; everything else comes from the options of the resume.
-_KEPT_SETTINGS = (
-    "outer_tool_call_id",
-    "salt",
-    "seed",
-    "started_ms",
-    "max_tool_input_bytes",
-    "max_bridge_requests",
-    "max_in_flight_bridge_requests",
-    "max_catalog_requests",
-    "max_console_bytes",
-    "max_ledger_bytes",
-    "memory_limit_bytes",
-    "max_stack_size_bytes",
-    "profile",
-    "fetch",
-    "language_names",
-    "clock",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +38,9 @@ class Continuation:
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
-        return replace(fresh, **{name: value for name, value in self.kept.items() if name != "profile"})
+        limits = {name: self.kept[name] for name in limits_that("is_kept", ExecutionPolicy)}
+        identity = {name: self.kept[name] for name in _IDENTITY if name != "profile"}
+        return replace(fresh, limits=replace(fresh.limits, **limits), **identity)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -81,9 +62,10 @@ class Continuation:
                 f"the continuation has replay version {body['replayVersion']!r}, this host has {REPLAY_VERSION}:"
                 " it was made by another version of codemode and cannot be resumed"
             )
-        kept = _object(body["settings"], set(_KEPT_SETTINGS))
-        for name in _KEPT_SETTINGS:
-            _SETTING_READERS.get(name, _positive)(kept[name])
+        kept = _object(body["settings"], {*_IDENTITY, *limits_that("is_kept", ExecutionPolicy)})
+        for name, read in _IDENTITY.items():
+            read(kept[name])
+        _check_limits(kept)
         entries = [_entry_from_dict(item, position) for position, item in enumerate(_list(body["ledger"]), 1)]
         ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])])
         _check_ledger(ledger, kept["outer_tool_call_id"])
@@ -91,8 +73,9 @@ class Continuation:
 
 
 def replayed_settings(settings: Settings) -> dict[str, Any]:
-    """Return what a replay depends on, by name."""
-    kept: dict[str, Any] = {name: getattr(settings, name) for name in _KEPT_SETTINGS}
+    """Return what a replay must find unchanged, by name; everything else comes from the options of the resume."""
+    kept: dict[str, Any] = {name: getattr(settings, name) for name in _IDENTITY}
+    kept |= {name: getattr(settings.limits, name) for name in limits_that("is_kept", ExecutionPolicy)}
     return {**kept, "profile": settings.profile.name, "language_names": list(settings.language_names)}
 
 
@@ -269,22 +252,18 @@ def _positive(value: object) -> int:
     return value
 
 
-def _at_most(maximum: int, value: object) -> int:
-    if _positive(value) > maximum:
-        raise CodeModeProtocolError(f"the continuation holds a limit beyond {maximum}")
-    return _positive(value)
+def _check_limits(kept: Mapping[str, Any]) -> None:
+    """Check each limit as the option that it was. A resume cannot widen what the machine stands."""
+    try:
+        ExecutionPolicy(**{name: kept[name] for name in limits_that("is_kept", ExecutionPolicy)})
+    except ValueError as error:
+        raise CodeModeProtocolError(f"the continuation holds a limit that cannot be: {error}") from None
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise CodeModeProtocolError("the continuation holds a value that is neither true nor false")
     return value
-
-
-def _clock(value: object) -> str:
-    if value not in ("wall", "program"):
-        raise CodeModeProtocolError("the continuation holds a clock that there is not")
-    return _text(value)
 
 
 def _optional_text(value: object) -> str | None:
@@ -295,15 +274,12 @@ def _optional_positive(value: object) -> int | None:
     return None if value is None else _positive(value)
 
 
-_SETTING_READERS: dict[str, Callable[[object], Any]] = {
+_IDENTITY: dict[str, Callable[[object], Any]] = {
     "outer_tool_call_id": _text,
     "salt": _text,
     "seed": _text,
-    "memory_limit_bytes": partial(_at_most, MAX_MEMORY_LIMIT_BYTES),
-    "max_stack_size_bytes": partial(_at_most, MAX_STACK_SIZE_BYTES),
+    "started_ms": _positive,
     "profile": _text,
     "fetch": _flag,
     "language_names": _texts,
-    "clock": _clock,
 }
-assert set(_KEPT_SETTINGS) <= {item.name for item in fields(Settings)}  # noqa: S101 - a misspelt name fails on import

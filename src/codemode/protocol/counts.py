@@ -32,9 +32,9 @@ class RequestCounts:
             self.in_flight += 1
         settings = self._settings
         if (
-            self._catalog_requests > settings.max_catalog_requests
-            or self._bridge_requests > settings.max_bridge_requests
-            or self.in_flight > settings.max_in_flight_bridge_requests
+            self._catalog_requests > settings.limits.max_catalog_requests
+            or self._bridge_requests > settings.limits.max_bridge_requests
+            or self.in_flight > settings.limits.max_in_flight_bridge_requests
         ):
             raise CodeModeProtocolError("the worker sent more requests than the limits allow")
 
@@ -48,7 +48,7 @@ class ConsoleCount:
     """Counts console output. The kernel cuts it, so only a worker that is no longer ours can exceed the limit here."""
 
     def __init__(self, settings: Settings) -> None:
-        self._maximum = settings.max_console_bytes + _CONSOLE_SLACK_BYTES
+        self._maximum = settings.limits.max_console_bytes + _CONSOLE_SLACK_BYTES
         self._bytes = 0
         self._lines = 0
 

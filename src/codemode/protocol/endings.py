@@ -97,7 +97,7 @@ def detached_error(calls: list[dict[str, Any]]) -> CodeModeError:
 
 def timeout_error(settings: Settings) -> CodeModeError:
     """Return the error for a program whose clock has run out."""
-    timeout_ms, clock = settings.timeout_ms, settings.clock
+    timeout_ms, clock = settings.limits.timeout_ms, settings.limits.clock
     did = "did not end within" if clock == "wall" else "ran, not counting its calls, for more than"
     return CodeModeTimeoutError(f"the program {did} {timeout_ms} ms", details={"timeout_ms": timeout_ms})
 
@@ -106,7 +106,7 @@ def limit_error(limit: str, settings: Settings) -> CodeModeError:
     """Return the error for a program that let the refusal of a call end it."""
     if limit not in _CALL_LIMITS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
-    maximum = getattr(settings, limit)
+    maximum = getattr(settings.limits, limit)
     return CodeModeBridgeLimitError(
         f"the program made more calls than {limit} allows ({maximum})", details={"limit": limit, "max": maximum}
     )

@@ -67,7 +67,7 @@ class Invocation:
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
         self._replay = Replay(recorded)
         self._counts = RequestCounts(settings)
-        self._size = LedgerSize(settings.max_ledger_bytes)
+        self._size = LedgerSize(settings.limits.max_ledger_bytes)
         self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
@@ -267,7 +267,7 @@ class Invocation:
             else:
                 self._fail(endings.deadlock())
             return
-        pause = is_idle and (self.settings.clock == "program" or self._running == self._asked)
+        pause = is_idle and (self.settings.limits.clock == "program" or self._running == self._asked)
         if pause != self._clock_paused:
             self._clock_paused = pause
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())
@@ -289,8 +289,8 @@ class Invocation:
         size = event.value_bytes
         if event.value_json is not None:
             size = utf8_length(event.value_json)
-        if size is not None and size > self.settings.max_result_bytes:
-            return self._fail(endings.result_too_large(size, self.settings.max_result_bytes))
+        if size is not None and size > self.settings.limits.max_result_bytes:
+            return self._fail(endings.result_too_large(size, self.settings.limits.max_result_bytes))
         if event.value_bytes is not None:
             raise CodeModeProtocolError("the worker withheld a result that is small enough")
         return self._finish(Completed(event.value_json))

@@ -12,9 +12,9 @@ def call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPol
     """Return how long a request may take; None: as long as the invocation."""
     if entry.kind == "catalog":
         return None
-    if entry.kind == "fetch" and policy.tool_timeout_ms is None and settings.clock == "program":
+    if entry.kind == "fetch" and policy.tool_timeout_ms is None and settings.limits.clock == "program":
         # The client's own limit is the program's: without one, a server could hold the invocation for ever.
-        return settings.timeout_ms
+        return settings.limits.timeout_ms
     return policy.tool_timeout_ms
 
 

@@ -156,7 +156,7 @@ class Execution:
 
     async def _drive(self, source: str) -> events.Ending:
         machine, on_saturation = self._machine, self._options.execution_policy.on_saturation
-        lease = await self._pool.acquire(machine.settings.memory_limit_bytes, on_saturation)
+        lease = await self._pool.acquire(machine.settings.limits.memory_limit_bytes, on_saturation)
         lease.wait_for(self._threads)
         try:
             self._reporter.worker_taken()
@@ -256,25 +256,14 @@ class Execution:
         )
 
     def _settings(self, *, salt: str, seed: str) -> Settings:
-        policy = self._options.execution_policy
         return Settings(
             outer_tool_call_id=self._outer_tool_call_id,
             salt=salt,
             seed=seed,
             started_ms=self._outer.started_at_ms or now_ms(),
-            timeout_ms=policy.timeout_ms,
-            max_result_bytes=policy.max_result_bytes,
-            max_tool_input_bytes=policy.max_tool_input_bytes,
-            max_bridge_requests=policy.max_bridge_requests,
-            max_in_flight_bridge_requests=policy.max_in_flight_bridge_requests,
-            max_catalog_requests=policy.max_catalog_requests,
-            max_console_bytes=policy.max_console_bytes,
-            max_ledger_bytes=policy.max_ledger_bytes,
-            memory_limit_bytes=policy.memory_limit_bytes,
-            max_stack_size_bytes=policy.max_stack_size_bytes,
+            limits=self._options.execution_policy,
             profile=self._profile,
             language_names=self._catalog.language_names,
-            clock=policy.clock,
             fetch=self._fetches is not None,
         )
 

@@ -58,7 +58,7 @@ class Runner:
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
-        self._clock = self._clock_of(machine.settings.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
+        self._clock = self._clock_of(machine.settings.limits.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
         self._channel = WorkerChannel(
             lease.worker,
             _max_frame_bytes(machine.settings),
@@ -256,5 +256,5 @@ class _Progress:
 
 def _max_frame_bytes(settings: Settings) -> int:
     # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
-    value_bytes = 3 * max(settings.max_result_bytes, settings.max_tool_input_bytes)
+    value_bytes = 3 * max(settings.limits.max_result_bytes, settings.limits.max_tool_input_bytes)
     return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from random import Random
 
 import invocation_settings
+from invocation_settings import limited
 from simulated_kernel import Program, SimulatedKernel
 
 from codemode.errors import CodeModeToolError
@@ -18,7 +18,7 @@ from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, W
 from codemode.protocol.messages import DeliverError, DeliverValue, RunProgram, WorkerMessage
 from codemode.protocol.settings import Settings
 
-SETTINGS = replace(
+SETTINGS = limited(
     invocation_settings.SETTINGS,
     timeout_ms=30_000,
     max_result_bytes=1 << 20,
@@ -172,13 +172,13 @@ class Run:
                     assert position == len(effects) - 1, "something happens after the end"
                 case _:
                     raise AssertionError(f"unexpected effect {effect}")
-        assert len(self._running) <= self.machine.settings.max_in_flight_bridge_requests
+        assert len(self._running) <= self.machine.settings.limits.max_in_flight_bridge_requests
         if self.ending is None:
             guest_is_idle = self._turns_read == 1 + len(self.sent)
             running = set(self._running)
-            stands = running == self._asked or self.machine.settings.clock == "program"
+            stands = running == self._asked or self.machine.settings.limits.clock == "program"
             assert self.clock_paused == (guest_is_idle and bool(running) and stands)
 
 
 def with_limits(**limits: int) -> Settings:
-    return replace(SETTINGS, **limits)
+    return limited(SETTINGS, **limits)

@@ -298,8 +298,8 @@ class SimulatedKernel:
         return promise
 
     def _exceeded_limit(self) -> str | None:
-        if len(self.issued) >= self._settings.max_bridge_requests:
+        if len(self.issued) >= self._settings.limits.max_bridge_requests:
             return "max_bridge_requests"
-        if self._in_flight >= self._settings.max_in_flight_bridge_requests:
+        if self._in_flight >= self._settings.limits.max_in_flight_bridge_requests:
             return "max_in_flight_bridge_requests"
         return None

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from invocation_settings import SETTINGS
+from invocation_settings import SETTINGS, limited
 from pausing import done_entry, waiting_entry
 
 from codemode import CodeModeProtocolError
+from codemode.options.checked_fields import limit
+from codemode.options.parts import ExecutionPolicy
+from codemode.protocol import continuation
 from codemode.protocol.continuation import REPLAY_VERSION, Continuation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 
@@ -45,12 +49,39 @@ def test_it_comes_back_equal():
 
 
 def test_it_keeps_what_a_replay_depends_on_and_nothing_else():
-    from dataclasses import replace
-
-    fresh = replace(SETTINGS, seed="other", salt="other", timeout_ms=5, max_bridge_requests=1, max_result_bytes=7)
+    fresh = limited(
+        replace(SETTINGS, seed="other", salt="other"), timeout_ms=5, max_bridge_requests=1, max_result_bytes=7
+    )
     settings = CONTINUATION.settings(fresh)
-    assert (settings.seed, settings.salt, settings.max_bridge_requests) == ("5eed", "5a17", 10)
-    assert (settings.timeout_ms, settings.max_result_bytes) == (5, 7)
+    assert (settings.seed, settings.salt, settings.limits.max_bridge_requests) == ("5eed", "5a17", 10)
+    assert (settings.limits.timeout_ms, settings.limits.max_result_bytes) == (5, 7)
+
+
+def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class Wider(ExecutionPolicy):
+        max_files: int = limit(3, 10, is_told=True, is_kept=True)
+        max_rows: int = limit(3)
+        max_words: int = limit(3, is_kept=True)
+
+    monkeypatch.setattr(continuation, "ExecutionPolicy", Wider)
+    settings = replace(SETTINGS, limits=Wider(max_files=5, max_rows=5, max_words=5))
+    told = settings.for_worker()
+    assert (told["max_files"], "max_rows" in told, "max_words" in told) == (5, False, False)
+    body = Continuation.of("js", "engine", settings, Ledger()).to_dict()
+    assert body["settings"].keys() & {"max_files", "max_rows", "max_words"} == {"max_files", "max_words"}
+    resumed = Continuation.from_dict(body).settings(replace(settings, limits=Wider())).limits
+    assert (resumed.max_files, resumed.max_rows, resumed.max_words) == (5, 3, 5)
+    body["settings"]["max_files"] = 11
+    refused(body, "max_files")
+
+
+def test_what_is_told_and_kept_is_what_it_was():
+    told = {"max_result_bytes", "max_tool_input_bytes", "max_bridge_requests", "max_in_flight_bridge_requests"}
+    told |= {"max_catalog_requests", "max_console_bytes", "memory_limit_bytes", "max_stack_size_bytes"}
+    assert SETTINGS.for_worker().keys() == told | {"seed", "now_ms", "wrapper", "globals"}
+    kept = {"outer_tool_call_id", "salt", "seed", "started_ms", "profile", "fetch", "language_names", "clock"}
+    assert plain()["settings"].keys() == kept | {"max_ledger_bytes"} | (told - {"max_result_bytes"})
 
 
 @pytest.mark.parametrize("version", [REPLAY_VERSION + 1, REPLAY_VERSION - 1, None, "1", [1]])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from invocation_driver import SETTINGS, with_limits
+from invocation_settings import limited
 
 from codemode.errors import (
     CodeModeAbortedError,
@@ -544,7 +545,7 @@ def test_the_clock_stands_still_only_for_people(received: list[Any], expected: s
     ],
 )
 def test_27_the_programs_clock_stands_still_for_every_call(received: list[Any], expected: str):
-    assert " ".join(clock(*received, settings=replace(SETTINGS, clock="program"))) == expected
+    assert " ".join(clock(*received, settings=limited(SETTINGS, clock="program"))) == expected
 
 
 # --- outcomes that are sent ahead ---

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,6 +10,7 @@ from generated_programs import Value, any_programs, awaited_programs, expected_v
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from invocation_driver import Run, fulfil, reject, wait, with_limits
+from invocation_settings import limited
 from simulated_kernel import Call, Never, Program, Retry, all_of, sequence
 
 from codemode.errors import (
@@ -56,7 +56,7 @@ def check_record(run: Run) -> None:
     for request_id, settled in run.outcomes.items():
         if run.ending is None or request_id in run.ledger.deliveries:
             assert run.ledger[request_id].outcome == settled.outcome
-    assert run.kernel.peak_in_flight <= run.machine.settings.max_in_flight_bridge_requests
+    assert run.kernel.peak_in_flight <= run.machine.settings.limits.max_in_flight_bridge_requests
 
 
 def check_end(run: Run) -> None:
@@ -80,7 +80,7 @@ def test_every_order_of_events_ends_within_the_rules(program: Program, settings:
 def test_27_the_programs_clock_runs_exactly_while_the_guest_owes_a_turn(
     program: Program, settings: Settings, seed: int
 ):
-    settings = replace(settings, clock="program")
+    settings = limited(settings, clock="program")
     Run(program, settings=settings, answer=outcomes_of(seed), steps=Random(seed), asks=bool(seed % 2)).finish()
 
 
