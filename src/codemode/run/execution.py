@@ -76,12 +76,12 @@ class Execution:
         require_cipher(options)
         random = secrets.token_hex(32)
         invocation_id = "code-mode-" + random[:16]
-        self._outer_tool_call_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
-        self._machine = self._invocation(self._settings(salt=random[16:32], seed=random[32:]))
+        outer_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
+        self._machine = self._invocation(self._settings(outer_id, salt=random[16:32], seed=random[32:]))
         self._kept_inputs = KeptInputs()
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
         listeners = telemetry_listeners(options, catalog.get, profile.outer_tool)
-        self._reporter = Reporter(options.lifecycle, invocation_id, self._outer_tool_call_id, listeners)
+        self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners)
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
@@ -215,7 +215,8 @@ class Execution:
 
     @property
     def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger]:
-        return self._outer_tool_call_id, self._reporter.console, self._machine.ledger
+        machine = self._machine
+        return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger
 
     @property
     def _pause(self) -> AnsweredPause:
@@ -255,9 +256,9 @@ class Execution:
             checked={} if answered is None else answered.inputs,
         )
 
-    def _settings(self, *, salt: str, seed: str) -> Settings:
+    def _settings(self, outer_tool_call_id: str, *, salt: str, seed: str) -> Settings:
         return Settings(
-            outer_tool_call_id=self._outer_tool_call_id,
+            outer_tool_call_id=outer_tool_call_id,
             salt=salt,
             seed=seed,
             started_ms=self._outer.started_at_ms or now_ms(),
