@@ -1,4 +1,4 @@
-"""What one invocation may do and how it stands in its guest: limits, identity, profile. Pure."""
+"""The settings of one invocation: limits, identity, how it stands in its guest. Pure."""
 
 from __future__ import annotations
 

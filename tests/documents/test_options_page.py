@@ -1,0 +1,75 @@
+"""The tables of options name every option, with the default that it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codemode import (
+    ApprovalPolicy,
+    ContinuationOptions,
+    ExecutionPolicy,
+    FetchPolicy,
+    Lifecycle,
+    ModelOutput,
+    PoolOptions,
+    Telemetry,
+)
+
+DOCS = Path(__file__).parents[2] / "docs"
+OPTIONS, OPERATION = ((DOCS / name).read_text(encoding="utf-8") for name in ("options.md", "operations.md"))
+README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+PARTS = [
+    ExecutionPolicy, FetchPolicy, ApprovalPolicy, Lifecycle, Telemetry, ModelOutput, ContinuationOptions,
+]  # fmt: skip
+UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024}
+
+
+def rows(page: str) -> Iterator[tuple[str, str]]:
+    """Give each option with a row of its own, and what the page says of its default."""
+    for name, default in re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", page, re.MULTILINE):
+        yield name, default.strip()
+
+
+def means(said: str) -> Any:
+    """Return the value that a cell stands for; the cell where it is in words."""
+    number = re.fullmatch(r"([\d,]+) ?(\w*)", said)
+    if number and number[2] in UNITS:
+        return int(number[1].replace(",", "")) * UNITS[number[2]]
+    words = {"none": None, "`True`": True, "`False`": False}
+    return words.get(said, said.strip('`"'))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.path)
+def test_the_page_names_every_option(part: type[Any]):
+    # Those of one row share their path, and hooks and summaries their beginning.
+    shared = {"lifecycle": "on_", "model_output": "include_"}.get(part.path, "")
+    names = [option.name.removeprefix(shared) for option in fields(part)]
+    text = "\n".join(line for line in OPTIONS.splitlines() if f"`{part.path}" in line)
+    assert [name for name in names if not re.search(rf"\b{name}`", text)] == []
+
+
+def test_the_page_of_pools_names_every_option_of_one():
+    assert {name for name, _ in rows(OPERATION)} == {option.name for option in fields(PoolOptions)}
+
+
+@pytest.mark.parametrize("page", [OPTIONS, README], ids=["options.md", "README.md"])
+def test_defaults_are_as_the_page_says(page: str):
+    known = {f"{part.path}.{option.name}": getattr(part(), option.name) for part in PARTS for option in fields(part)}
+    told = {name: means(said) for name, said in rows(page) if name in known}
+    in_words = {"execution_policy.on_saturation", "fetch_policy.allowed_origins", "fetch_policy.allowed_methods"}
+    in_words |= {"fetch_policy.fetch"}
+    compared = {name: value for name, value in told.items() if name not in in_words}
+    assert len(compared) >= 7
+    assert compared == {name: known[name] for name in compared}
+
+
+def test_defaults_of_a_pool_are_as_the_page_says():
+    in_words = {"max_workers", "worker_command"}
+    told = {name: means(said) for name, said in rows(OPERATION) if name not in in_words}
+    assert told == {name: getattr(PoolOptions(), name) for name in told}
