@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .data.exact_integers import integers_as_in, with_texts
     from .data.json_shape import weigh
     from .data.json_values import canonical_json, refuse_too_many
+    from .data.references import resolve_reference
     from .host.threads import LARGE_CHARACTERS, run_check
     from .interrupts.interrupt import same_json
     from .options.checked_fields import not_negative
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         completed,
         path_text,
         plain_copy,
-        resolve_reference,
     )
     from .schemas.python_types import TypeSchema
     from .schemas.type_traits import ReadAgain, is_read_once, read_again
@@ -82,13 +82,13 @@ _LATE = {
     "data.exact_integers": "integers_as_in with_texts",
     "data.json_shape": "weigh",
     "data.json_values": "canonical_json refuse_too_many",
+    "data.references": "resolve_reference",
     "host.threads": "LARGE_CHARACTERS run_check",
     "interrupts.interrupt": "same_json",
     "options.checked_fields": "not_negative",
     "run.resume": "end_continuation open_continuation",
     "schemas.compiled": (
-        "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text "
-        "plain_copy resolve_reference"
+        "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"
     ),
     "schemas.python_types": "TypeSchema",
     "schemas.type_traits": "ReadAgain is_read_once read_again",

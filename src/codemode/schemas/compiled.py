@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol, cast
 
 from ..data.json_shape import holds_more_values_than, weigh
+from ..data.references import resolve_reference
 
 JsonSchema = dict[str, Any] | bool
 Problem = dict[str, str]
@@ -120,27 +121,6 @@ def takes_object(schema: JsonSchema) -> bool:
         return False
     rules = cast("dict[str, Any]", target)
     return rules.get("type") == "object" or "properties" in rules
-
-
-def resolve_reference(schema: Any, root: Any) -> Any:
-    """Follow a ``$ref`` that points into ``root``; None where it points elsewhere or in circles."""
-    for _ in range(16):
-        if not isinstance(schema, dict) or "$ref" not in schema:
-            return cast("Any", schema)
-        schema = _look_up(root, cast("dict[str, Any]", schema)["$ref"])
-    return None
-
-
-def _look_up(root: Any, reference: Any) -> Any:
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    target = root
-    for token in reference[1:].split("/")[1:]:
-        key = token.replace("~1", "/").replace("~0", "~")
-        if not isinstance(target, dict) or key not in target:
-            return None
-        target = cast("dict[str, Any]", target)[key]
-    return target
 
 
 # --- wording ---

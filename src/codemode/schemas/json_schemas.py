@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..data.json_values import encode_json
+from ..data.references import resolve_reference
 from ..host.steps import TooMuchWork
 from .compiled import (
     MAX_PROBLEMS,
@@ -20,7 +21,6 @@ from .compiled import (
     plain_copy,
     plain_input,
     refuse_too_large,
-    resolve_reference,
     unique,
 )
 from .json_schema.check import Document, UnknownReference

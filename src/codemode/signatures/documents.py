@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .shapes import Doc, Pointer, Reference, Shape
+from ..data.references import Pointer
+from .shapes import Doc, Reference, Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
+from ..data.references import LocalReferences
 from .described_tool import DescribedTool
 from .literals import literal, member_access
-from .references import LocalReferences
 from .typescript import pascal_case
 
 MAX_SAMPLE_DEPTH = 6

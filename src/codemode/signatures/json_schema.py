@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
+from ..data.references import LocalReferences
 from .constraints import INEXPRESSIBLE, doc_of, other_properties
 from .documents import Definition, Document
 from .literals import ELISION, MAX_EXACT_INTEGER, comment_line, number_literal, string_literal
-from .references import LocalReferences
 from .shapes import (
     NEVER,
     NULL,

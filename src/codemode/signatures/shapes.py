@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-Pointer: TypeAlias = tuple[str, ...]
-"""A decoded JSON pointer into one schema document; ``()`` is the document itself."""
+from ..data.references import Pointer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, NamedTuple, cast
 
+from ..data.references import LocalReferences
 from ..data.similar_names import nearest_names
 from ..host import steps
 
@@ -81,6 +82,7 @@ def _module_problems(facts: Any) -> Iterator[Problem]:
 
 def _call_problems(facts: Any, names: Collection[str], get_input_schema: Callable[[str], Any]) -> Iterator[Problem]:
     unknown: dict[str, str] = {}
+    roots: dict[str, _Root] = {}
     visits = iter(range(MAX_VISITS))
     for call in _items(facts, "calls"):
         name = call.get("name")
@@ -94,8 +96,9 @@ def _call_problems(facts: Any, names: Collection[str], get_input_schema: Callabl
                 )
                 yield _problem(call, unknown[name])
             continue
-        schema = get_input_schema(name)
-        for message in _mistakes(call.get("input"), schema, _Root(schema, visits), "input", 0):
+        if name not in roots:
+            roots[name] = _Root(schema := get_input_schema(name), LocalReferences(schema), visits)
+        for message in _mistakes(call.get("input"), roots[name].schema, roots[name], "input", 0):
             yield _problem(call, f"{_shown(name)}: {message}")
 
 
@@ -103,6 +106,7 @@ class _Root(NamedTuple):
     """A tool's whole schema, and how often schemas may still be looked at before nothing more is certain."""
 
     schema: Any
+    local: LocalReferences
     visits: Iterator[int]
 
     def take_visit(self) -> bool:
@@ -236,18 +240,8 @@ def _resolved(schema: Any, root: _Root) -> Mapping[str, Any] | None:
         reference = mapping.get("$ref")
         if reference is None:
             return mapping
-        schema = _target(reference, root.schema)
+        schema = root.local.target(reference)
     return None
-
-
-def _target(reference: Any, root: Any) -> Any:
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    found: Any = root
-    for part in reference[1:].split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
-    return found
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -1,18 +1,25 @@
-"""Local ``$ref`` resolution within one JSON Schema document. Fetches nothing: what lies elsewhere is not found."""
+"""Local ``$ref`` resolution within one JSON Schema document: pointers, anchors, the document's own ``$id``.
+
+Bounded, and fetches nothing: what lies elsewhere is not found.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, TypeAlias
 
-from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
-from .shapes import Pointer
+from ..host import steps
+from .narrowing import list_or_empty, mapping_or_empty, string_or_empty
+
+Pointer: TypeAlias = tuple[str, ...]
+"""A decoded JSON pointer into one schema document; ``()`` is the document itself."""
 
 MAX_REFERENCE_CHARACTERS = 1000
 MAX_ANCHOR_SEARCH = 20_000
 MAX_ANCHOR_DEPTH = 32
+MAX_FOLLOWED = 16
 
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z")
 _MISSING: Any = object()
@@ -45,14 +52,40 @@ class LocalReferences:
             value = _step(value, part)
         return value
 
+    def target(self, reference: Any) -> Any:
+        """The schema that ``reference`` names, or ``None``."""
+        pointer = self.resolve(reference) if isinstance(reference, str) else None
+        return None if pointer is None else self.lookup(pointer)
+
+    def followed(self, schema: Any) -> Any:
+        """The schema behind a chain of references, or ``None`` where it leads nowhere or in circles."""
+        for _ in range(MAX_FOLLOWED):
+            rules = mapping_or_empty(schema)
+            if "$ref" not in rules:
+                return schema
+            schema = self.target(rules["$ref"])
+        return None
+
     def _anchor(self, name: str) -> Pointer | None:
         if self._anchors is None:
-            self._anchors = dict(_anchors(self._root))
+            found = list(_anchors(self._root))
+            names = Counter(name for name, _ in found)
+            # One that stands twice means another place in each part of the document.
+            self._anchors = {name: pointer for name, pointer in found if names[name] == 1}
         return self._anchors.get(name)
 
 
+def resolve_reference(schema: Any, root: Any) -> Any:
+    """Return the schema behind a ``$ref`` into ``root``; None where it leads nowhere or in circles."""
+    return LocalReferences(root).followed(schema)
+
+
 def _decoded(part: str) -> str:
-    return unquote(part).replace("~1", "/").replace("~0", "~")
+    if "%" in part:
+        from urllib.parse import unquote
+
+        part = unquote(part)
+    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _step(value: Any, part: str) -> Any:
@@ -68,6 +101,7 @@ def _anchors(root: Any) -> Iterator[tuple[str, Pointer]]:
     while pending and visited < MAX_ANCHOR_SEARCH:
         pointer, value = pending.pop()
         visited += 1
+        steps.take()
         known = mapping_or_empty(value)
         for keyword in ("$anchor", "$dynamicAnchor", "$id"):
             name = string_or_empty(known.get(keyword))
