@@ -1,4 +1,4 @@
-"""How a call stands, by what the ledger has of it, and the words for that. Pure.
+"""The status of a call, by what the ledger has of it, and the words for it. Pure.
 
 There are five ways to stand, and each place where people read of calls has its own words for them.
 """
