@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..data.json_values import decode_json
+from ..data.json_values import decode_json, utf8_length
 from ..errors import (
     CodeModeBridgeLimitError,
     CodeModeDetachedBridgeRequestError,
@@ -16,8 +16,9 @@ from ..errors import (
     CodeModeTimeoutError,
 )
 from .call_status import AT_THE_END, call_id, call_status
+from .events import Completed, Failed
 from .ledger import Ledger, LedgerEntry
-from .messages import CallRequested, ProgramThrew
+from .messages import CallRequested, ProgramReturned, ProgramThrew
 from .settings import Settings
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
@@ -40,6 +41,15 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
     if event.error_code:
         details["code"] = event.error_code
     return CodeModeError(event.message, details=details)
+
+
+def placed(error: CodeModeError, event: ProgramThrew) -> CodeModeError:
+    """Return a host's own error that the program let end it, with the guest's position."""
+    position = guest_error(event).details
+    for key in ("line", "column", "stack", "details"):
+        if key in position:
+            error.details.setdefault(key, position[key])
+    return error
 
 
 def _thrown_details(text: str) -> Any:
@@ -112,11 +122,19 @@ def limit_error(limit: str, settings: Settings) -> CodeModeError:
     )
 
 
-def result_too_large(size: int, maximum: int) -> CodeModeError:
-    return CodeModeSerializationError(
-        f"the program's result has {size} bytes; max_result_bytes is {maximum}. Return less",
-        details={"bytes": size, "max_bytes": maximum},
-    )
+def returned(event: ProgramReturned, max_result_bytes: int) -> Completed | Failed:
+    """Return the ending of a program that returned. Raises `CodeModeProtocolError` when its result is not there."""
+    size = event.value_bytes if event.value_json is None else utf8_length(event.value_json)
+    if size is not None and size > max_result_bytes:
+        return Failed(
+            CodeModeSerializationError(
+                f"the program's result has {size} bytes; max_result_bytes is {max_result_bytes}. Return less",
+                details={"bytes": size, "max_bytes": max_result_bytes},
+            )
+        )
+    if event.value_bytes is not None:
+        raise CodeModeProtocolError("the worker withheld a result that is small enough")
+    return Completed(event.value_json)
 
 
 def ledger_full(maximum: int) -> CodeModeBridgeLimitError:

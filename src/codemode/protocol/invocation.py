@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
-from ..data.json_values import utf8_length
 from ..errors import (
     CodeModeAbortedError,
     CodeModeBridgeLimitError,
@@ -38,7 +37,7 @@ from ..errors import (
 )
 from . import endings, events, messages
 from .counts import ConsoleCount, RequestCounts
-from .events import CheckProgram, Completed, Failed, Finish, Interrupted, Invoke, Replayed, Send
+from .events import CheckProgram, Failed, Finish, Interrupted, Invoke, Replayed, Send
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
 from .replay import Replay
@@ -286,14 +285,7 @@ class Invocation:
         calls = endings.detached_calls(self.ledger, self._turns_ended, unsent, event.unobserved)
         if calls:
             return self._fail(endings.detached_error(calls))
-        size = event.value_bytes
-        if event.value_json is not None:
-            size = utf8_length(event.value_json)
-        if size is not None and size > self.settings.limits.max_result_bytes:
-            return self._fail(endings.result_too_large(size, self.settings.limits.max_result_bytes))
-        if event.value_bytes is not None:
-            raise CodeModeProtocolError("the worker withheld a result that is small enough")
-        return self._finish(Completed(event.value_json))
+        return self._finish(endings.returned(event, self.settings.limits.max_result_bytes))
 
     def _threw(self, event: messages.ProgramThrew) -> None:
         self._require_turn()
@@ -310,12 +302,7 @@ class Invocation:
         error = self.host_errors.get(request_id)
         if error is None or request_id not in self.ledger.deliveries[: self._turns_ended]:
             raise CodeModeProtocolError("the worker names an error that it was not given")
-        # The position is the guest's; the error object is the host's own.
-        position = endings.guest_error(event).details
-        for key in ("line", "column", "stack", "details"):
-            if key in position:
-                error.details.setdefault(key, position[key])
-        return error
+        return endings.placed(error, event)
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         if event.origin == "request":  # a program that did not ask for what it was sent ahead
