@@ -156,3 +156,7 @@ async def wrong(error: CodeModeError, interrupt: Interrupt) -> None:
     _ = error.recovery.requests  # pyright: ignore[reportOptionalMemberAccess]
     interrupt.requests = ()  # pyright: ignore[reportAttributeAccessIssue]
     request_interrupt("sign-in")  # pyright: ignore[reportArgumentType]
+    continue_interrupt_sync(interrupt, True)  # pyright: ignore[reportCallIssue]
+    continue_approval_sync(interrupt, [], tools=[refund], resolution=1)  # pyright: ignore[reportCallIssue]
+    code_mode.resume_sync(interrupt, True, messages=5)  # pyright: ignore[reportArgumentType]
+    code_mode.execute_sync({"js": "return 1"}, tool_call=1)  # pyright: ignore[reportCallIssue]

@@ -50,9 +50,32 @@ async def continue_interrupt(
     return told(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
-def continue_interrupt_sync(interrupt: Resumable | Mapping[str, Any], resolution: Any = NOT_GIVEN, **given: Any) -> Any:
+def continue_interrupt_sync(
+    interrupt: Resumable | Mapping[str, Any],
+    resolution: Any = NOT_GIVEN,
+    *,
+    resolutions: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    context_binding: str | None = None,
+    pool: WorkerPool | None = None,
+) -> Any:
     """Do what `continue_interrupt` does, from code that is not async."""
-    return run_sync(continue_interrupt(interrupt, resolution, **given))
+    return run_sync(
+        continue_interrupt(
+            interrupt,
+            resolution,
+            resolutions=resolutions,
+            tools=tools,
+            options=options,
+            messages=messages,
+            context=context,
+            context_binding=context_binding,
+            pool=pool,
+        )
+    )
 
 
 async def continue_approval(
@@ -85,10 +108,27 @@ async def continue_approval(
 def continue_approval_sync(
     interrupt: Resumable | Mapping[str, Any],
     approval_response: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    **given: Any,
+    *,
+    tools: Mapping[str, Any] | Iterable[Any],
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    messages: Sequence[Any] = (),
+    context: Any = None,
+    context_binding: str | None = None,
+    pool: WorkerPool | None = None,
 ) -> Any:
     """Do what `continue_approval` does, from code that is not async."""
-    return run_sync(continue_approval(interrupt, approval_response, **given))
+    return run_sync(
+        continue_approval(
+            interrupt,
+            approval_response,
+            tools=tools,
+            options=options,
+            messages=messages,
+            context=context,
+            context_binding=context_binding,
+            pool=pool,
+        )
+    )
 
 
 def is_interrupt(

@@ -108,11 +108,31 @@ class CodeModeTool:
         execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
         return told(self._noted(await execution.start(js)))
 
-    def execute_sync(self, input: Mapping[str, Any], **settings: Any) -> Any:  # noqa: A002 - as above
+    def execute_sync(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - as above
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
         """Do what `execute` does, from code that is not async. Works inside a running loop too."""
         program_of(input)
         started(self._pool)
-        return run_sync(self.execute(input, **settings))
+        return run_sync(
+            self.execute(
+                input,
+                tool_call_id=tool_call_id,
+                messages=messages,
+                context=context,
+                started_at_ms=started_at_ms,
+                context_binding=context_binding,
+                clock_ms=clock_ms,
+            )
+        )
 
     async def resume(
         self,
@@ -140,10 +160,28 @@ class CodeModeTool:
         return told(self._noted(await outcome))
 
     def resume_sync(
-        self, interrupt: Resumable | Mapping[str, Any], resolution: Any = NOT_GIVEN, **settings: Any
+        self,
+        interrupt: Resumable | Mapping[str, Any],
+        resolution: Any = NOT_GIVEN,
+        *,
+        resolutions: Mapping[str, Any] | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Do what `resume` does, from code that is not async."""
-        return run_sync(self.resume(interrupt, resolution, **settings))
+        return run_sync(
+            self.resume(
+                interrupt,
+                resolution,
+                resolutions=resolutions,
+                messages=messages,
+                context=context,
+                context_binding=context_binding,
+                clock_ms=clock_ms,
+            )
+        )
 
     def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
         """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
