@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fetching import ask_at
 from http_server import HttpServer
+from leftovers import nothing_left as nothing_left_of_a_test
 from waiting import within
 
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
@@ -55,13 +56,20 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
     """Make pools that are closed after the test."""
     made: list[WorkerPool] = []
 
-    def make(**options: Any) -> WorkerPool:
-        made.append(WorkerPool(PoolOptions(**options)))
+    def make(*, source: Any = None, **options: Any) -> WorkerPool:
+        made.append(WorkerPool(PoolOptions(**options), source=source))
         return made[-1]
 
     yield make
     for pool in made:
         pool.close()
+
+
+@pytest.fixture
+def leaves_nothing() -> Iterator[None]:
+    """Fail when the test, with what it has closed at its end, leaves a child or a descriptor."""
+    with nothing_left_of_a_test():
+        yield
 
 
 @pytest.fixture
