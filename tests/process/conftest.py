@@ -15,6 +15,7 @@ from fetching import ask_at
 from http_server import HttpServer
 from leftovers import nothing_left as nothing_left_of_a_test
 from waiting import within
+from wrong_worker_host import Host, well_behaved
 
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
 from codemode.workers import pool as pools
@@ -63,6 +64,17 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
     yield make
     for pool in made:
         pool.close()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    """A host whose next program, on a worker that behaves, must run as ever."""
+    one = Host()
+    yield one
+    one.calls = 0
+    assert one.run(well_behaved) == "echo"
+    assert one.calls == 1
+    one.close()
 
 
 @pytest.fixture

@@ -1,150 +1,39 @@
-"""Workers that speak the protocol wrongly: the invocation ends in time with the right error, the host is unharmed."""
+"""Workers that break the rules: a protocol error, and nothing that they say harms the host."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import struct
-import time
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from wrong_worker_host import (
+    MAX_CONSOLE_BYTES,
+    PROGRAM,
+    RESULT,
+    THROWN,
+    WAIT_SECONDS,
+    Host,
+    call,
+    says,
+    says_bytes,
+    start,
+    then,
+)
 
 from codemode import (
     CodeModeDetachedBridgeRequestError,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeSerializationError,
-    CodeModeTimeoutError,
     CodeModeToolError,
-    CodeModeWorkerError,
-    WorkerPool,
     run_code_mode,
 )
-from codemode.protocol.framing import encode_frame
-from codemode.testing.fake_worker import FakeSource, FakeWorker, Script
-
-_WAIT_SECONDS = 15.0
-_TIMEOUT_MS = 300
-_MAX_CONSOLE_BYTES = 2_000
-PROGRAM = "return await tools.echo({})"
+from codemode.testing.fake_worker import FakeWorker, Script
 
 IDLE = {"in_flight": 0}
-RESULT = {"value": "1", "unobserved": []}
-THROWN = {"name": "Error", "message": "m", "code": "", "stack": ""}
-
-
-def call(number: int, name: str = "echo", **changes: Any) -> dict[str, Any]:
-    return {"id": number, "kind": "tool", "name": name, "input": "{}", **changes}
-
-
-class Host:
-    """One host: pools that are closed in the end, and a tool that counts its calls."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self._pools: list[WorkerPool] = []
-        self.sources: list[FakeSource] = []
-
-    def echo(self) -> str:
-        self.calls += 1
-        return "echo"
-
-    def pool(self, script: Script) -> WorkerPool:
-        def make() -> FakeSource:
-            self.sources.append(FakeSource(script))
-            return self.sources[-1]
-
-        pool = WorkerPool({"spare_workers": 0}, source=make)
-        self._pools.append(pool)
-        return pool
-
-    def run(self, script: Script, **options: Any) -> Any:
-        """Run a program on a worker with this script; afterwards neither worker nor slot may be left."""
-        pool = self.pool(script)
-        policy = {"timeout_ms": 5_000, **options}
-        work = run_code_mode(PROGRAM, {"echo": self.echo}, options={"execution_policy": policy}, pool=pool)
-        try:
-            return asyncio.run(asyncio.wait_for(work, _WAIT_SECONDS))
-        finally:
-            assert pool.active == 0
-            assert [source.living for source in self.sources] == [0] * len(self.sources)
-
-    def error(self, script: Script, **options: Any) -> CodeModeError:
-        with pytest.raises(CodeModeError) as caught:
-            self.run(script, **options)
-        return caught.value
-
-    def close(self) -> None:
-        for pool in self._pools:
-            pool.close()
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    """A host whose next program, on a worker that behaves, must run as ever."""
-    one = Host()
-    yield one
-    one.calls = 0
-    assert one.run(well_behaved) == "echo"
-    assert one.calls == 1
-    one.close()
-
-
-def start(worker: FakeWorker) -> None:
-    """Say hello and take the program, as far as its start."""
-    worker.say_hello()
-    kind, body = worker.receive()
-    if kind == b"A":
-        worker.send(b"a", {"js": body["source"], "facts": None})
-        kind, body = worker.receive()
-    assert kind == b"R"
-
-
-def well_behaved(worker: FakeWorker) -> None:
-    start(worker)
-    worker.send(b"C", call(1))
-    worker.send(b"T", {"in_flight": 1})
-    kind, body = worker.receive()
-    assert kind == b"D"
-    worker.send(b"V", {"value": json.dumps(body["value"]), "unobserved": []})
-
-
-def encoded(frames: Iterable[tuple[bytes, Any]]) -> bytes:
-    """One text for many frames, so that the host reads them at once; bytes stand for a payload as it is."""
-    return b"".join(
-        encode_frame(kind, body if isinstance(body, bytes) else json.dumps(body).encode()) for kind, body in frames
-    )
-
-
-def says(*frames: tuple[bytes, Any]) -> Script:
-    """Send these frames where the program's first turn belongs."""
-    return then(frames)
-
-
-def says_bytes(data: bytes) -> Script:
-    def script(worker: FakeWorker) -> None:
-        start(worker)
-        worker.send_bytes(data)
-        worker.pause()
-
-    return script
-
-
-def then(*rounds: Iterable[tuple[bytes, Any]]) -> Script:
-    """Send the frames of each round, waiting for a delivery between two."""
-
-    def script(worker: FakeWorker) -> None:
-        start(worker)
-        for number, frames in enumerate(rounds):
-            if number:
-                assert worker.receive()[0] == b"D"
-            worker.send_bytes(encoded(frames))
-        worker.pause()
-
-    return script
 
 
 VIOLATIONS: dict[str, Script] = {
@@ -212,7 +101,7 @@ VIOLATIONS: dict[str, Script] = {
 
 @pytest.mark.parametrize("script", VIOLATIONS.values(), ids=VIOLATIONS)
 def test_a_broken_rule_is_a_protocol_error(host: Host, script: Script):
-    error = host.error(script, max_console_bytes=_MAX_CONSOLE_BYTES)
+    error = host.error(script, max_console_bytes=MAX_CONSOLE_BYTES)
     assert type(error) is CodeModeProtocolError, repr(error)
 
 
@@ -343,148 +232,15 @@ def test_a_tool_is_called_by_tool_requests_alone(host: Host, kind: str):
 
 def test_a_real_worker_beside_wrong_ones_runs_as_ever(host: Host):
     async def main() -> list[Any]:
-        options = {"execution_policy": {"max_console_bytes": _MAX_CONSOLE_BYTES}}
+        options = {"execution_policy": {"max_console_bytes": MAX_CONSOLE_BYTES}}
         wrong = [
             run_code_mode(PROGRAM, {"echo": host.echo}, options=options, pool=host.pool(script))
             for script in VIOLATIONS.values()
         ]
         right = [run_code_mode(PROGRAM, {"echo": host.echo}) for _ in range(2)]
         work = asyncio.gather(*right, *wrong, return_exceptions=True)
-        return await asyncio.wait_for(work, _WAIT_SECONDS)
+        return await asyncio.wait_for(work, WAIT_SECONDS)
 
     first, second, *errors = asyncio.run(main())
     assert (first, second) == ("echo", "echo")
     assert {type(error) for error in errors} == {CodeModeProtocolError}
-
-
-# --- silence, slowness, endings ---
-
-
-def silent(worker: FakeWorker) -> None:
-    start(worker)
-    worker.pause()
-
-
-def stops_inside_a_frame(worker: FakeWorker) -> None:
-    start(worker)
-    worker.send_bytes(struct.pack(">I", 100) + b'V{"value"')
-    worker.pause()
-
-
-def one_byte_at_a_time(worker: FakeWorker) -> None:
-    start(worker)
-    frame = encode_frame(b"V", json.dumps({**RESULT, "value": json.dumps("x" * 1000)}).encode())
-    for byte in frame:
-        worker.send_bytes(bytes([byte]))
-        worker.pause(0.1)
-
-
-def never_reads(worker: FakeWorker) -> None:
-    worker.say_hello()
-    worker.pause()
-
-
-@pytest.mark.parametrize("script", [silent, stops_inside_a_frame, one_byte_at_a_time, never_reads])
-def test_a_slow_worker_gets_no_more_than_the_timeout(host: Host, script: Script):
-    assert type(host.error(script, timeout_ms=_TIMEOUT_MS)) is CodeModeTimeoutError
-
-
-def ends_at_once(worker: FakeWorker) -> None:
-    start(worker)
-
-
-def ends_inside_a_frame(worker: FakeWorker) -> None:
-    start(worker)
-    worker.send_bytes(struct.pack(">I", 100) + b"V")
-
-
-def ends_while_a_call_runs(worker: FakeWorker) -> None:
-    start(worker)
-    worker.send(b"C", call(1))
-    worker.send(b"T", {"in_flight": 1})
-
-
-def ends_before_the_program(worker: FakeWorker) -> None:
-    worker.say_hello()
-
-
-@pytest.mark.parametrize("script", [ends_at_once, ends_inside_a_frame, ends_while_a_call_runs, ends_before_the_program])
-def test_a_worker_that_goes_away_is_a_worker_error(host: Host, script: Script):
-    assert type(host.error(script)) is CodeModeWorkerError
-
-
-def test_an_engine_that_failed_says_so(host: Host):
-    error = host.error(says((b"F", {"message": "MemoryError"})))
-    assert type(error) is CodeModeError
-    assert error.message == "MemoryError"
-
-
-# --- hellos ---
-
-
-def hello(say: Callable[[FakeWorker], None]) -> Script:
-    def script(worker: FakeWorker) -> None:
-        say(worker)
-        worker.pause()
-
-    return script
-
-
-HELLOS: dict[str, tuple[Script, type[CodeModeError]]] = {
-    "garbage": (hello(lambda w: w.send_bytes(b"Traceback (most recent call last)\n")), CodeModeProtocolError),
-    "a huge frame": (hello(lambda w: w.send_bytes(b"\x00\x02\x00\x00H")), CodeModeProtocolError),
-    "no JSON": (hello(lambda w: w.send_bytes(encode_frame(b"H", b"hi"))), CodeModeProtocolError),
-    "deep JSON": (hello(lambda w: w.send_bytes(encode_frame(b"H", b"[" * 60_000))), CodeModeProtocolError),
-    "no object": (hello(lambda w: w.send(b"H", [])), CodeModeProtocolError),
-    "another message": (hello(lambda w: w.send(b"V", RESULT)), CodeModeProtocolError),
-    "another engine": (hello(lambda w: w.say_hello(engine="0.0.1")), CodeModeWorkerError),
-    "another kernel": (hello(lambda w: w.say_hello(kernel="0" * 64)), CodeModeWorkerError),
-    "an engine that is no text": (hello(lambda w: w.say_hello(engine=["x"])), CodeModeWorkerError),
-    "no isolation report": (hello(lambda w: w.say_hello(isolation=None)), CodeModeProtocolError),
-    "an unknown layer": (hello(lambda w: w.say_hello(isolation={"wall": "in force"})), CodeModeProtocolError),
-    "an unknown state": (hello(lambda w: w.say_hello(isolation={"seccomp": "maybe"})), CodeModeProtocolError),
-    "a refusal": (hello(lambda w: w.send(b"F", {"message": "no seccomp"})), CodeModeWorkerError),
-    "an end instead": (lambda _: None, CodeModeWorkerError),
-    "an end inside": (lambda w: w.send_bytes(b"\x00\x00\x00\x09H"), CodeModeWorkerError),
-}
-
-
-@pytest.mark.parametrize("name", HELLOS)
-def test_a_wrong_hello_starts_nothing(host: Host, name: str):
-    script, error_class = HELLOS[name]
-    error = host.error(script)
-    assert type(error) is error_class, repr(error)
-    assert host.calls == 0
-
-
-def test_two_hellos_are_one_too_many(host: Host):
-    def script(worker: FakeWorker) -> None:
-        worker.say_hello()
-        worker.say_hello()
-        worker.pause()
-
-    assert type(host.error(script)) in (CodeModeWorkerError, CodeModeProtocolError)
-
-
-def trickles(worker: FakeWorker) -> None:
-    for byte in encode_frame(b"H", b"x" * 20):
-        worker.send_bytes(bytes([byte]))
-        worker.pause(0.1)
-    worker.pause()
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(lambda worker: worker.pause(), id="none"),
-        pytest.param(trickles, id="one byte at a time"),
-    ],
-)
-def test_a_hello_that_does_not_come_in_time_is_a_worker_error(host: Host, script: Script, monkeypatch: Any):
-    monkeypatch.setattr("codemode.workers.generations._HELLO_SECONDS", 0.2)
-    started = time.monotonic()
-    error = host.error(script)
-    elapsed = time.monotonic() - started
-    monkeypatch.undo()
-    assert type(error) is CodeModeWorkerError
-    assert elapsed < 2.5  # two attempts
