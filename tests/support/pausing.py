@@ -18,6 +18,7 @@ from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 
 PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
+OK, NO = {"approved": True}, {"approved": False}
 
 
 def through_json(interrupt: Any) -> Interrupt:
