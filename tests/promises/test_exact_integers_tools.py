@@ -14,6 +14,7 @@ from codemode import (
     create_code_mode_tool,
 )
 from codemode.signatures.declarations import declare_tools
+from codemode.tools.prepared import prepared
 
 
 class Order(BaseModel):
@@ -111,7 +112,7 @@ def test_18_declarations_and_the_description_say_so():
             "one": {"const": ORDER},
         },
     }
-    declared = declare_tools([Tool("t", execute=None, output_schema=schema)])
+    declared = declare_tools([prepared(Tool("t", execute=None, output_schema=schema))])
     assert "small?: number;" in declared
     assert "large?: number | bigint;" in declared
     assert f"one?: {ORDER}n" in declared

@@ -61,12 +61,14 @@ class Runs:
     def text(self, encode: Callable[[Any], str]) -> str:
         """Write it."""
         written: list[str] = []
+        is_begun = False
         for part, cut in self._parts:
             if type(part) is str:
                 written.append(part)
                 continue
-            if written:
+            if is_begun:
                 steps.take(_STEPS_FOR_A_RUN)
+            is_begun = True
             text = encode(part)
             written.append(text[cut:-cut] if cut else text)
         return "".join(written)

@@ -13,6 +13,7 @@ from codemode.data import plain_json
 from codemode.data.json_shape import holds_more_values_than
 from codemode.data.json_values import canonical_json, encode_json
 from codemode.data.plain_json import MAX_DEPTH, RUN_VALUES, plain_encoder, runs_of
+from codemode.host import steps
 
 SCALARS = (
     st.none()
@@ -130,3 +131,11 @@ def test_nesting_as_deep_as_it_may_be_is_plain():
 def test_keys_of_a_very_wide_object_are_sorted():
     value = {f"{(i * 7919) % 100_003}": i for i in range(50_000)}
     assert canonical_json(value) == json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+@pytest.mark.parametrize("value", ["b", "", 1, None, {"a": "b"}, ["a", {"b": 1}]], ids=json.dumps)
+def test_a_small_value_takes_few_steps(value: Any) -> None:
+    def too_many() -> int:
+        raise AssertionError("a small value is no work for a thread")
+
+    assert steps.run_metered(lambda: canonical_json(value), 20, too_many) == json.dumps(value, separators=(",", ":"))
