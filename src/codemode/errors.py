@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from .trace.trace import Trace
@@ -70,6 +70,18 @@ class Resumable(ResumableRequest, Protocol):
         ...
 
 
+class CallSummary(TypedDict):
+    """One call that a program had made, and how it stands when the program has ended.
+
+    ``is_started``: the tool itself may have begun. ``status`` unknown without it is a call that did nothing.
+    """
+
+    id: str
+    name: str
+    status: Literal["fulfilled", "rejected", "waiting", "unknown"]
+    is_started: bool
+
+
 class CodeModeError(Exception):
     """An invocation failed. Also raised as it is when the program itself threw an error.
 
@@ -77,7 +89,7 @@ class CodeModeError(Exception):
     thrown by the program it holds ``name``, ``line``, ``column`` (1-based, in the model's source) and ``stack``, and
     under ``details`` and ``code`` what the program had put there.
     ``trace`` is the invocation's `Trace` once it has ended. ``calls`` lists the calls that the program had made, each
-    ``{"id", "name", "status"}`` with status fulfilled, rejected, waiting or unknown. After a timeout, an abort or the
+    a `CallSummary` with status fulfilled, rejected, waiting or unknown. After a timeout, an abort or the
     death of a worker ``recovery`` is an `Interrupt` from which the program can go on; calls of unknown outcome wait in
     it.
     """
@@ -90,7 +102,7 @@ class CodeModeError(Exception):
         self.code = code if code is not None else self.default_code
         self.details: dict[str, Any] = dict(details) if details is not None else {}
         self.trace: Trace | None = None
-        self.calls: tuple[dict[str, Any], ...] = ()
+        self.calls: tuple[CallSummary, ...] = ()
         self.recovery: Resumable | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -92,6 +92,7 @@ def told(error: CodeModeError, js: str) -> str:
         assert_type(error.trace, Trace)
         assert_type(error.trace.to_text(), str)
     begun = [call["name"] for call in error.calls if call["status"] != "fulfilled"]
+    assert_type(begun, list[str])
     return failure_text(error, js) + ", ".join(begun)
 
 

@@ -5,10 +5,10 @@ There are five ways to stand, and each place where people read of calls has its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
-from ..errors import CALL_TIMEOUT
+from ..errors import CALL_TIMEOUT, CallSummary
 from .ledger import Fulfilled, LedgerEntry, Outcome, Waiting
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ class CallWords(NamedTuple, Generic[WordT]):
     waiting: WordT
 
 
-IN_ERRORS = CallWords("unknown", "fulfilled", "rejected", "unknown", "waiting")
+IN_ERRORS: CallWords[Literal["fulfilled", "rejected", "waiting", "unknown"]] = CallWords(
+    "unknown", "fulfilled", "rejected", "unknown", "waiting"
+)
 IN_TRACES: CallWords[CallStatus] = CallWords("aborted", "fulfilled", "rejected", "rejected", "interrupted")
 IN_CONTINUATIONS = CallWords("unknown", "fulfilled", "rejected", "rejected", "interrupted")
 AT_THE_END = CallWords("pending", "pending", "pending", "pending", "waiting")
@@ -49,18 +51,18 @@ def call_id(entry: LedgerEntry) -> str:
     return entry.tool_call_id or str(entry.id)
 
 
-def call_summaries(entries: Iterable[LedgerEntry]) -> tuple[dict[str, Any], ...]:
+def call_summaries(entries: Iterable[LedgerEntry]) -> tuple[CallSummary, ...]:
     """Return what had happened to calls: `CodeModeError.calls`."""
     return tuple(_summary(entry) for entry in entries)
 
 
-def _summary(entry: LedgerEntry) -> dict[str, Any]:
+def _summary(entry: LedgerEntry) -> CallSummary:
     begun = entry.is_started or entry.outcome is not None
     status = call_status(entry.outcome, IN_ERRORS)
     return {"id": call_id(entry), "name": entry.name, "status": status, "is_started": begun}
 
 
-def may_have_run(summary: Mapping[str, Any]) -> bool:
+def may_have_run(summary: CallSummary) -> bool:
     """Return False for a question about the catalog, and for a call that was asked for and never begun."""
     is_begun = summary.get("status") != IN_ERRORS.open or summary.get("is_started", True)
     return is_begun and not str(summary.get("name")).startswith("$")

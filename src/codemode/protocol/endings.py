@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypedDict
 
 from ..data.json_values import decode_json, utf8_length
 from ..errors import (
@@ -18,7 +18,7 @@ from ..errors import (
 from .call_status import AT_THE_END, call_id, call_status
 from .events import Completed, Failed
 from .ledger import Ledger, LedgerEntry
-from .messages import CallRequested, ProgramReturned, ProgramThrew
+from .messages import CallRequested, ProgramReturned, ProgramThrew, RequestKind
 from .settings import Settings
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
@@ -69,7 +69,16 @@ def request_text(request: LedgerEntry | CallRequested) -> str:
     return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
 
 
-def call_summary(entry: LedgerEntry, status: str) -> dict[str, Any]:
+class DetachedCall(TypedDict):
+    """One call that nobody waited for: ``status`` is pending, waiting or unobserved."""
+
+    id: str
+    kind: RequestKind
+    name: str
+    status: str
+
+
+def call_summary(entry: LedgerEntry, status: str) -> DetachedCall:
     return {
         "id": call_id(entry),
         "kind": entry.kind,
@@ -80,7 +89,7 @@ def call_summary(entry: LedgerEntry, status: str) -> dict[str, Any]:
 
 def detached_calls(
     ledger: Ledger, turns_ended: int, unsent: set[int], unobserved_ids: tuple[int, ...]
-) -> list[dict[str, Any]]:
+) -> list[DetachedCall]:
     """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at.
 
     ``unsent`` were asked for in the turn in which the program ended.
@@ -96,7 +105,7 @@ def detached_calls(
     return pending or [call_summary(ledger[request_id], "unobserved") for request_id in sorted(unobserved)]
 
 
-def detached_error(calls: list[dict[str, Any]]) -> CodeModeError:
+def detached_error(calls: list[DetachedCall]) -> CodeModeError:
     names = ", ".join(f"{call['name']} ({call['status']})" for call in calls[:5])
     more = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
     return CodeModeDetachedBridgeRequestError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..data.records import record
-from ..errors import CodeModeError
+from ..errors import CallSummary, CodeModeError
 from ..protocol.call_status import call_summaries
 from ..protocol.ledger import Ledger
 
@@ -36,8 +36,8 @@ class RunOutcome:
     is_replayed: bool = False
 
     @property
-    def calls(self) -> tuple[dict[str, Any], ...]:
-        """What the program had called, as `CodeModeError.calls`: each ``{"id", "name", "status", "is_started"}``."""
+    def calls(self) -> tuple[CallSummary, ...]:
+        """What the program had called, as in `CodeModeError.calls`."""
         if self.error is not None:
             return self.error.calls
         return () if self.ledger is None else call_summaries(self.ledger.entries)
