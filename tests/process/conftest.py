@@ -14,6 +14,7 @@ import pytest
 from fetching import ask_at
 from http_server import HttpServer
 from leftovers import nothing_left as nothing_left_of_a_test
+from pausing import Spy
 from waiting import within
 from wrong_worker_host import Host, well_behaved
 
@@ -75,6 +76,11 @@ def host() -> Iterator[Host]:
     assert one.run(well_behaved) == "echo"
     assert one.calls == 1
     one.close()
+
+
+@pytest.fixture
+def spy() -> Spy:
+    return Spy()
 
 
 @pytest.fixture

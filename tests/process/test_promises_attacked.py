@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pydantic
 import pytest
-from pausing import PAUSING, Spy, go_on, start
+from pausing import NO, OK, PAUSING, go_on, start
 from waiting import within
 
 from codemode import (
@@ -26,13 +26,7 @@ from codemode import (
 )
 from codemode.run import resume as continuations
 
-OK, NO = {"approved": True}, {"approved": False}
 REFUND = "return await tools.refund(1)"
-
-
-@pytest.fixture
-def spy():
-    return Spy()
 
 
 # --- one continuation, one run ---

@@ -7,7 +7,8 @@ import asyncio
 import pydantic
 import pytest
 from leftovers import kill_workers
-from pausing import PAUSING, Spy, go_on, start, through_json
+from pausing import OK, PAUSING, go_on, start, through_json
+from recovering import SHORT, UNKNOWN, failing, forever, killing, statuses
 from waiting import within
 
 from codemode import (
@@ -23,15 +24,6 @@ from codemode import (
     run_code_mode,
 )
 
-OK = {"approved": True}
-SHORT = {**PAUSING, "execution_policy": {"timeout_ms": 250}}
-UNKNOWN = "code-mode/unknown-outcome"
-
-
-@pytest.fixture
-def spy():
-    return Spy()
-
 
 @pytest.fixture
 def pool():
@@ -39,25 +31,6 @@ def pool():
     made = WorkerPool({"max_workers": 2, "spare_workers": 0})
     yield made
     made.close()
-
-
-async def forever(value, context):
-    await asyncio.Event().wait()
-
-
-async def killing(value, context):
-    kill_workers()
-    await asyncio.Event().wait()
-
-
-def failing(error_class, js, tools, options=PAUSING, **settings):
-    with pytest.raises(error_class) as caught:
-        start(js, tools, options, **settings)
-    return caught.value
-
-
-def statuses(error):
-    return [(call["name"], call["status"]) for call in error.calls]
 
 
 JS = "const one = await tools.refund(1); const two = await tools.mail(2); return [one, two]"
@@ -312,83 +285,3 @@ def test_a_tool_that_is_gone_from_the_recovering_host_is_not_run_by_itself(spy):
     error = failing(CodeModeTimeoutError, "return await tools.mail(1)", [spy.tool("mail", forever)], SHORT)
     with pytest.raises(CodeModeToolError, match="mail"):
         go_on(error.recovery, [spy.tool("other")], {"runAgain": True})
-
-
-# --- fetches ---
-
-
-class Reply:
-    """The least that a response must have."""
-
-    status_code, reason_phrase, headers = 200, "OK", {}
-
-    def __init__(self, url):
-        self.url = url
-
-    async def aiter_bytes(self):
-        yield b"fetched"
-
-
-def fetching(hang, seen):
-    """Options with a fetch of the host's own, which hangs or answers."""
-
-    async def fetch(url, *, method, headers, body):
-        seen.append(method)
-        if hang:
-            await asyncio.Event().wait()
-        return Reply(url)
-
-    policy = {
-        "fetch": fetch,
-        "allowed_origins": ["http://mine.localhost"],
-        "allowed_methods": ["GET", "POST"],
-        "refuse_private_addresses": False,
-    }
-    return {"fetch_policy": policy, "execution_policy": {"timeout_ms": 250 if hang else 10_000}}
-
-
-def fetch_js(method):
-    return f'return (await fetch("http://mine.localhost/x", {{ method: "{method}" }})).text()'
-
-
-def test_a_get_is_made_again():
-    seen = []
-    error = failing(CodeModeTimeoutError, fetch_js("GET"), [], fetching(True, seen))
-    assert error.recovery.requests == ()
-    assert go_on(error.recovery, [], options=fetching(False, seen)) == "fetched"
-    assert seen == ["GET", "GET"]
-
-
-def test_a_post_of_unknown_outcome_is_asked_about():
-    seen = []
-    error = failing(CodeModeTimeoutError, fetch_js("POST"), [], fetching(True, seen))
-    (request,) = error.recovery.requests
-    assert (request.input["method"], request.payload) == ("POST", {"kind": UNKNOWN})
-    with pytest.raises(CodeModeProtocolError):
-        go_on(error.recovery, [], {"value": "fetched"}, options=fetching(False, seen))
-    assert go_on(error.recovery, [], {"runAgain": True}, options=fetching(False, seen)) == "fetched"
-    assert seen == ["POST", "POST"]
-
-
-def test_a_post_that_failed_is_an_error_to_the_program():
-    seen = []
-    error = failing(CodeModeTimeoutError, fetch_js("POST"), [], fetching(True, seen))
-    with pytest.raises(CodeModeError, match="not sent"):
-        go_on(error.recovery, [], {"error": {"message": "not sent"}}, options=fetching(False, seen))
-    assert seen == ["POST"]
-
-
-def test_a_post_in_a_resume_is_not_made_again_by_a_repeat(spy):
-    seen = []
-    js = f"await tools.login(1).catch(() => {{}}); {fetch_js('POST')}"
-    interrupt = start(js, [spy.guarded("login")])
-    denied = {"approved": False}
-    # The pause was made without fetch; it is part of what a replay depends on, so there is none in the resume either.
-    with pytest.raises(CodeModeError):
-        go_on(interrupt, [spy.guarded("login")], denied, options={**PAUSING, **fetching(True, seen)})
-    assert seen == []
-    interrupt = start(js, [spy.guarded("login")], {**PAUSING, **fetching(False, seen)})
-    for _ in range(2):
-        with pytest.raises(CodeModeTimeoutError):
-            go_on(interrupt, [spy.guarded("login")], denied, options={**PAUSING, **fetching(True, seen)})
-    assert seen == ["POST"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 
 import pytest
-from pausing import PAUSING, Spy, go_on, start, through_json
+from pausing import NO, OK, PAUSING, go_on, start, through_json
 from waiting import within
 
 from codemode import (
@@ -17,8 +16,6 @@ from codemode import (
     CodeModeTimeoutError,
     CodeModeToolError,
     CodeModeWorkerError,
-    Interrupt,
-    InterruptStore,
     MemoryResumeGuard,
     SqliteResumeGuard,
     Tool,
@@ -27,13 +24,7 @@ from codemode import (
     create_code_mode_tool,
 )
 
-OK, NO = {"approved": True}, {"approved": False}
 TWO = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map(one => one.status)"
-
-
-@pytest.fixture
-def spy():
-    return Spy()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -252,128 +243,6 @@ def test_a_tool_that_breaks_off_the_run_has_run(spy, options):
         with pytest.raises(CodeModeError, match="broken off"):
             go_on(interrupt, tools, OK, options=options)
     assert spy.ran == [("refund", 1)]
-
-
-# --- two cards on two screens ---
-
-
-@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
-def test_two_cards_answered_one_after_the_other(spy, order):
-    async def scenario():
-        code_mode = create_code_mode_tool([spy.guarded()], PAUSING)
-        store = InterruptStore()
-        interrupt = await code_mode.execute({"js": TWO})
-        store.put(interrupt)
-        cards = [interrupt.requests[number].interrupt_id for number in order]
-
-        def resume(paused, resolutions):
-            return code_mode.resume(paused, resolutions=resolutions)
-
-        first = await store.answer(cards[0], OK, resume)
-        assert isinstance(first, Interrupt)
-        assert store.get(cards[1]) == first
-        assert store.get(cards[0]) is None
-        assert await store.answer(cards[1], NO, resume) == [
-            ["fulfilled", "rejected"][order[0]],
-            ["rejected", "fulfilled"][order[0]],
-        ]
-        for card in cards:
-            with pytest.raises(CodeModeProtocolError, match="not pending"):
-                await store.answer(card, OK, resume)
-
-    within(scenario())
-    assert len(spy.ran) == 1
-
-
-def test_two_cards_answered_at_once(spy):
-    """Both screens show the first interrupt; each answers its own card of it, in whichever order, at the same time."""
-
-    async def scenario(order):
-        entered, go_on = asyncio.Event(), asyncio.Event()
-
-        async def refund(value, context):
-            entered.set()
-            await go_on.wait()
-            return value
-
-        code_mode = create_code_mode_tool([spy.tool("refund", refund, needs_approval=True)], PAUSING)
-        store = InterruptStore()
-        interrupt = await code_mode.execute({"js": "return Promise.all([1, 2, 3].map(n => tools.refund(n)))"})
-        store.put(interrupt)
-
-        async def resume(paused, resolutions):
-            return await code_mode.resume(through_json(paused), resolutions=resolutions)
-
-        cards = [interrupt.requests[number].interrupt_id for number in order]
-        answers = [asyncio.create_task(store.answer(card, OK, resume)) for card in cards]
-        await entered.wait()
-        # The same card clicked again while it is being answered waits, and then is no longer pending.
-        again = asyncio.create_task(store.answer(cards[0], OK, resume))
-        await asyncio.sleep(0)
-        go_on.set()
-        results = await asyncio.gather(*answers)
-        with pytest.raises(CodeModeProtocolError, match="not pending"):
-            await again
-        assert [isinstance(result, Interrupt) for result in results] == [True, True, False]
-        assert results[2] == [1, 2, 3]
-        assert not store._newest
-        del again  # its error holds the frames that hold the lock
-        gc.collect()
-        assert not store._locks
-
-    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
-        within(scenario(order))
-    assert sorted(value for _, value in spy.ran) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
-
-
-def test_an_answer_that_fails_leaves_the_card_pending(spy):
-    async def scenario():
-        code_mode = create_code_mode_tool([spy.guarded()], PAUSING)
-        store = InterruptStore()
-        interrupt = await code_mode.execute({"js": "return await tools.refund(1)"})
-        store.put(interrupt)
-
-        async def resume(paused, resolutions):
-            return await code_mode.resume(paused, resolutions=resolutions)
-
-        with pytest.raises(CodeModeProtocolError):
-            await store.answer(interrupt.interrupt_id, {"approved": "yes"}, resume)
-        return await store.answer(interrupt.interrupt_id, OK, resume)
-
-    assert within(scenario()) == {"done": "refund"}
-
-
-def test_a_resume_that_is_cut_off_leaves_the_other_card_pending(spy):
-    async def scenario():
-        running = asyncio.Event()
-
-        async def refund(value, context):
-            running.set()
-            await asyncio.Event().wait()
-
-        hanging = create_code_mode_tool([spy.tool("refund", refund, needs_approval=True)], PAUSING)
-        working = create_code_mode_tool([spy.guarded()], PAUSING)
-        store = InterruptStore()
-        interrupt = await hanging.execute({"js": TWO})
-        store.put(interrupt)
-        first, second = (one.interrupt_id for one in interrupt.requests)
-        task = asyncio.create_task(
-            store.answer(first, OK, lambda paused, answers: hanging.resume(paused, resolutions=answers))
-        )
-        await running.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        assert store.get(first) is None
-        rest = await store.answer(second, OK, lambda paused, answers: working.resume(paused, resolutions=answers))
-        (unknown,) = rest.requests
-        assert unknown.payload["kind"] == "code-mode/unknown-outcome"
-        answer = {"value": "refunded"}
-        return await store.answer(
-            unknown.interrupt_id, answer, lambda paused, answers: working.resume(paused, resolutions=answers)
-        )
-
-    assert within(scenario()) == ["fulfilled", "fulfilled"]
-    assert spy.ran == [("refund", 1), ("refund", 2)]
 
 
 def test_a_pool_is_enough_for_a_resume(spy):

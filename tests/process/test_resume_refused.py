@@ -6,7 +6,7 @@ import dataclasses
 
 import pydantic
 import pytest
-from pausing import PAUSING, Spy, go_on, packed, start, through_json
+from pausing import OK, PAUSING, go_on, packed, start, through_json
 
 from codemode import (
     CodeModeProtocolError,
@@ -20,17 +20,11 @@ from codemode import (
 )
 from codemode.protocol import continuation as continuations
 
-OK = {"approved": True}
 JS = "await tools.look(0); return await tools.refund({order: 'A1'})"
 
 
 def having(**continuation):
     return {**PAUSING, "continuation": continuation}
-
-
-@pytest.fixture
-def spy():
-    return Spy()
 
 
 @pytest.fixture
