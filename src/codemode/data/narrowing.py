@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a value is a JSON object, as it is decoded."""
+    return isinstance(value, dict)
+
+
+def is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether a value is a JSON object, of whatever class a host gives one."""
+    return isinstance(value, Mapping)
+
+
+def is_array(value: Any) -> TypeGuard[list[Any]]:
+    """Tell whether a value is a JSON array."""
+    return isinstance(value, list)
+
+
+def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    """Tell whether a value is a JSON array, or a tuple, which is written as one."""
+    return isinstance(value, list | tuple)
+
+
+def is_listing(value: Any) -> TypeGuard[Iterable[Any]]:
+    """Tell whether a value can be gone through, and is no text."""
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
 def mapping_or_empty(value: Any) -> Mapping[Any, Any]:
     """``value`` when it is a JSON object, else an empty one."""
-    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else {}
+    return value if is_mapping(value) else {}
 
 
 def list_or_empty(value: Any) -> list[Any]:
     """``value`` when it is a JSON array, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if is_array(value) else []
 
 
 def string_or_empty(value: Any) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import isinf
 from typing import Any, NoReturn, cast
 
 from ..data.exact_integers import PLACES_KEY, as_browsers_write, with_texts, without_texts
 from ..data.json_values import decode_json
+from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
 from ..errors import CodeModeProtocolError, Resumable
 from ..host import steps
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from ..trace.events import INTERRUPT_TYPE
+from ..trace.failures import members_of
 
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
@@ -57,10 +59,10 @@ class PendingRequest:
     @classmethod
     def from_dict(cls, value: object) -> PendingRequest:
         """Read it back, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
-        if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) - {PLACES_KEY} != set(_REQUEST_KEYS):
+        if not is_object(value) or value.keys() - {PLACES_KEY} != _REQUEST_KEYS.keys():
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
         try:
-            body = without_texts(cast("dict[str, Any]", value))
+            body = without_texts(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise CodeModeProtocolError(f"a pending request of the interrupt is malformed: {error}") from error
         texts = ("interruptId", "toolName", "toolCallId")
@@ -145,21 +147,16 @@ class Interrupt:
     @classmethod
     def from_dict(cls, value: object) -> Interrupt:
         """Read it back; whoever resumes it checks the signature. Raises `CodeModeProtocolError` for another shape."""
-        if not isinstance(value, Mapping) or set(cast("Mapping[str, Any]", value)) - {PLACES_KEY} != _INTERRUPT_KEYS:
+        if not is_mapping(value) or set(value) - {PLACES_KEY} != _INTERRUPT_KEYS:
             raise CodeModeProtocolError("this is not an interrupt of code mode")
-        body = cast("Mapping[str, Any]", value)
-        requests, continuation = body["requests"], body["continuation"]
-        if not isinstance(requests, list) or not isinstance(continuation, dict):
+        requests, continuation = value["requests"], value["continuation"]
+        if not is_array(requests) or not is_object(continuation):
             raise CodeModeProtocolError("the interrupt is malformed")
-        if body["type"] != INTERRUPT_TYPE or not isinstance(body["outerToolCallId"], str):
+        if value["type"] != INTERRUPT_TYPE or not isinstance(value["outerToolCallId"], str):
             raise CodeModeProtocolError("the interrupt is malformed")
-        pending = tuple(PendingRequest.from_dict(item) for item in cast("list[Any]", requests))
-        interrupt = cls(
-            requests=pending,
-            outer_tool_call_id=body["outerToolCallId"],
-            continuation=cast("dict[str, Any]", continuation),
-        )
-        own = PendingRequest.from_dict({key: body[key] for key in (*_REQUEST_KEYS, PLACES_KEY) if key in body})
+        pending = tuple(PendingRequest.from_dict(item) for item in requests)
+        interrupt = cls(requests=pending, outer_tool_call_id=value["outerToolCallId"], continuation=continuation)
+        own = PendingRequest.from_dict({key: value[key] for key in (*_REQUEST_KEYS, PLACES_KEY) if key in value})
         if not same_json(own.shown(), interrupt._first.shown()):
             raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
         return interrupt
@@ -188,10 +185,7 @@ def interrupt_within(error: BaseException) -> InterruptRequested | None:
     """Return the pause in what a tool raised; task groups wrap it into exception groups."""
     if isinstance(error, InterruptRequested):
         return error
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return next((found for inner in group.exceptions if (found := interrupt_within(inner))), None)
-    return None
+    return next((found for inner in members_of(error) if (found := interrupt_within(inner))), None)
 
 
 def pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
@@ -211,9 +205,10 @@ def same_json(left: Any, right: Any) -> bool:
             if not _same_scalar(one, other):
                 return False
             continue
-        both = id(cast("Any", one)), id(other)
-        steps.take(1 + (len(cast("Any", one)) >> 3))
-        pairs = () if both in seen else _pairs(cast("Any", one), other)  # a host's own value may hold itself
+        container = cast("Collection[Any]", one)
+        both = id(container), id(other)
+        steps.take(1 + (len(container) >> 3))
+        pairs = () if both in seen else _pairs(container, other)  # a host's own value may hold itself
         if pairs is None:
             return False
         seen.add(both)
@@ -223,14 +218,11 @@ def same_json(left: Any, right: Any) -> bool:
 
 def _pairs(one: Any, other: Any) -> Iterable[tuple[Any, Any]] | None:
     """Return what is to be the same within two containers, None when they differ already."""
-    if not isinstance(one, dict):
-        is_list = isinstance(other, list | tuple)
-        return zip(one, cast("Any", other), strict=True) if is_list and len(one) == len(cast("Any", other)) else None
-    named = cast("dict[Any, Any]", one)
-    if not isinstance(other, dict) or named.keys() != cast("dict[Any, Any]", other).keys():
+    if not is_object(one):
+        return zip(one, other, strict=True) if is_sequence(other) and len(one) == len(other) else None
+    if not is_object(other) or one.keys() != other.keys():
         return None
-    values = cast("dict[Any, Any]", other)
-    return ((value, values[key]) for key, value in named.items()) if all(map(_is_text, named)) else None
+    return ((value, other[key]) for key, value in one.items()) if all(map(_is_text, one)) else None
 
 
 def _is_text(key: object) -> bool:

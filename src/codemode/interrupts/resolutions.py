@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard
 
 from ..data.exact_integers import PLACES_KEY, integers_as_in, without_texts
 from ..data.json_values import decode_json, encode_json, refuse_too_many
+from ..data.narrowing import is_object, mapping_or_empty
 from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
@@ -110,7 +111,7 @@ def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:
     if key == "value":
         return KnownOutcome(Fulfilled(None if value is None else _plain_json(value, "the value")), None)
     if key == "error":
-        message = cast("dict[str, Any]", value).get("message") if isinstance(value, dict) else None
+        message = mapping_or_empty(value).get("message")
         if not isinstance(message, str):
             raise CodeModeProtocolError("an error needs a string 'message'")
         error = CodeModeToolError(message, details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id})
@@ -139,11 +140,10 @@ def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
 
 
 def _answer_object(resolution: Any, keys: set[str], what: str) -> dict[str, Any]:
-    answer = cast("dict[str, Any]", resolution)
-    if not isinstance(resolution, dict) or not set(answer) - {PLACES_KEY} <= keys:
+    if not is_object(resolution) or not resolution.keys() - {PLACES_KEY} <= keys:
         raise CodeModeProtocolError(f"{what} must be an object with keys among {', '.join(sorted(keys))}")
     try:
-        return without_texts(answer)
+        return without_texts(resolution)
     except (ValueError, TypeError, RecursionError) as error:
         raise CodeModeProtocolError(f"{what} is malformed: {error}") from error
 
@@ -152,8 +152,8 @@ def waiting_kind(entry: LedgerEntry) -> str:
     """Return why a request waits."""
     if not isinstance(entry.outcome, Waiting):
         return ""
-    payload = decode_json(entry.outcome.payload_json)
-    return str(cast("dict[str, Any]", payload).get("kind")) if isinstance(payload, dict) else ""
+    payload: object = decode_json(entry.outcome.payload_json)
+    return str(payload.get("kind")) if is_object(payload) else ""
 
 
 def runs_tool(answer: Answer) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 from ..host.cancellation import is_ended_from_outside
 from ..options.parts import Lifecycle
@@ -66,7 +66,7 @@ class Hooks:
             self._report(error, event, name)
         else:
             if inspect.isawaitable(pending):
-                self._start(self._awaited(cast("Any", pending), event, name))
+                self._start(self._awaited(pending, event, name))
         self.seconds += time.perf_counter() - started
 
     async def finish(self) -> None:

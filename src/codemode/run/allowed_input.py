@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from ..data.json_values import canonical_json, decode_json
+from ..data.narrowing import is_object
 from ..data.records import record
 from ..errors import CodeModeProtocolError, CodeModeToolError
 from ..interrupts.resolutions import Answer, Approval, runs_tool
@@ -91,15 +92,11 @@ def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
 def _is_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
     """Return True when what the schema makes of an edit could be an edit too, and would come to something else."""
     made: Any = validated.json_value
-    if not isinstance(made, dict) or not isinstance(edited, dict):
+    if not is_object(made) or not is_object(edited) or len(keys := edited.keys() & made.keys()) > _MAX_EDITED_PARTS:
         return _is_changed(tool, made, lambda again: again, made)
-    shown, given = cast("dict[str, Any]", made), cast("dict[str, Any]", edited)
-    keys = given.keys() & shown.keys()
-    if len(keys) > _MAX_EDITED_PARTS:
-        return _is_changed(tool, shown, lambda again: again, shown)
     # Part by part: what the schema makes of another part may be no input.
     return any(
-        _is_changed(tool, {**given, key: shown[key]}, lambda again, key=key: again.get(key), shown[key]) for key in keys
+        _is_changed(tool, {**edited, key: made[key]}, lambda again, key=key: again.get(key), made[key]) for key in keys
     )
 
 

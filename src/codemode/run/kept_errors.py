@@ -7,7 +7,8 @@ program may catch hundreds of errors.
 from __future__ import annotations
 
 from collections import deque
-from typing import cast
+
+from ..trace.failures import members_of
 
 _WITH_TRACEBACKS = 4
 
@@ -34,7 +35,5 @@ def forget_tracebacks(error: BaseException) -> None:
             continue
         seen.add(id(one))
         one.__traceback__ = None
-        behind = [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            behind += cast("BaseExceptionGroup[BaseException]", one).exceptions
+        behind = (one.__cause__, one.__context__, *members_of(one))
         pending += [each for each in behind if each is not None]

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from ..data.narrowing import is_listing, is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..trace.failures import log_left_out
 from .adapters import ADAPTERS
@@ -21,10 +22,9 @@ def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Prepare
     Raises `ValueError` for an impossible or repeated name, and for an object that is no tool. A framework's tool that
     no program could call by its name is left out, with a warning in the log: nobody here has named it.
     """
-    if isinstance(tools, Mapping):
-        named = cast("Mapping[str, Any]", tools)
-        return {check_name(name): prepared(_as_tool(value, name)) for name, value in named.items()}
-    if isinstance(tools, str | bytes) or not isinstance(cast("Any", tools), Iterable):
+    if is_mapping(tools):
+        return {check_name(name): prepared(_as_tool(value, name)) for name, value in tools.items()}
+    if not is_listing(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, PreparedTool] = {}
     for value in tools:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
+from ..data.narrowing import mapping_or_empty
 from ..schemas.compiled import JsonSchema, ValidatedInput
 from ..schemas.patterns import refusal_of
 from ..schemas.python_types import TypeSchema
@@ -19,18 +20,17 @@ class ParametersSchema:
 
         # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
         self._names = {f"p{number}": one.name for number, one in enumerate(parameters.given)}
-        fields = {field: _field(one) for field, one in zip(self._names, parameters.given, strict=True)}
+        fields: Any = {field: _field(one) for field, one in zip(self._names, parameters.given, strict=True)}
         extra = "allow" if parameters.takes_any_keyword else "forbid"
         try:
-            model = create_model("Input", __config__=ConfigDict(extra=extra), **cast("Any", fields))
+            model = create_model("Input", __config__=ConfigDict(extra=extra), **fields)
         except SchemaError as error:
             raise refusal_of(error) from error
         except (RuntimeError, NameError, TypeError) as error:
             raise ValueError(f"a parameter has a type that pydantic cannot describe: {error}") from error
         self._type = TypeSchema(model, "input")
-        self.json_schema: JsonSchema = {
-            key: value for key, value in cast("dict[str, Any]", self._type.json_schema).items() if key != "title"
-        }
+        described = mapping_or_empty(self._type.json_schema)
+        self.json_schema: JsonSchema = {key: value for key, value in described.items() if key != "title"}
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check and coerce."""
@@ -54,11 +54,12 @@ def _field(parameter: Parameter) -> tuple[Any, Any]:
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
-    annotation, settings = parameter.annotation, {"alias": parameter.name}
+    annotation = parameter.annotation
+    settings: Any = {"alias": parameter.name}
     if parameter.description:
         settings["description"] = parameter.description
     if isinstance(parameter.default, FieldInfo):
         annotation = Annotated[annotation, parameter.default]
     elif parameter.default is not NOTHING:
         settings["default"] = parameter.default
-    return annotation, Field(**cast("Any", settings))
+    return annotation, Field(**settings)

@@ -10,7 +10,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..trace.failures import log_late_failure
 from .context import ToolCallContext
@@ -37,7 +37,7 @@ async def run_tool(
         result = await _in_thread(tool, call_id, threads, partial(tool.call, value, context))
         if inspect.isawaitable(result):
             result = await result
-    return await _last_item(cast("AsyncIterable[Any]", result)) if isinstance(result, AsyncIterable) else result
+    return await _last_item(result) if _is_async_iterator(result) else result
 
 
 async def read_output(
@@ -51,6 +51,10 @@ async def read_output(
 
 async def _in_thread(tool: PreparedTool, call_id: str, threads: InvocationThreads, work: Callable[[], Any]) -> Any:
     return await _ThreadCall(tool.name, call_id, work).result(threads.run_tool)
+
+
+def _is_async_iterator(value: Any) -> TypeGuard[AsyncIterable[Any]]:
+    return isinstance(value, AsyncIterable)
 
 
 async def _last_item(items: AsyncIterable[Any]) -> Any:

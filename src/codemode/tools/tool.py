@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast, overload
+from typing import Any, ClassVar, overload
 
+from ..data.narrowing import is_listing
 from ..options.checked_fields import WrongTypeError, mapping_or_none, string_or_none
 from ..schemas.patterns import are_foreign, foreign_patterns
 from .context import ToolCallContext
@@ -59,7 +60,7 @@ class Tool:
         if string_or_none(description, f"description of tool {name!r}") is None:
             raise WrongTypeError(f"description of tool {name!r} must be a string, got None")
         mapping_or_none(annotations, f"annotations of tool {name!r}")
-        if isinstance(input_examples, str | bytes | Mapping) or not isinstance(cast("Any", input_examples), Iterable):
+        if isinstance(input_examples, Mapping) or not is_listing(input_examples):
             raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
         is_foreign = self.is_foreign or are_foreign()
         values = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, cast
 
+from ..data.narrowing import is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema, refuse_too_large
 from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
@@ -90,29 +91,28 @@ class ToolSchemas:
 
 def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
     """Return a schema as a tool may have it. Raises `ValueError` for a JSON Schema whose pattern cannot be run."""
-    if not isinstance(schema, Mapping):
+    if not is_mapping(schema):
         if not _may_be_type(schema):
             raise WrongTypeError(
                 f"{mode}_schema of tool {tool_name!r} must be a JSON Schema or a type, got {repr(schema)[:200]}"
             )
         return schema
-    given = cast("Any", schema)
     try:
-        refuse_too_large(given)
+        refuse_too_large(schema)
     except ValueError as error:
         if is_foreign:
-            return given  # `compiled` warns, and goes without it
+            return schema  # `compiled` warns, and goes without it
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
     if not is_foreign:
         try:
             require_linear(schema)
         except PatternRefused as error:
             raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
-        return given
+        return schema
     refused = refused_patterns(schema)
     for reason in refused.values():
         _warn(mode, tool_name, reason)
-    return without_patterns(given, refused) if refused else given
+    return without_patterns(schema, refused) if refused else schema
 
 
 def _may_be_type(schema: Any) -> bool:

@@ -11,6 +11,7 @@ from types import GeneratorType
 from typing import Any, cast
 
 from ..data.json_shape import SCALARS, members
+from ..data.narrowing import is_mapping
 from ..errors import CodeModeSerializationError
 from ..host import steps
 from ..options.parts import ExecutionPolicy
@@ -61,8 +62,8 @@ class _Reading:
             return value
         if _is_iterator(value, is_declared=self._is_declared):
             return self._items(value)
-        if isinstance(value, Mapping):
-            return self._mapping(cast("Mapping[Any, Any]", value))
+        if is_mapping(value):
+            return self._mapping(value)
         if isinstance(value, list | tuple | set | frozenset | deque):
             return self._sequence(cast("Collection[Any]", value))
         if hasattr(cast("Any", type(value)), "__pydantic_fields__"):

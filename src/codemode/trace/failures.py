@@ -60,9 +60,14 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         yield before
 
 
+def members_of(error: BaseException) -> tuple[BaseException, ...]:
+    """Return what an exception group holds; nothing of another error."""
+    return cast("BaseExceptionGroup[BaseException]", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
+
+
 def _cause_of(error: BaseException) -> BaseException | None:
-    if isinstance(error, BaseExceptionGroup):
-        return cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if inside := members_of(error):
+        return inside[0]
     return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 

@@ -6,8 +6,9 @@ Holds nothing that the program could not have seen itself: no host path, no text
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
+from ...data.narrowing import list_or_empty
 from ...errors import (
     CALL_TIMEOUT,
     HOST_FETCH_ERROR,
@@ -117,17 +118,19 @@ def _is_undecided(error: BaseException) -> bool:
 def _worded(error: CodeModeError, message: str) -> str:
     if isinstance(error, CodeModeDetachedBridgeRequestError):
         return " " + message.replace(" (unobserved)", "")
-    problems: Any = error.details.get("problems") if isinstance(error, CodeModeSyntaxError) else None
-    listed = cast("list[Mapping[str, Any]]", problems) if isinstance(problems, list) else []
+    listed = _problems(error)
     if len(listed) < 2:
         return f" {message}"
     return "".join(f"\nline {one.get('line')}, column {one.get('column')}: {one.get('message')}" for one in listed)
 
 
+def _problems(error: BaseException) -> list[Mapping[str, Any]]:
+    return list_or_empty(error.details.get("problems")) if isinstance(error, CodeModeSyntaxError) else []
+
+
 def _places(error: BaseException, js: str) -> Iterator[str]:
     details: dict[str, Any] = error.details if isinstance(error, CodeModeError) else {}
-    problems: Any = details.get("problems") if isinstance(error, CodeModeSyntaxError) else None
-    places = cast("list[Mapping[str, Any]]", problems) if isinstance(problems, list) and problems else [details]
+    places = _problems(error) or [details]
     lines = js.split("\n")
     shown: set[int] = set()
     for place in places:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ...data.exact_integers import PLACES_KEY, with_texts
+from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
 from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import Interrupt, PendingRequest, same_json
@@ -87,8 +88,8 @@ def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict
     requests = {request.interrupt_id: request for request in interrupt.requests if request.is_approval}
     resolutions: dict[str, Any] = {}
     for response in responses:
-        answer = cast("Mapping[str, Any]", response)
-        request = requests.get(str(answer.get("approvalId"))) if isinstance(response, Mapping) else None
+        answer = mapping_or_empty(response)
+        request = requests.get(str(answer.get("approvalId")))
         if request is None:
             raise CodeModeProtocolError("an approval response is not for a pending approval of this interrupt")
         if not _answers({"type": _RESPONSE_TYPE, **answer}, request):
@@ -169,9 +170,7 @@ def replace_interrupt_result(
 
 
 def _is_result_of(part: Any, interrupt: Interrupt) -> bool:
-    if not isinstance(part, Mapping):
-        return False
-    body = cast("Mapping[str, Any]", part)
+    body = mapping_or_empty(part)
     if body.get("type") != "tool-result" or body.get("toolCallId") != interrupt.outer_tool_call_id:
         return False
     return any(_is_same(held, interrupt) for held in _candidates(body.get("output")))
@@ -191,34 +190,22 @@ def _shown(interrupt: Interrupt) -> list[Any]:
 
 def _candidates(result: Any) -> Iterator[Any]:
     yield _unwrapped(result)
-    if not isinstance(result, Mapping):
-        return
-    body = cast("Mapping[str, Any]", result)
+    body = mapping_or_empty(result)
     for key in ("toolResults", "content"):
-        items = body.get(key)
-        for item in cast("list[Any]", items) if isinstance(items, list) else []:
-            if not isinstance(item, Mapping):
-                continue
-            part = cast("Mapping[str, Any]", item)
+        for part in filter(is_mapping, list_or_empty(body.get(key))):
             if key == "toolResults" or part.get("type") == "tool-result":
                 yield _unwrapped(part.get("output"))
 
 
 def _unwrapped(result: Any) -> Any:
-    if isinstance(result, Mapping):
-        body = cast("Mapping[str, Any]", result)
-        if set(body) == {"type", "value"} and body["type"] in ("json", "text"):
-            return body["value"]
-        return body
-    return result
+    is_wrapped = is_mapping(result) and set(result) == {"type", "value"} and result["type"] in ("json", "text")
+    return result["value"] if is_wrapped else result
 
 
 def _parts(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
     for message in messages:
         if _has_parts(message, role):
-            for part in reversed(message["content"]):
-                if isinstance(part, Mapping):
-                    yield cast("Mapping[str, Any]", part)
+            yield from filter(is_mapping, reversed(message["content"]))
 
 
 def _with_parts(message: Any, part_of: Callable[[Any], Any]) -> dict[str, Any]:
@@ -226,7 +213,4 @@ def _with_parts(message: Any, part_of: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def _has_parts(message: Any, role: str) -> bool:
-    if not isinstance(message, Mapping):
-        return False
-    body = cast("Mapping[str, Any]", message)
-    return body.get("role") == role and isinstance(body.get("content"), list)
+    return is_mapping(message) and message.get("role") == role and is_array(message.get("content"))
