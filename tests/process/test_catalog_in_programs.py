@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codemode import CodeModeToolError, Tool
+from codemode.tools.catalog import Catalog
 
 
 async def echo(value):
@@ -31,3 +32,12 @@ def test_the_catalog_can_be_searched_and_asked(run):
 def test_a_wrong_question_to_the_catalog_is_a_tool_error(run, fails, js):
     fails(CodeModeToolError, f"await {js}", [ECHO])
     assert run(f"try {{ await {js} }} catch (e) {{ return e.name }}", [ECHO]) == "CodeModeToolError"
+
+
+def test_a_catalog_that_fails_hides_what_it_raised(run, monkeypatch):
+    def broken(*_given):
+        raise RuntimeError("/secret/path")
+
+    monkeypatch.setattr(Catalog, "search", broken)
+    js = "try { await tools.$search('x') } catch (e) { return [e.name, e.message, e.code] }"
+    assert run(js, [ECHO]) == ["Error", "the call failed", "CODE_MODE_HOST_BRIDGE_ERROR"]

@@ -18,7 +18,7 @@ import pytest
 
 from codemode.cli import main
 
-COMMAND = [sys.executable, "-W", "error", "-m", "codemode.cli"]
+COMMAND = [sys.executable, "-W", "error", "-m", "codemode"]
 WAIT_SECONDS = 30.0
 TOOLS = '''
 """Tools of a shop."""

@@ -14,7 +14,7 @@ from codemode.cli import main
 from codemode.workers.image import engine_location
 from codemode.workers.isolation import LAYERS, LayerState
 
-COMMAND = [sys.executable, "-W", "error", "-m", "codemode.cli", "doctor"]
+COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "doctor"]
 
 
 def told(text: str) -> dict[str, str]:

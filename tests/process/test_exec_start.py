@@ -35,9 +35,8 @@ from codemode import (
     run_code_mode_sync,
 )
 from codemode.workers.generations import ExecSource
-from codemode.workers.image import WorkerImage
+from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.isolation import REQUIRED_LAYERS, LayerState
-from codemode.workers.kernel import KERNEL
 from codemode.workers.process import UnreapedChild, WorkerProcess, spawn_exec
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")

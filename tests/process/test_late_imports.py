@@ -17,8 +17,7 @@ from leftovers import nothing_left
 from worker_driver import frame
 
 from codemode import CodeModeError, CodeModeOptions, WorkerPool, run_code_mode
-from codemode.workers.image import WorkerImage
-from codemode.workers.kernel import KERNEL
+from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lock-down is Linux's")

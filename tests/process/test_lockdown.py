@@ -19,7 +19,7 @@ from codemode.workers.isolation import (
     REQUIRED_LAYERS,
     IsolationReport,
     LayerState,
-    meets_required,
+    missing_required,
     require_isolation,
 )
 from codemode.workers.process import spawn_exec
@@ -187,7 +187,7 @@ def test_a_worker_holds_one_descriptor() -> None:
 
 def test_a_locked_worker_reports_the_required_layers() -> None:
     report = report_of()
-    assert meets_required(report)
+    assert not missing_required(report)
     assert [layer.name for layer in report.layers] == list(LAYERS)
     require_isolation(report)
 
@@ -201,12 +201,12 @@ def test_a_refused_layer_is_reported_and_the_rest_still_works(layer: str) -> Non
     dependent = {"no-new-privs": "seccomp"}.get(layer)
     others = {name for name in REQUIRED_LAYERS if name not in (layer, dependent)}
     assert all(report[name].state is LayerState.IN_FORCE for name in others)
-    assert meets_required(report) == (layer not in REQUIRED_LAYERS)
+    assert (not missing_required(report)) == (layer not in REQUIRED_LAYERS)
 
 
 def test_an_environment_that_forbids_namespaces_and_landlock_meets_what_is_required() -> None:
     report = report_of(skip_layers=["namespaces", "landlock", "uid-drop"], isolation_required=True)
-    assert meets_required(report)
+    assert not missing_required(report)
 
 
 @pytest.mark.parametrize("layer", ["seccomp", "one-descriptor"])
@@ -241,7 +241,7 @@ def test_an_executed_worker_locks_itself() -> None:
         report = IsolationReport.from_hello(read_hello(worker)["isolation"])
     finally:
         worker.close()
-    assert meets_required(report)
+    assert not missing_required(report)
     assert report["parent-death-signal"].state is LayerState.IN_FORCE
 
 

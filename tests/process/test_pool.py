@@ -21,8 +21,7 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
-from codemode.workers.image import WorkerImage
-from codemode.workers.kernel import KERNEL
+from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")

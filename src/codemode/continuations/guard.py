@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from weakref import WeakSet
 
 from ..errors import CodeModeProtocolError
+from ..host.clock import now_ms
 
 LAPSE_SECONDS = 60.0
 """How long a claim holds that nobody renews."""
@@ -92,7 +93,7 @@ class GuardClock:
 
     def now_ms(self) -> int:
         """Return the wall clock, by which continuations expire."""
-        return time.time_ns() // 1_000_000
+        return now_ms()
 
     def seconds(self) -> float:
         """Return a clock that only ever runs forward, at the speed of time."""

@@ -50,11 +50,6 @@ class KeyRing:
             raise CodeModeProtocolError("the continuation was signed with a key that is not known here")
         return secret
 
-    @property
-    def signing_id(self) -> str:
-        """The public name of the key that signs."""
-        return self._signing_id
-
     def sign(
         self, value: Mapping[str, Any], texts: Iterable[str] = (), *, nonce: str, now_ms: int, max_age_ms: int
     ) -> dict[str, Any]:

@@ -31,9 +31,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-IN_FORCE = "in force"
-REFUSED = "refused by the environment"
-REQUIRED_LAYERS = ("seccomp", "one-descriptor", "no-new-privs", "rlimits")
+# Loaded by path before this file: here is no search path to find it on.
+_layers = sys.modules["layers"]
+IN_FORCE: str = _layers.IN_FORCE
+REFUSED: str = _layers.REFUSED
+REQUIRED_LAYERS: tuple[str, ...] = _layers.REQUIRED_LAYERS
 
 _NOBODY = 65534
 _ADDRESS_SPACE_BYTES = 1 << 30

@@ -274,6 +274,7 @@ class Lock:
     def __init__(self, config: dict[str, Any], parent_pid: int) -> None:
         skip = frozenset(config["skip_layers"])
         seccomp = load_source("seccomp_filter", config["seccomp_filter_path"])
+        load_source("layers", config["layers_path"])
         self._lockdown = load_source("lockdown_linux", config["lockdown_path"])
         try:
             program = seccomp.assemble(os.uname().machine, musl=not _is_glibc())

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError
+from ..host.clock import now_ms
 from ..options.parts import Lifecycle
 from ..protocol.call_status import IN_TRACES, call_status
 from ..protocol.ledger import LedgerEntry, Outcome
@@ -158,7 +159,7 @@ class _Clock:
     """Wall-clock milliseconds that never run backwards."""
 
     def __init__(self) -> None:
-        self._offset_ms = (time.time() - time.perf_counter()) * 1000
+        self._offset_ms = now_ms() - time.perf_counter() * 1000
 
     def __call__(self) -> float:
         return self._offset_ms + time.perf_counter() * 1000

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from ..errors import CodeModeError, CodeModeToolError
+from ..errors import HOST_BRIDGE_ERROR, HOST_FETCH_ERROR, CodeModeError, CodeModeToolError
 from ..host.cancellation import is_ended_from_outside
 from ..host.threads import let_go
 from ..interrupts import approval
@@ -84,6 +84,9 @@ def hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     return tool_failed(entry.name, error, tool_call_id=entry.tool_call_id)
 
 
+_FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}
+
+
 def told(entry: LedgerEntry, error: BaseException) -> CodeModeError:
     """Return what a request ended with when this was raised while it was performed."""
     if isinstance(error, HostRaised):
@@ -91,7 +94,9 @@ def told(entry: LedgerEntry, error: BaseException) -> CodeModeError:
     if isinstance(error, CodeModeError):
         let_go(error)
         return error
-    return hidden(entry, error)  # validators and serialisers of schemas are host code too
+    failed = hidden(entry, error)  # validators and serialisers of schemas are host code too
+    failed.code = _FAILED_CODES.get(entry.kind, failed.code)
+    return failed
 
 
 async def needs_approval(tool: PreparedTool, value: Any, context: ToolCallContext) -> bool:

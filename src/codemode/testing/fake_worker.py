@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from ..protocol.framing import FrameDecoder, encode_frame
 from ..protocol.messages import read_host_message
-from ..workers.image import WorkerImage
-from ..workers.kernel import KERNEL
+from ..workers.image import KERNEL, WorkerImage
 from ..workers.process import WorkerProcess
 
 _READ_BYTES = 1 << 16

@@ -19,8 +19,12 @@ PARSER_PACKAGES = ("tree_sitter", "tree_sitter_typescript")
 DEFAULT_MEMORY_LIMIT_BYTES = 64 << 20
 DEFAULT_MAX_STACK_SIZE_BYTES = 512 << 10
 
-_PACKAGE = Path(__file__).parent.parent
-ANALYSER_PATH = str(_PACKAGE / "guest" / "analysis" / "analyse.py")
+_GUEST = Path(__file__).parent.parent / "guest"
+ANALYSER_PATH = str(_GUEST / "analysis" / "analyse.py")
+# In the order in which they are evaluated.
+_KERNEL_PARTS = (
+    "intrinsics", "json", "powers", "determinism", "text", "bridge", "surface", "fetch", "faces", "harden", "entry",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,13 @@ class Kernel:
         import hashlib
 
         return hashlib.sha256(self.text().encode()).hexdigest()
+
+
+KERNEL = Kernel(
+    paths=tuple(str(_GUEST / "kernel" / f"{part}.js") for part in _KERNEL_PARTS),
+    before='(function () {\n"use strict";\n',
+    after="})()\n",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +82,9 @@ class WorkerImage:
                 "after": self.kernel.after,
             },
             "analyser": analyser if self.analyser_path is not None else None,
-            "lockdown_path": str(_PACKAGE / "guest" / "lockdown_linux.py"),
-            "seccomp_filter_path": str(_PACKAGE / "guest" / "seccomp_filter.py"),
+            "lockdown_path": str(_GUEST / "lockdown_linux.py"),
+            "seccomp_filter_path": str(_GUEST / "seccomp_filter.py"),
+            "layers_path": str(_GUEST / "layers.py"),
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
             **more,

@@ -8,27 +8,17 @@ from enum import StrEnum
 from typing import cast
 
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
+from ..guest import layers
+from ..guest.layers import LAYERS, REQUIRED_LAYERS
 
-LAYERS = (
-    "seccomp",
-    "one-descriptor",
-    "no-new-privs",
-    "rlimits",
-    "landlock",
-    "namespaces",
-    "uid-drop",
-    "not-dumpable",
-    "parent-death-signal",
-)
-REQUIRED_LAYERS = LAYERS[:4]
 _MAX_DETAIL_CHARACTERS = 200
 
 
 class LayerState(StrEnum):
     """How one layer stands."""
 
-    IN_FORCE = "in force"
-    REFUSED = "refused by the environment"
+    IN_FORCE = layers.IN_FORCE
+    REFUSED = layers.REFUSED
     NOT_ON_THIS_PLATFORM = "not on this platform"
 
 
@@ -86,11 +76,6 @@ def missing_required(report: IsolationReport) -> tuple[Layer, ...]:
     return tuple(
         layer for layer in report.layers if layer.name in REQUIRED_LAYERS and layer.state is not LayerState.IN_FORCE
     )
-
-
-def meets_required(report: IsolationReport) -> bool:
-    """True when every layer that ``isolation="required"`` asks for is in force."""
-    return not missing_required(report)
 
 
 def require_isolation(report: IsolationReport) -> None:

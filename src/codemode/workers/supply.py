@@ -11,8 +11,7 @@ from ..errors import CodeModeError, CodeModeWorkerError
 from ..options.parts import PoolOptions
 from .generations import ExecSource, PooledWorker, WorkerSource
 from .hello import HelloCheck, read_hello
-from .image import WorkerImage, engine_version, engine_version_is_known
-from .kernel import KERNEL
+from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
 from .stock import Stock
 from .zygote import Zygote
 

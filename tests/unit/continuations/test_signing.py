@@ -84,7 +84,7 @@ def test_the_last_key_signs_and_any_verifies():
 
 def test_the_key_id_does_not_decide_which_key_is_right():
     value = signed(ring(OLD))
-    value["auth"]["keyId"] = ring(NEW).signing_id
+    value["auth"]["keyId"] = signed(ring(NEW))["auth"]["keyId"]
     refused(value, ring(OLD, NEW), "signature is wrong")
 
 

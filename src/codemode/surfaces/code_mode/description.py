@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ...options.parts import ExecutionPolicy
 from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import call_example
 from ...signatures.literals import comment_line
 
-DEFAULT_MAX_CHARACTERS = 40_000
 _OPENING = """\
 Runs a JavaScript program that calls tools, combines what they return, and returns one JSON value.
 One program can replace many separate tool calls. TypeScript annotations are allowed: they are removed, not checked.
@@ -48,7 +48,7 @@ def describe_tools(
     tools: Sequence[DescribedTool],
     *,
     fetch_line: str | None = None,
-    max_characters: int = DEFAULT_MAX_CHARACTERS,
+    max_characters: int = ExecutionPolicy.max_description_characters,
 ) -> str:
     """The whole description of the ``codeMode`` tool; the same tools give the same text.
 
@@ -63,16 +63,6 @@ def describe_tools(
         return full
     rules = _rules(fetch_line, has_tools=True)
     return f"{rules}\n\n{_listing(tools, max_characters - len(rules))}"
-
-
-def uses_listing(
-    tools: Sequence[DescribedTool],
-    *,
-    fetch_line: str | None = None,
-    max_characters: int = DEFAULT_MAX_CHARACTERS,
-) -> bool:
-    """Whether `describe_tools` lists the tools instead of declaring them."""
-    return bool(tools) and _full(tools, fetch_line, max_characters) is None
 
 
 def _full(tools: Sequence[DescribedTool], fetch_line: str | None, max_characters: int) -> str | None:

@@ -8,8 +8,9 @@ import re
 import pytest
 from plain_tool import PlainTool
 
+from codemode import ExecutionPolicy
 from codemode.signatures.declarations import declare_tools, first_sentence
-from codemode.surfaces.code_mode.description import DEFAULT_MAX_CHARACTERS, describe_tools, uses_listing
+from codemode.surfaces.code_mode.description import describe_tools
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 HITS = {"type": "object", "properties": {"hits": {"type": "array", "items": {"type": "string"}}}}
@@ -18,6 +19,10 @@ SEARCH = PlainTool("search", "Searches. Slowly.", QUERY, HITS)
 
 def many(count: int) -> list[PlainTool]:
     return [PlainTool(f"tool_{i:04}", f"Does thing number {i:04}. And explains.", QUERY, HITS) for i in range(count)]
+
+
+def is_listed(tools: list[PlainTool], **limits: int) -> bool:
+    return describe_tools(tools, **limits) != describe_tools(tools, max_characters=10**9)
 
 
 def test_rules_declarations_and_example() -> None:
@@ -138,8 +143,8 @@ def test_text_grows_with_the_number_of_tools_only() -> None:
 def test_beyond_the_budget_tools_are_listed() -> None:
     tools = many(400)
     text = describe_tools(tools)
-    assert uses_listing(tools)
-    assert len(text) <= DEFAULT_MAX_CHARACTERS
+    assert is_listed(tools)
+    assert len(text) <= ExecutionPolicy().max_description_characters
     assert "$describe(name: string): Promise<string>;" in text
     assert "$search(query: string)" in text
     assert "- tool_0399: Does thing number 0399.\n" in text + "\n"
@@ -150,7 +155,7 @@ def test_beyond_the_budget_tools_are_listed() -> None:
 def test_below_the_budget_nothing_changes() -> None:
     tools = many(5)
     full = describe_tools(tools)
-    assert not uses_listing(tools)
+    assert not is_listed(tools)
     assert "$describe" not in full
     assert describe_tools(tools, max_characters=len(full)) == full
     assert "$describe" in describe_tools(tools, max_characters=len(full) - 1)
@@ -168,7 +173,7 @@ def test_whether_tools_are_listed_is_decided_by_the_full_text(count: int) -> Non
     tools = [*many(count), PlainTool("a-b", "One.\n\n\n \u200b\nTwo */ three.", QUERY)]
     full = describe_tools(tools, max_characters=10**9)
     for max_characters in (*range(0, len(full), 97), len(full) - 1):
-        assert uses_listing(tools, max_characters=max_characters)
+        assert is_listed(tools, max_characters=max_characters)
     assert describe_tools(tools, max_characters=len(full)) == full
 
 
@@ -177,7 +182,7 @@ def test_a_tiny_budget_still_tells_how_to_search() -> None:
 
 
 def test_a_description_cannot_switch_the_listing_on() -> None:
-    assert not uses_listing([PlainTool("t", "tools.$describe(name: string)", QUERY)])
+    assert not is_listed([PlainTool("t", "tools.$describe(name: string)", QUERY)])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,18 @@
+"""The isolation layers of a worker, and how one may stand. Read by the host, and loaded by path in worker processes."""
+
+LAYERS = (
+    "seccomp",
+    "one-descriptor",
+    "no-new-privs",
+    "rlimits",
+    "landlock",
+    "namespaces",
+    "uid-drop",
+    "not-dumpable",
+    "parent-death-signal",
+)
+REQUIRED_LAYERS = LAYERS[:4]
+
+# The beginning of a line of the report; what a layer covers, or why it was refused, stands behind a colon.
+IN_FORCE = "in force"
+REFUSED = "refused by the environment"
