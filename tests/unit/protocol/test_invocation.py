@@ -29,6 +29,7 @@ from codemode.protocol.events import Failed, Finish, Invoke, Send
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Rejected
 from codemode.protocol.messages import CallRequested, ConsoleWritten, ProgramReturned, ProgramThrew, TurnEnded
+from codemode.source.cache import AnalysedProgram
 
 EVENTS: list[Any] = [
     messages.ProgramAnalysed("js", None, ()),
@@ -136,6 +137,17 @@ def test_source_is_analysed_then_checked_then_run():
     facts = {"calls": []}
     assert invocation.receive(messages.ProgramAnalysed("js", facts, ())) == [events.CheckProgram("js", facts)]
     assert invocation.receive(events.ProgramAccepted("js")) == [Send(messages.RunProgram("js", SETTINGS.for_worker()))]
+
+
+def test_what_is_known_of_a_source_is_checked_and_the_worker_analyses_nothing():
+    invocation = Invocation(SETTINGS)
+    known = AnalysedProgram("js", {"calls": []})
+    assert invocation.start("ts", analysis_ms=50, known=known) == [events.CheckProgram("js", {"calls": []})]
+    assert invocation.receive(events.ProgramAccepted("js")) == [Send(messages.RunProgram("js", SETTINGS.for_worker()))]
+    invocation = Invocation(SETTINGS)
+    invocation.start("ts", analysis_ms=50, known=known)
+    invocation.receive(events.ProgramRefused(({"message": "no", "line": 1, "column": 1},)))
+    assert isinstance(error_of(invocation), CodeModeSyntaxError)
 
 
 @pytest.mark.parametrize("refusal", [messages.ProgramAnalysed, events.ProgramRefused])
