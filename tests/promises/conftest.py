@@ -1,0 +1,20 @@
+"""Guards with the clock that they judge by."""
+
+from __future__ import annotations
+
+import pytest
+from claim_clocks import Clock
+
+from codemode import (
+    MemoryResumeGuard,
+    SqliteResumeGuard,
+)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def made(request, tmp_path):
+    """Return guard and clock: of one process, and of a file."""
+    clock = Clock()
+    if request.param == "memory":
+        return MemoryResumeGuard(clock=clock), clock
+    return SqliteResumeGuard(tmp_path / "claims", clock=clock), clock
