@@ -93,30 +93,47 @@ async def _resume(
     pool: WorkerPool,
 ) -> RunOutcome:
     keeping = settings.continuation
-    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
-    with _refusals():
-        answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
-    answered = AnsweredPause(interrupt, continuation, answers, inputs)
-    outer_call = dataclasses.replace(outer, tool_call_id=continuation.kept["outer_tool_call_id"])
+    answered, auth = await _answered(profile, interrupt, resolutions, catalog, settings, outer.context_binding)
+    outer_call = dataclasses.replace(outer, tool_call_id=interrupt.outer_tool_call_id)
     # Made before the claim: options that are wrong must not use the continuation up.
     execution = Execution(profile, catalog, settings, outer_call, pool, answered)
     warn_if_unshared(keeping)
-    guard, outcomes = guard_of(keeping), RecordedOutcomes.of(interrupt, auth, keeping)
     with _refusals():
-        size = weigh(resolutions, LARGE_CHARACTERS)
-        claim = await run_check(size, lambda: claim_of_answers(auth, resolutions, keeping))
-        refuse_own(claim.key)
-        resuming = ClaimedResume(ResumeClaim(guard, claim, outcomes), execution)
-        standing = await resuming.claim.take()
+        claim = await _claim(interrupt, auth, resolutions, keeping)
+        standing = await claim.take()
+    resuming = ClaimedResume(claim, execution)
     if standing is not None:
         return await resuming.as_claimed(standing)
     try:
         with _refusals():
-            await _require_runnable(continuation, auth, keeping)
+            await _require_runnable(answered.continuation, auth, keeping)
     except CodeModeProtocolError:
-        await resuming.claim.release()
+        await claim.release()
         raise
     return await resuming.run()
+
+
+async def _answered(
+    profile: Profile,
+    interrupt: Interrupt,
+    resolutions: Mapping[str, Any],
+    catalog: Catalog[PreparedTool],
+    settings: CodeModeOptions,
+    context_binding: str | None,
+) -> tuple[AnsweredPause, Auth]:
+    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, context_binding))
+    with _refusals():
+        answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
+    return AnsweredPause(interrupt, continuation, answers, inputs), auth
+
+
+async def _claim(
+    interrupt: Interrupt, auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions
+) -> ResumeClaim:
+    size = weigh(resolutions, LARGE_CHARACTERS)
+    claim = await run_check(size, lambda: claim_of_answers(auth, resolutions, options))
+    refuse_own(claim.key)
+    return ResumeClaim(guard_of(options), claim, RecordedOutcomes.of(interrupt, auth, options))
 
 
 async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
