@@ -24,3 +24,5 @@ def test_every_code_in_the_table_is_one_of_the_package():
     codes = {code for cell in ROWS.values() for code in re.findall(r"`(\w+)`", cell)}
     assert len(codes) >= len(ROWS)
     assert [code for code in codes if f'"{code}"' not in source] == []
+    known = (Path(codemode.__file__).parent / "errors.py").read_text(encoding="utf-8")
+    assert set(re.findall(r'"(CODE_MODE_\w+)"', known)) <= codes

@@ -1,7 +1,6 @@
 """The worker process: locks itself, then runs one program and dies. Imports nothing of the package.
 
-Runs under `-I -S` from the standard library and the engine's C module alone. It never reads what the kernel says and
-never converts a guest value: strings go into one kernel function and flat strings come out.
+Runs under `-I -S`. Strings go into one kernel function and flat ones come out: it reads and converts no guest value.
 """
 
 from __future__ import annotations
