@@ -105,3 +105,29 @@ def test_15_a_run_that_was_forgotten_still_counts_as_one(value):
     code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant B")
     assert entries(code_mode, theirs, CALL) == []
     assert len(code_mode._outputs._kept) < 5
+
+
+@pytest.mark.parametrize("value", ["null", "true", "7", "({ ok: true })", "'done'"])
+def test_15_in_one_call_the_last_run_is_the_one_that_is_shown(value):
+    one_call = tenant_tool().for_one_call()
+    for tenant in ("A", "A again"):
+        result = one_call.execute_sync(
+            {"js": f"await tools.secret(); return {value}"}, tool_call_id=CALL, context=tenant
+        )
+    assert [one["output"]["value"] for one in entries(one_call, result, CALL)] == ["secret of A again"]
+    other = one_call.for_one_call()
+    assert entries(other, result, CALL) == []
+    silent = other.execute_sync({"js": f"return {value}"}, tool_call_id=CALL)
+    assert entries(other, silent, CALL) == []
+
+
+def test_15_in_one_call_an_outcome_that_was_recorded_shows_no_other_run():
+    @tool(needs_approval=True)
+    def pay() -> int:
+        return 1
+
+    settings = {"model_output": OUTPUTS, "approval": {"mode": "interrupt"}}
+    one_call = create_code_mode_tool([pay], settings).for_one_call()
+    interrupt = one_call.execute_sync({"js": "await tools.pay(); return true"}, tool_call_id=CALL)
+    assert len(entries(one_call, one_call.resume_sync(interrupt, {"approved": True}), CALL)) == 1
+    assert entries(one_call, one_call.resume_sync(interrupt, {"approved": True}), CALL) == []

@@ -48,15 +48,19 @@ class ModelOutputs:
         """
         if not self._options.tells_of_runs:
             return
-        needed = None if trace is None else self._needed(trace)
-        run = _Run(outer_tool_call_id, result, needed, 0 if needed is None else _kept_bytes(needed))
-        if run.size > MAX_KEPT_BYTES:
-            run = _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0)
+        run = self._run_of(outer_tool_call_id, result, trace)
         with self._lock:
             self._kept.append(run)
             self._kept_bytes += run.size
             while len(self._kept) > MAX_KEPT_TRACES or self._kept_bytes > MAX_KEPT_BYTES:
                 self._forget(self._kept.popleft())
+
+    def _run_of(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> _Run:
+        needed = None if trace is None else self._needed(trace)
+        size = 0 if needed is None else _kept_bytes(needed)
+        if size > MAX_KEPT_BYTES:
+            return _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0)
+        return _Run(outer_tool_call_id, result, needed, size)
 
     def _forget(self, run: _Run) -> None:
         self._kept_bytes -= run.size
@@ -126,6 +130,20 @@ class ModelOutputs:
             return {}
         show = self._show_of(request.tool_name)
         return {"output": _shown(request.output) if show is None else _shown_by(show, request.output)}
+
+
+class OneCallOutputs(ModelOutputs):
+    """Shows the results of one call of the tool: a result is that of its last run, or of none that is known."""
+
+    _last: _Run | None = None
+
+    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> None:
+        """Remember the run, in place of the one before."""
+        self._last = self._run_of(outer_tool_call_id, result, trace)
+
+    def _trace_of(self, result: Any, tool_call_id: str | None) -> Trace | None:
+        run = self._last
+        return run.trace if run is not None and run.gave(result, tool_call_id) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -57,7 +57,11 @@ class CodeModeTool:
         for tool in collected.values():
             tool.compile()
         self.catalog = Catalog(collected)
-        self._outputs = self._new_outputs()
+        self._outputs: ModelOutputs | None = None  # nothing is shown of a run beside its result
+        if self.options.model_output.tells_of_runs:
+            from .model_output import ModelOutputs
+
+            self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -202,16 +206,11 @@ class CodeModeTool:
         For plugins, which show each result as it comes.
         """
         tool = copy(self)
-        tool._outputs = tool._new_outputs()  # noqa: SLF001 - of the class
+        if self._outputs is not None:
+            from .model_output import OneCallOutputs
+
+            tool._outputs = OneCallOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
         return tool
-
-    def _new_outputs(self) -> ModelOutputs | None:
-        """Return where runs are kept for what is shown of them; None when nothing is, beside their results."""
-        if not self.options.model_output.tells_of_runs:
-            return None
-        from .model_output import ModelOutputs
-
-        return ModelOutputs(self.options.model_output, self._own_model_output)
 
     def _noted(self, outcome: RunOutcome) -> RunOutcome:
         if self._outputs is not None and outcome.status == "completed":
