@@ -99,6 +99,25 @@ def test_every_arrow_between_rooms_points_down(file: str):
     assert file == "__main__.py" or not upward, f"{file} imports what is not on a floor below its own: {upward}"
 
 
+_MUST_NOT = re.compile(r"^\| \d \| `(\w+)/`(?: PURE)? \|[^|]*\| ([^|]+) \|", re.MULTILINE)
+KNOWN_BY = {"keys": "continuations", "the parser": "guest", "tools": "tools", "workers": "workers"}
+STRANGERS = [
+    (one, KNOWN_BY[what])
+    for one, unknown in _MUST_NOT.findall((TREE / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    for what in unknown.split(", ")
+    if what in KNOWN_BY
+]
+
+
+@pytest.mark.parametrize(("knowing", "unknown"), STRANGERS)
+def test_a_room_imports_nothing_of_what_it_must_not_know(knowing: str, unknown: str):
+    assert [file for file in FILES if room(file) == knowing for one in own_imports(file) if room(one) == unknown] == []
+
+
+def test_the_page_says_who_must_not_know_whom():
+    assert {("interrupts", "continuations"), ("interrupts", "tools"), ("source", "guest")} <= set(STRANGERS)
+
+
 def test_a_surface_knows_no_other():
     def surface(file: str) -> str:
         return Path(file).parts[1]

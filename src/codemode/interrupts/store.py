@@ -1,4 +1,4 @@
-"""Which interrupt is the newest one that holds a pending request. In memory; resumes only through its caller."""
+"""A store of interrupts: the newest one of each pending request. In memory; resumes only through its caller."""
 
 from __future__ import annotations
 

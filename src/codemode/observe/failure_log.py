@@ -1,4 +1,4 @@
-"""What tools, their checks and fetches raised, for the host's log: programs and models read only that they failed.
+"""The host's log of failed calls: what tools, their checks and fetches raised. Programs read only that they failed.
 
 Knows no hooks. A hook that hears of a failure stands in for its line here; who calls this knows whether there is one.
 """

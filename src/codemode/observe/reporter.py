@@ -1,4 +1,4 @@
-"""Tells hooks and other listeners what happens in one invocation, and makes its trace. Nothing they do changes it."""
+"""The reporter of one invocation: tells hooks and other listeners what happens, makes the trace. Decides nothing."""
 
 from __future__ import annotations
 

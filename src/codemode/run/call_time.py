@@ -1,4 +1,4 @@
-"""How long one bridge request may take, and what its caller gets when it takes longer. Knows no clock."""
+"""The time of one bridge request: how long it may take, and the error for taking longer. Knows no clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool may know of the call that it serves."""
+"""The context of a call: what its tool may know of it. Knows no program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a docstring says of a function and its parameters: Google, NumPy and Sphinx style. Pure text."""
+"""Docstrings, read for what they say of a function and its parameters: Google, NumPy, Sphinx. Pure text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the parameters and annotations of a plain function describe a tool. Knows `inspect`, not validation."""
+"""Parameters and annotations of plain functions, as descriptions of tools. Knows `inspect`, not validation."""
 
 from __future__ import annotations
 

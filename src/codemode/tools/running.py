@@ -1,4 +1,4 @@
-"""Calls a tool's function, wherever it has to run, and reads what it gives to its end. Knows no approval and no order.
+"""Runs one call of a tool's function, where it has to run, and reads what it gives. Knows no approval and no order.
 
 An async function runs on the event loop, a sync one in a thread.
 """

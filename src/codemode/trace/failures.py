@@ -1,4 +1,4 @@
-"""What was raised on the host, in words: for the trace, and for the host's log. Knows no calls."""
+"""Failures of host code in words: for the trace, and for the host's log. Knows no calls."""
 
 from __future__ import annotations
 

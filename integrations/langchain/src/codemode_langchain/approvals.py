@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias, Union, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, WithJsonSchema, create_model
 from typing_extensions import TypedDict
 
-from codemode import CodeModeToolError, PendingRequest
+from codemode import CodeModeTool, CodeModeToolError, PendingRequest
 from codemode.plugins import PreparedTool, can_be_called, integers_as_in, resolve_reference, with_texts
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval
 
-OUTER_TOOL = "codeMode"
+OUTER_TOOL = CodeModeTool.name
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 _MAX_SCHEMA_PARTS = 5_000
 ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")

@@ -25,7 +25,7 @@ from codemode import (
     failure_text,
 )
 
-from .approvals import Approvals, Question
+from .approvals import OUTER_TOOL, Approvals, Question
 from .beginnings import Beginning
 from .checkpoints import time_of_step_ms
 from .graph import binding_in_node, is_in_node, number_of, start_task
@@ -36,7 +36,6 @@ from .questions import Questions, digest
 Record: TypeAlias = dict[str, Any]
 """What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
 
-_NAME = "codeMode"
 _KEY_NOTE = (
     "codemode-langchain: a program that goes on in another process needs the signing key of the first one; "
     "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
@@ -203,7 +202,7 @@ class Segments:
 
     def _fingerprint(self, todo: RunSegment) -> str:
         before = None if todo.interrupt is None else todo.interrupt.to_dict()
-        return digest([_NAME, self.tool_call_id, self.js, todo.step, before])
+        return digest([OUTER_TOOL, self.tool_call_id, self.js, todo.step, before])
 
     def _outcome(self, record: Record) -> Outcome:
         return Outcome(
@@ -219,7 +218,7 @@ class Segments:
 
     def _start(self, todo: RunSegment, function: Callable[[], Any]) -> Any:
         number = number_of(self.tool_call_id, "segment", str(todo.step))
-        return start_task(self.config, number, function, _NAME)
+        return start_task(self.config, number, function, OUTER_TOOL)
 
     def _ask(self, todo: Ask) -> list[Any]:
         return [

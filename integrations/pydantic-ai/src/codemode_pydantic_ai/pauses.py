@@ -12,14 +12,14 @@ from pydantic_ai.messages import RetryPromptPart as LegacyRetry  # pyright: igno
 from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
-from codemode import CodeModeOptions, CodeModeProtocolError, Interrupt, PendingRequest
+from codemode import CodeModeOptions, CodeModeProtocolError, CodeModeTool, Interrupt, PendingRequest
 from codemode.plugins import end_continuation, open_continuation, run_check
 
 from .nested import CALL_KIND
 from .shown_values import plain_arguments
 
 KEY = "codemode"
-TOOL_NAME = "codeMode"
+TOOL_NAME = CodeModeTool.name
 _WAITING_ID = re.compile(r"(?P<outer>.+):tool-\d+:interrupt-[0-9a-f]{16}-\d+", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""What a model is told when its program failed: enough to correct it, and not to do again what is already done.
+"""The text for a model whose program failed: enough to correct it, and not to do again what is already done.
 
 Holds nothing that the program could not have seen itself: no host path, no text of a host exception.
 """
