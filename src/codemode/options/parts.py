@@ -44,9 +44,10 @@ MAX_STACK_SIZE_BYTES = 6 * MIB
 Hook = Callable[[Any], Awaitable[None] | None]
 
 # --- one mechanism for every part ---
+# What a dataclass compiles to be shown, compared and hashed stands here once: it would be half of this import.
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class OptionPart:
     """A group of options. Raises `ValueError` naming the full path of a wrong value when made."""
 
@@ -64,6 +65,21 @@ class OptionPart:
         for option in fields(self):
             if check := cast("Check | None", option.metadata.get("check")):
                 object.__setattr__(self, option.name, check(getattr(self, option.name), self._path_of(option.name)))
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._values() == cast("OptionPart", other)._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        shown = (f"{option.name}={getattr(self, option.name)!r}" for option in fields(self) if option.repr)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, option.name) for option in fields(self))
 
     @classmethod
     def of(cls, value: Self | Mapping[str, Any] | None) -> Self:
@@ -118,7 +134,7 @@ def _nearest(name: str, known: set[str]) -> str:
 # --- the parts ---
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ExecutionPolicy(OptionPart):
     """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
 
@@ -152,7 +168,7 @@ class ExecutionPolicy(OptionPart):
     on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class FetchPolicy(OptionPart):
     """Which requests the guest's ``fetch`` may make. Without origins and prefixes none.
 
@@ -173,7 +189,7 @@ class FetchPolicy(OptionPart):
     refuse_private_addresses: bool = flag(default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ApprovalPolicy(OptionPart):
     """How calls that need approval get it: from a callback at once, or by pausing with an `Interrupt`."""
 
@@ -184,7 +200,7 @@ class ApprovalPolicy(OptionPart):
     show_denial_reason: bool = flag(default=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Lifecycle(OptionPart):
     """Listeners, sync or async, each called with one event. What they raise never affects the invocation."""
 
@@ -200,7 +216,7 @@ class Lifecycle(OptionPart):
     on_hook_error: Callable[..., Awaitable[None] | None] | None = field(default=None, metadata=CALLABLE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Telemetry(OptionPart):
     """OpenTelemetry spans and metrics. Source, inputs and outputs are never recorded, only their sizes.
 
@@ -219,7 +235,7 @@ class Telemetry(OptionPart):
     meter: Any = field(default=None, metadata={"check": having("create_counter", "create_histogram")})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ModelOutput(OptionPart):
     """What `CodeModeTool.to_model_output` shows the model beside the result."""
 
@@ -242,7 +258,7 @@ class ModelOutput(OptionPart):
         return self.summarises or self.include_console
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ContinuationOptions(OptionPart):
     """How continuations are signed and resumed. None means the process-wide setting.
 
@@ -262,7 +278,7 @@ class ContinuationOptions(OptionPart):
     any_engine: bool = flag(default=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class PoolOptions(OptionPart):
     """How many workers run and how they start. ``max_workers`` None follows the available memory."""
 
@@ -277,7 +293,7 @@ class PoolOptions(OptionPart):
     worker_command: tuple[str, ...] | None = checked(None, command_or_none)
 
 
-@dataclass(frozen=True, kw_only=True, init=False)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CodeModeOptions(OptionPart):
     """All options of an invocation. Each part may also be a mapping with snake_case or camelCase keys.
 
