@@ -18,6 +18,7 @@ PACKAGES = {
     "index": "nothing: pip needs a network or an index of its own",
     "deepagents": "deepagents of the dev group",
     "blockbuster": "blockbuster of the dev group",
+    "pyright": "pyright of the dev group",
 }
 
 

@@ -55,7 +55,7 @@ def is_large(order: dict[str, Any]) -> bool:
     return order["cents"] > 1000
 
 
-@tool(name="pay_back", needs_approval=is_large, annotations={"destructiveHint": True})
+@tool(name="pay_back", needs_approval=lambda order: order["cents"] > 1000, annotations={"destructiveHint": True})
 async def pay_back(order: str, cents: int) -> str:
     return f"{order}: {cents}"
 
@@ -73,6 +73,8 @@ place = Tool(
     input_examples=[{"customer": "ada"}],
     to_model_output=str,
 )
+short = Tool("short", execute=lambda: 1, needs_approval=lambda order, context: context.context == order)
+doubled = Tool("doubled", execute=lambda number: number * 2, to_model_output=lambda output: [output])
 renamed = Tool.from_function(stock, name="in_stock")
 assert_type(renamed, Tool)
 
@@ -118,11 +120,18 @@ def run_sync(js: str) -> Any:
 
 # What must be refused. A check that no longer refuses it makes its comment superfluous, which is an error too.
 
+
+def takes_three(order: Any, context: ToolCallContext, more: Any) -> bool:
+    return True
+
+
 run_code_mode_sync(1, [stock])  # pyright: ignore[reportArgumentType]
 run_code_mode_sync("return 1", [stock], timeout_ms=5)  # pyright: ignore[reportCallIssue]
 run_code_mode_sync("return 1", 5)  # pyright: ignore[reportArgumentType]
 Tool("place")  # pyright: ignore[reportCallIssue]
 Tool("place", execute=5)  # pyright: ignore[reportArgumentType]
+Tool("place", execute=takes_three)  # pyright: ignore[reportArgumentType]
+tool(needs_approval=takes_three)  # pyright: ignore[reportArgumentType]
 PoolOptions(on_saturation="maybe")  # pyright: ignore[reportArgumentType]
 PoolOptions(workers=4)  # pyright: ignore[reportCallIssue]
 WorkerPool().share("tenant")  # pyright: ignore[reportCallIssue]

@@ -73,6 +73,7 @@ parts = CodeModeOptions(
     model_output=ModelOutput(include_console=True, max_summary_entries=8),
     continuation=ContinuationOptions(max_age_ms=60_000, compress=True),
 )
+asking = ApprovalPolicy(on_approval_required=lambda request: request.tool_name == "refund")
 mixed = CodeModeOptions(execution_policy={"timeout_ms": 5000}, fetch_policy=False, lifecycle={"on_trace": on_trace})
 assert_type(parts.execution_policy, ExecutionPolicy)
 assert_type(parts.execution_policy.timeout_ms, int)

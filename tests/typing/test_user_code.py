@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from required import missing  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = [ROOT / "tests" / "typing", *sorted((ROOT / "integrations").glob("*/tests/typing"))]
@@ -20,9 +22,10 @@ def pyright(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
 
 @pytest.fixture(scope="module", autouse=True)
 def _needs_pyright() -> None:  # pyright: ignore[reportUnusedFunction]
-    pytest.importorskip("pyright", reason="pyright is in the dev group")
+    if find_spec("pyright") is None:
+        missing("pyright", "pyright is not installed")
     if (said := pyright("--version")).returncode != 0:
-        pytest.skip(f"pyright cannot be started: {said.stderr[-200:]}")
+        missing("pyright", f"pyright cannot be started: {said.stderr[-200:]}")
 
 
 def test_it_type_checks_and_its_mistakes_are_found() -> None:

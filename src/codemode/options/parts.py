@@ -196,7 +196,7 @@ class ApprovalPolicy(OptionPart):
     path: ClassVar[str] = "approval"
 
     mode: Literal["callback", "interrupt"] = checked("callback", one_of("callback", "interrupt"))
-    on_approval_required: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
+    on_approval_required: Callable[[Any], Any] | None = field(default=None, metadata=CALLABLE)
     show_denial_reason: bool = flag(default=False)
 
 

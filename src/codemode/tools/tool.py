@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_listing
 from ..options.checked_fields import WrongTypeError, mapping_or_none, string_or_none
@@ -14,6 +14,9 @@ from .context import ToolCallContext
 from .names import check_name
 from .parameters import NOTHING, FunctionDescription, describe_function
 from .tool_schemas import InferredOutput, ToolSchemas, admitted
+
+ToolFunction: TypeAlias = Callable[[], Any] | Callable[[Any], Any] | Callable[[Any, ToolCallContext], Any]
+"""Takes the validated input and the context, the input alone, or nothing. Type checkers learn what a lambda takes."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -43,13 +46,13 @@ class Tool:
         self,
         name: str,
         *,
-        execute: Callable[..., Any] | None,
+        execute: ToolFunction | None,
         description: str = "",
         input_schema: Any = None,
         output_schema: Any = None,
-        needs_approval: bool | Callable[..., Any] = False,
+        needs_approval: bool | ToolFunction = False,
         input_examples: Iterable[Any] = (),
-        to_model_output: Callable[..., Any] | None = None,
+        to_model_output: Callable[[Any], Any] | None = None,
         annotations: Mapping[str, Any] | None = None,
     ) -> None:
         check_name(name)
@@ -130,9 +133,9 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     output_schema: Any = None,
-    needs_approval: bool | Callable[..., Any] = False,
+    needs_approval: bool | ToolFunction = False,
     input_examples: Iterable[Any] = (),
-    to_model_output: Callable[..., Any] | None = None,
+    to_model_output: Callable[[Any], Any] | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
