@@ -232,8 +232,7 @@ def _read(size: int) -> bytes:
 
 
 def _read_to(received: bytes | bytearray, end: int) -> bytearray:
-    whole = bytearray(end)
-    at = len(received)
+    whole, at = bytearray(end), len(received)
     whole[:at] = received
     while at < end:
         chunk = _read(min(end - at, BATCH_BYTES))
@@ -243,7 +242,7 @@ def _read_to(received: bytes | bytearray, end: int) -> bytearray:
 
 
 def _json_frame(kind: bytes, value: object) -> bytes:
-    payload = json.dumps(value).encode("ascii")
+    payload = json.dumps(value).encode()
     return _HEADER.pack(1 + len(payload)) + kind + payload
 
 

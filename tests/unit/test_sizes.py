@@ -1,0 +1,40 @@
+"""No file is longer than a reader takes in, and no function longer than a screen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MOST_LINES_OF_A_FILE = 350
+MOST_LINES_OF_A_FUNCTION = 44
+
+SOURCES = [
+    path
+    for folder in [ROOT / "src", *(ROOT / "integrations").glob("*/src")]
+    for path in sorted(folder.rglob("*"))
+    if path.suffix in (".py", ".js")
+]
+
+
+def functions(text: str) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_the_sources_are_found():
+    assert {"code_mode", "kernel", "codemode_langchain", "codemode_pydantic_ai"} <= {
+        path.parent.name for path in SOURCES
+    }
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_short(path: Path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_LINES_OF_A_FILE
+    if path.suffix == ".py":
+        assert [found for found in functions(text) if found[1] > MOST_LINES_OF_A_FUNCTION] == []
