@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from ..data.json_shape import holds_more_values_than, weigh
+from ..data.narrowing import is_array, is_object
 from ..data.references import resolve_reference
 
 JsonSchema = dict[str, Any] | bool
@@ -59,27 +60,24 @@ def plain_copy(value: Any) -> Any:
 
 def completed(given: Any, shown: Any) -> Any:
     """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
-    if isinstance(given, dict) and isinstance(shown, dict):
-        own, others = cast("dict[str, Any]", given), cast("dict[str, Any]", shown)
-        return {**others, **{key: completed(one, others[key]) if key in others else one for key, one in own.items()}}
-    if isinstance(given, list) and isinstance(shown, list):
-        items, others = cast("list[Any]", given), cast("list[Any]", shown)
-        return [completed(*pair) for pair in zip(items, others, strict=True)] if len(items) == len(others) else items
-    return cast("Any", given)
+    if is_object(given) and is_object(shown):
+        return {**shown, **{key: completed(one, shown[key]) if key in shown else one for key, one in given.items()}}
+    if is_array(given) and is_array(shown):
+        return [completed(*pair) for pair in zip(given, shown, strict=True)] if len(given) == len(shown) else given
+    return given
 
 
 def with_fresh(given: Any, shown: Any, again: Any) -> Any:
     """Return plain JSON as it was given, with the defaults that were shown of those that come out otherwise again."""
-    if isinstance(given, dict) and isinstance(shown, dict) and isinstance(again, dict):
-        own, others, new = cast("tuple[dict[str, Any], ...]", (given, shown, again))
-        known = {key: with_fresh(one, others.get(key), new.get(key)) for key, one in own.items()}
-        fresh = [key for key, one in others.items() if key not in own and new.get(key) != one]
+    if is_object(given) and is_object(shown) and is_object(again):
+        known = {key: with_fresh(one, shown.get(key), again.get(key)) for key, one in given.items()}
+        fresh = [key for key, one in shown.items() if key not in given and again.get(key) != one]
         # Of a model that is a default, not all is fresh.
-        return known | {key: with_fresh({}, others[key], new[key]) if key in new else others[key] for key in fresh}
-    if isinstance(given, list) and isinstance(shown, list) and isinstance(again, list):
-        rows = cast("tuple[list[Any], ...]", (given, shown, again))
+        return known | {key: with_fresh({}, shown[key], again[key]) if key in again else shown[key] for key in fresh}
+    if is_array(given) and is_array(shown) and is_array(again):
+        rows = given, shown, again
         return [with_fresh(*row) for row in zip(*rows, strict=True)] if len(set(map(len, rows))) == 1 else rows[0]
-    return cast("Any", shown if given == {} else given)
+    return shown if given == {} else given
 
 
 def refuse_too_large(schema: Mapping[str, Any] | bool) -> None:
@@ -117,10 +115,9 @@ def takes_object(schema: JsonSchema) -> bool:
     if isinstance(schema, bool):
         return False
     target = resolve_reference(schema, schema)
-    if not isinstance(target, dict):
+    if not is_object(target):
         return False
-    rules = cast("dict[str, Any]", target)
-    return rules.get("type") == "object" or "properties" in rules
+    return target.get("type") == "object" or "properties" in target
 
 
 # --- wording ---
@@ -149,9 +146,9 @@ def json_type(value: Any) -> str:
         return "number"
     if isinstance(value, str):
         return "string"
-    if isinstance(value, list):
+    if is_array(value):
         return "array"
-    return "object" if isinstance(value, dict) else type(value).__name__
+    return "object" if is_object(value) else type(value).__name__
 
 
 def clip(text: str) -> str:

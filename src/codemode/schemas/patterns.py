@@ -7,12 +7,13 @@ with the interpreter to itself. Knows nothing of tools.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
+from ..data.narrowing import is_array, is_mapping, mapping_or_empty
 from .json_schema.walk import RESTRICTIVE, SCHEMA_MAPS, subschemas
 
 MAX_FOREIGN_SIZE = 2000
@@ -142,9 +143,7 @@ def patterns_of(schema: Any) -> Iterator[str]:
     for rules in subschemas(schema):
         if isinstance(rules.get("pattern"), str):
             yield rules["pattern"]
-        named = rules.get("patternProperties")
-        if isinstance(named, Mapping):
-            yield from (name for name in cast("Mapping[Any, Any]", named) if isinstance(name, str))
+        yield from (name for name in mapping_or_empty(rules.get("patternProperties")) if isinstance(name, str))
 
 
 def refused_patterns(schema: Any) -> dict[str, str]:
@@ -173,19 +172,17 @@ def without_patterns(schema: Any, refused: Collection[str]) -> Any:
     A rule that would take less for having lost one is left out with it: `not`, the condition of an `if`, the
     exclusiveness of a `oneOf`, what says that there may be no further properties.
     """
-    if isinstance(schema, list):
-        return [without_patterns(item, refused) for item in cast("list[Any]", schema)]
-    if not isinstance(schema, Mapping):
+    if is_array(schema):
+        return [without_patterns(item, refused) for item in schema]
+    if not is_mapping(schema):
         return schema
-    rules = dict(cast("Mapping[str, Any]", schema))
+    rules = dict(schema)
     if rules.get("pattern") in refused:
         del rules["pattern"]
     named = rules.get("patternProperties")
-    if isinstance(named, Mapping):
-        rules["patternProperties"] = {
-            name: rule for name, rule in cast("Mapping[str, Any]", named).items() if name not in refused
-        }
-        if len(rules["patternProperties"]) < len(cast("Mapping[str, Any]", named)):
+    if is_mapping(named):
+        rules["patternProperties"] = {name: rule for name, rule in named.items() if name not in refused}
+        if len(rules["patternProperties"]) < len(named):
             rules.pop("additionalProperties", None)
     rules.pop("unevaluatedProperties", None)
     return {name: _copied(name, rule, refused) for name, rule in _relaxed(rules, refused).items()}
@@ -203,7 +200,7 @@ def _relaxed(rules: dict[str, Any], refused: Collection[str]) -> dict[str, Any]:
 
 
 def _may_lose(rule: Any, refused: Collection[str]) -> bool:
-    inside = cast("list[Any]", rule if isinstance(rule, list) else [rule])
+    inside = rule if is_array(rule) else [rule]
     return any(
         "$ref" in rules
         or "$dynamicRef" in rules
@@ -217,7 +214,6 @@ def _may_lose(rule: Any, refused: Collection[str]) -> bool:
 def _copied(keyword: str, rule: Any, refused: Collection[str]) -> Any:
     if keyword in ("const", "enum", "default", "examples"):
         return rule
-    if keyword in SCHEMA_MAPS and isinstance(rule, Mapping):
-        named = cast("Mapping[str, Any]", rule)
-        return {name: without_patterns(inner, refused) for name, inner in named.items()}
+    if keyword in SCHEMA_MAPS and is_mapping(rule):
+        return {name: without_patterns(inner, refused) for name, inner in rule.items()}
     return without_patterns(rule, refused)

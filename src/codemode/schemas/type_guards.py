@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from typing import Any, cast
 
 from ..data.json_shape import holds_more_values_than
+from ..data.narrowing import is_array, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ..host import steps
 from ..host.steps import TooMuchWork
 from .patterns import PatternRefused, linear_text
@@ -187,21 +188,19 @@ class _Seen:
         pending: list[tuple[Any, str]] = [(schema, inside)]
         while pending:
             item, inside = pending.pop()
-            if isinstance(item, list | tuple):
-                pending += [(one, inside) for one in cast("list[Any]", item)]
-            if not isinstance(item, dict):
+            if is_sequence(item):
+                pending += [(one, inside) for one in item]
+            if not is_object(item):
                 continue
-            said = cast("dict[str, Any]", item)
-            inside = said.get("ref", inside)
-            self._note(said, inside)
-            pending += [(child, inside) for child in _children(said)]
+            inside = item.get("ref", inside)
+            self._note(item, inside)
+            pending += [(child, inside) for child in _children(item)]
 
     def _note(self, said: dict[str, Any], inside: str) -> None:
         kind = said.get("type")
         self.has_items |= kind in ("list", "tuple", "set", "frozenset", "dict")
         self.differs_in_json |= said.get("strict") is True or kind in ("json-or-python", "is-instance")
-        config = said.get("config")
-        for place in (said, cast("dict[str, Any]", config) if isinstance(config, dict) else {}):
+        for place in (said, mapping_or_empty(said.get("config"))):
             self._uses_python |= place.get("regex_engine") == "python-re"
             self.differs_in_json |= place.get("strict") is True
         if kind == "str" and said.get("pattern") is not None:
@@ -226,10 +225,7 @@ def _children(said: Mapping[str, Any]) -> list[Any]:
     found: list[Any] = [said[key] for key in _SCHEMA_KEYS if key in said and isinstance(said[key], dict | list)]
     for key in _LIST_KEYS - _SCHEMA_KEYS:
         value: Any = said.get(key)
-        if isinstance(value, dict):
-            found.extend(cast("dict[str, Any]", value).values())
-        elif isinstance(value, list):
-            found.extend(cast("list[Any]", value))
+        found.extend(value.values() if is_object(value) else list_or_empty(value))
     return found
 
 
@@ -243,13 +239,14 @@ class _Rewriting:
 
     def of(self, schema: Any) -> Any:
         """Copy a core schema, or what stands in its place in another one."""
-        if isinstance(schema, list):
-            return [self.of(one) for one in cast("list[Any]", schema)]
+        if is_array(schema):
+            return [self.of(one) for one in schema]
         if isinstance(schema, tuple):  # an alternative and its label
-            return (self.of(cast("tuple[Any, ...]", schema)[0]), *cast("tuple[Any, ...]", schema)[1:])
-        if not isinstance(schema, dict):
+            labelled = cast("tuple[Any, ...]", schema)
+            return (self.of(labelled[0]), *labelled[1:])
+        if not is_object(schema):
             return schema
-        said = dict(cast("dict[str, Any]", schema))
+        said = dict(schema)
         for key in said.keys() & (_SCHEMA_KEYS | _LIST_KEYS):
             said[key] = self._inner(said.get("type"), key, said[key])
         if said.get("type") == "str" and said.get("pattern") is not None and self._refuse is not None:
@@ -259,12 +256,12 @@ class _Rewriting:
         return said
 
     def _inner(self, kind: Any, key: str, value: Any) -> Any:
-        if isinstance(value, dict) and key in ("fields", "choices"):
-            return {name: self.of(one) for name, one in cast("dict[str, Any]", value).items()}
+        if is_object(value) and key in ("fields", "choices"):
+            return {name: self.of(one) for name, one in value.items()}
         made = self.of(value)
         if not self._ticks or not (key in ("items_schema", "definitions") or (kind, key) == ("dict", "values_schema")):
             return made
-        return [_ticking(one) for one in cast("list[Any]", made)] if isinstance(made, list) else _ticking(made)
+        return [_ticking(one) for one in made] if is_array(made) else _ticking(made)
 
 
 def _with_linear_pattern(said: dict[str, Any], refuse: Refuse) -> dict[str, Any]:

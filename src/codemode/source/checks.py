@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.similar_names import nearest_names
 from ..host import steps
@@ -115,11 +116,8 @@ class _Root(NamedTuple):
 
 
 def _items(facts: Any, key: str) -> list[dict[str, Any]]:
-    items: Any = cast("dict[str, Any]", facts).get(key) if isinstance(facts, dict) else None
-    if not isinstance(items, list):
-        return []
-    found = cast("list[Any]", items)[:MAX_CHECKED_CALLS]
-    return [cast("dict[str, Any]", item) for item in found if isinstance(item, dict)]
+    items = list_or_empty(mapping_or_empty(facts).get(key))
+    return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item)]
 
 
 def _is_placed(item: dict[str, Any]) -> bool:
@@ -152,11 +150,10 @@ def _shown(name: str) -> str:
     return f"tools.{name}" if name.isidentifier() and name.isascii() else f'tools["{name}"]'
 
 
-def _mistakes(known: Any, schema: Any, root: _Root, path: str, depth: int) -> Iterator[str]:
-    """What is certainly wrong with a literal of which ``known`` is known, against ``schema``."""
-    if not isinstance(known, dict) or depth > MAX_DEPTH:
+def _mistakes(literal: Any, schema: Any, root: _Root, path: str, depth: int) -> Iterator[str]:
+    """What is certainly wrong with what is known of a ``literal``, against ``schema``."""
+    if not is_object(literal) or depth > MAX_DEPTH:
         return
-    literal = cast("dict[str, Any]", known)
     schema = _resolved(schema, root)
     if schema is None or literal.get("type") not in LITERAL_TYPES:
         return
@@ -178,12 +175,12 @@ def _rounded(literal: dict[str, Any]) -> str | None:
 
 def _takes_integers(schema: Mapping[str, Any], root: _Root, depth: int) -> bool:
     allowed = schema.get("type")
-    if allowed == "integer" or (isinstance(allowed, list) and "integer" in cast("list[Any]", allowed)):
+    if allowed == "integer" or (is_array(allowed) and "integer" in allowed):
         return True
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
-        if isinstance(branches, list) and depth < MAX_DEPTH:
-            resolved = [_resolved(branch, root) for branch in cast("list[Any]", branches)]
+        if is_array(branches) and depth < MAX_DEPTH:
+            resolved = [_resolved(branch, root) for branch in branches]
             if any(branch is not None and _takes_integers(branch, root, depth + 1) for branch in resolved):
                 return True
     return False
@@ -192,12 +189,11 @@ def _takes_integers(schema: Mapping[str, Any], root: _Root, depth: int) -> bool:
 def _object_mistakes(
     literal: dict[str, Any], schema: Mapping[str, Any], root: _Root, path: str, depth: int
 ) -> Iterator[str]:
-    keys = literal.get("keys")
+    given = literal.get("keys")
     # The collector lists far fewer: each key beyond them would cost the host a comparison with every property.
-    if not isinstance(keys, dict) or len(cast("dict[str, Any]", keys)) > MAX_KEYS:
+    if not is_object(given) or len(given) > MAX_KEYS:
         return
-    given = cast("dict[str, Any]", keys)
-    properties = _mapping(schema.get("properties"))
+    properties = mapping_or_empty(schema.get("properties"))
     unknown = [key for key in given if key not in properties]
     if literal.get("open") is False:
         for key in _missing(given, unknown, schema):
@@ -215,8 +211,11 @@ def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, 
     # A model that is also populated by name takes `from_date` where its schema says `fromDate`.
     aliases = {_folded(key) for key in unknown}
     required: Any = schema.get("required")
-    names = cast("list[Any]", required) if isinstance(required, list) else []
-    return [key for key in names if isinstance(key, str) and key not in given and _folded(key) not in aliases]
+    return [
+        key
+        for key in list_or_empty(required)
+        if isinstance(key, str) and key not in given and _folded(key) not in aliases
+    ]
 
 
 def _is_closed(schema: Mapping[str, Any]) -> bool:
@@ -234,30 +233,25 @@ def _known_keys(properties: Mapping[str, Any]) -> str:
 def _resolved(schema: Any, root: _Root) -> Mapping[str, Any] | None:
     """The schema behind local references; None when nothing certain is known of it."""
     for _ in range(MAX_DEPTH):
-        if not isinstance(schema, Mapping) or not root.take_visit():
+        if not is_mapping(schema) or not root.take_visit():
             return None
-        mapping = cast("Mapping[str, Any]", schema)
-        reference = mapping.get("$ref")
+        reference = schema.get("$ref")
         if reference is None:
-            return mapping
+            return schema
         schema = root.local.target(reference)
     return None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: _Root, depth: int) -> bool:
     """Whether neither ``schema`` nor a validator that converts for it could accept the literal."""
     allowed = schema.get("type")
-    types: list[Any] = cast("list[Any]", allowed) if isinstance(allowed, list) else [allowed]
+    types: list[Any] = allowed if is_array(allowed) else [allowed]
     if allowed is not None and "nullable" not in schema and all(_excludes(kind, literal, schema) for kind in types):
         return True
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
-        if isinstance(branches, list) and branches and depth < MAX_DEPTH:
-            resolved = [_resolved(branch, root) for branch in cast("list[Any]", branches)]
+        if is_array(branches) and branches and depth < MAX_DEPTH:
+            resolved = [_resolved(branch, root) for branch in branches]
             if all(branch is not None and _is_wrong_type(literal, branch, root, depth + 1) for branch in resolved):
                 return True
     return False
@@ -307,11 +301,11 @@ def _expected(schema: Mapping[str, Any], root: _Root) -> str:
     allowed = schema.get("type")
     if isinstance(allowed, str):
         return allowed
-    if isinstance(allowed, list):
-        return " or ".join(str(kind) for kind in cast("list[Any]", allowed))
+    if is_array(allowed):
+        return " or ".join(str(kind) for kind in allowed)
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
-        if isinstance(branches, list):
-            resolved = [_resolved(branch, root) for branch in cast("list[Any]", branches)]
+        if is_array(branches):
+            resolved = [_resolved(branch, root) for branch in branches]
             return " or ".join(dict.fromkeys(_expected(branch or {}, root) for branch in resolved))
     return "another type"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 from ...data.json_values import canonical_json
+from ...data.narrowing import is_array, is_object
 from ..patterns import PatternRefused, automaton_size, compile_linear
 from .checking import Checking, Keyword, Rules
 from .failures import Failure, Path
@@ -49,18 +50,12 @@ def const(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> I
 
 def equal(check: Checking, one: Any, two: Any) -> bool:
     """Compare as JSON Schema does: 1 is 1.0, and True is not 1."""
-    if isinstance(one, list) and isinstance(two, list):
-        items = cast("list[Any]", one)
-        check.take(1 + (len(items) >> 3))
-        return len(items) == len(cast("list[Any]", two)) and all(
-            equal(check, left, right) for left, right in zip(items, cast("list[Any]", two), strict=True)
-        )
-    if isinstance(one, dict) and isinstance(two, dict):
-        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
-        check.take(1 + (len(left) >> 3))
-        return len(left) == len(right) and all(
-            name in right and equal(check, item, right[name]) for name, item in left.items()
-        )
+    if is_array(one) and is_array(two):
+        check.take(1 + (len(one) >> 3))
+        return len(one) == len(two) and all(equal(check, left, right) for left, right in zip(one, two, strict=True))
+    if is_object(one) and is_object(two):
+        check.take(1 + (len(one) >> 3))
+        return len(one) == len(two) and all(name in two and equal(check, item, two[name]) for name, item in one.items())
     return isinstance(one, bool) == isinstance(two, bool) and bool(one == two)
 
 
@@ -78,10 +73,10 @@ exclusive_maximum = _asks(lambda value, rule: _is_number(value) and value >= rul
 multiple_of = _asks(lambda value, rule: _is_number(value) and not _is_multiple(value, rule))
 min_length = _asks(lambda value, rule: isinstance(value, str) and len(value) < rule)
 max_length = _asks(lambda value, rule: isinstance(value, str) and len(value) > rule)
-min_items = _asks(lambda value, rule: isinstance(value, list) and len(cast("list[Any]", value)) < rule)
-max_items = _asks(lambda value, rule: isinstance(value, list) and len(cast("list[Any]", value)) > rule)
-min_properties = _asks(lambda value, rule: isinstance(value, dict) and len(cast("dict[str, Any]", value)) < rule)
-max_properties = _asks(lambda value, rule: isinstance(value, dict) and len(cast("dict[str, Any]", value)) > rule)
+min_items = _asks(lambda value, rule: is_array(value) and len(value) < rule)
+max_items = _asks(lambda value, rule: is_array(value) and len(value) > rule)
+min_properties = _asks(lambda value, rule: is_object(value) and len(value) < rule)
+max_properties = _asks(lambda value, rule: is_object(value) and len(value) > rule)
 
 
 def old_minimum(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
@@ -126,27 +121,27 @@ def matches(check: Checking, rule: str, text: str) -> bool:
 
 
 def items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, list):
+    if is_array(value):
         first = len(node.schema.get("prefixItems", ()))
-        yield from _each(check, node, rule, cast("list[Any]", value), path, first)
+        yield from _each(check, node, rule, value, path, first)
 
 
 def prefix_items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, list):
-        for index, (schema, item) in enumerate(zip(rule, cast("list[Any]", value), strict=False)):
+    if is_array(value):
+        for index, (schema, item) in enumerate(zip(rule, value, strict=False)):
             yield from check.inside(node, schema, item, (path, index))
 
 
 def old_items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(rule, list):
+    if is_array(rule):
         yield from prefix_items(check, node, rule, value, path)
-    elif isinstance(value, list):
-        yield from _each(check, node, rule, cast("list[Any]", value), path, 0)
+    elif is_array(value):
+        yield from _each(check, node, rule, value, path, 0)
 
 
 def additional_items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, list) and isinstance(node.schema.get("items"), list):
-        yield from _each(check, node, rule, cast("list[Any]", value), path, len(node.schema["items"]))
+    if is_array(value) and is_array(node.schema.get("items")):
+        yield from _each(check, node, rule, value, path, len(node.schema["items"]))
 
 
 def _each(check: Checking, node: Rules, rule: Any, value: list[Any], path: Path, first: int) -> Iterator[Failure]:
@@ -158,10 +153,10 @@ def _each(check: Checking, node: Rules, rule: Any, value: list[Any], path: Path,
 
 
 def unique_items(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if not rule or not isinstance(value, list):
+    if not rule or not is_array(value):
         return
     seen: set[Any] = set()
-    for item in cast("list[Any]", value):
+    for item in value:
         key: Any = (isinstance(item, bool), item)
         if isinstance(item, dict | list):
             key = canonical_json(item)
@@ -176,11 +171,11 @@ def unique_items(check: Checking, _node: Rules, rule: Any, value: Any, path: Pat
 
 
 def contains(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if not isinstance(value, list):
+    if not is_array(value):
         return
     least, most = node.schema.get("minContains", 1), node.schema.get("maxContains")
     found = 0
-    for item in cast("list[Any]", value):
+    for item in value:
         found += check.fits(node, rule, item)
         if found >= least and most is None:
             return
@@ -192,7 +187,7 @@ def contains(check: Checking, node: Rules, rule: Any, value: Any, path: Path) ->
 
 
 def old_contains(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, list) and not any(check.fits(node, rule, item) for item in cast("list[Any]", value)):
+    if is_array(value) and not any(check.fits(node, rule, item) for item in value):
         yield Failure(value, path)
 
 
@@ -200,30 +195,28 @@ def old_contains(check: Checking, node: Rules, rule: Any, value: Any, path: Path
 
 
 def properties(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, dict):
+    if is_object(value):
         check.take(len(rule) >> 3)
-        members = cast("dict[str, Any]", value)
         for name, schema in rule.items():
-            if name in members:
-                yield from check.inside(node, schema, members[name], (path, name))
+            if name in value:
+                yield from check.inside(node, schema, value[name], (path, name))
 
 
 def pattern_properties(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, dict):
+    if is_object(value):
         for wanted, schema in rule.items():
-            for name, item in cast("dict[str, Any]", value).items():
+            for name, item in value.items():
                 if matches(check, wanted, name):
                     yield from check.inside(node, schema, item, (path, name))
 
 
 def additional_properties(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if not isinstance(value, dict) or rule is True:
+    if not is_object(value) or rule is True:
         return
-    members = cast("dict[str, Any]", value)
-    check.take(len(members) >> 3)
+    check.take(len(value) >> 3)
     named, patterns = node.schema.get("properties", {}), node.schema.get("patternProperties", {})
     extras = (
-        name for name in members if name not in named and not any(matches(check, wanted, name) for wanted in patterns)
+        name for name in value if name not in named and not any(matches(check, wanted, name) for wanted in patterns)
     )
     if rule is False:
         refused = list(extras)
@@ -231,25 +224,25 @@ def additional_properties(check: Checking, node: Rules, rule: Any, value: Any, p
             yield Failure(value, path, names=refused)
         return
     for name in extras:
-        yield from check.inside(node, rule, members[name], (path, name))
+        yield from check.inside(node, rule, value[name], (path, name))
 
 
 def property_names(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, dict):
-        for name in cast("dict[str, Any]", value):
+    if is_object(value):
+        for name in value:
             yield from check.inside(node, rule, name, path)
 
 
 def required(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if isinstance(value, dict):
+    if is_object(value):
         check.take(len(rule) >> 3)
         if any(name not in value for name in rule):
-            yield Failure(cast("Any", value), path)
+            yield Failure(value, path)
 
 
 def dependencies(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
     """The keyword that later drafts split into two, and both of those."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         return
     for name, wanted in rule.items():
         if name not in value:
@@ -257,7 +250,7 @@ def dependencies(check: Checking, node: Rules, rule: Any, value: Any, path: Path
         if isinstance(wanted, dict | bool):
             yield from check.inside(node, wanted, value, path)
         elif any(other not in value for other in ([wanted] if isinstance(wanted, str) else wanted)):
-            yield Failure(cast("Any", value), path)
+            yield Failure(value, path)
 
 
 # --- other schemas ---
@@ -308,24 +301,22 @@ def recursive_ref(check: Checking, node: Rules, rule: Any, value: Any, path: Pat
 
 def properties_3(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
     yield from properties(check, node, rule, value, path)
-    if isinstance(value, dict):
+    if is_object(value):
         missing = [name for name, schema in rule.items() if schema.get("required") is True and name not in value]
         if missing:
-            failure = Failure(cast("Any", value), path)
+            failure = Failure(value, path)
             failure.rule_name, failure.rule = "required", missing
             yield failure
 
 
 def type_3(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    kinds = cast("list[Any]", rule if isinstance(rule, list) else [rule])
-    if not any(
-        check.fits(node, kind, value) if isinstance(kind, dict) else node.dialect.is_of(value, kind) for kind in kinds
-    ):
+    kinds = rule if is_array(rule) else [rule]
+    if not any(check.fits(node, kind, value) if is_object(kind) else node.dialect.is_of(value, kind) for kind in kinds):
         yield Failure(value, path)
 
 
 def extends(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    return all_of(check, node, rule if isinstance(rule, list) else [rule], value, path)
+    return all_of(check, node, rule if is_array(rule) else [rule], value, path)
 
 
 def disallow(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
+from ...data.narrowing import is_array, is_object
 from .checking import Checking, Rules
 from .failures import Failure, Path
 
@@ -12,45 +13,42 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def unevaluated_properties(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if not isinstance(value, dict) or rule is True:
+    if not is_object(value) or rule is True:
         return
-    members = cast("dict[str, Any]", value)
     seen: set[str] = set()
-    _properties(check, node, members, seen, is_own=True)
-    left = [name for name in members if name not in seen]
+    _properties(check, node, value, seen, is_own=True)
+    left = [name for name in value if name not in seen]
     if rule is False:
         if left:
             yield Failure(value, path, names=left)
         return
     for name in left:
-        yield from check.inside(node, rule, members[name], (path, name))
+        yield from check.inside(node, rule, value[name], (path, name))
 
 
 def unevaluated_items(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if not isinstance(value, list) or rule is True:
+    if not is_array(value) or rule is True:
         return
-    items = cast("list[Any]", value)
     seen: set[int] = set()
-    _items(check, node, items, seen, is_own=True)
-    for index, item in enumerate(items):
+    _items(check, node, value, seen, is_own=True)
+    for index, item in enumerate(value):
         if index not in seen:
             yield from check.inside(node, rule, item, (path, index))
 
 
 def _properties(check: Checking, node: Rules, value: dict[str, Any], seen: set[str], *, is_own: bool = False) -> None:
-    schema = node.schema
-    if not isinstance(schema, dict):
+    rules = node.schema
+    if not is_object(rules):
         return
-    rules = cast("dict[str, Any]", schema)
     check.take(1 + len(value))
     if "additionalProperties" in rules or ("unevaluatedProperties" in rules and not is_own):
         # What it did not take would be a failure of its own.
         seen.update(value)
         return
-    seen.update(value.keys() & cast("dict[str, Any]", rules.get("properties", {})).keys())
-    for wanted in cast("dict[str, Any]", rules.get("patternProperties", {})):
+    seen.update(value.keys() & rules.get("properties", {}).keys())
+    for wanted in rules.get("patternProperties", {}):
         seen.update(name for name in value if check.matches(wanted, name))
-    for name, inner in cast("dict[str, Any]", rules.get("dependentSchemas", {})).items():
+    for name, inner in rules.get("dependentSchemas", {}).items():
         if name in value:
             _properties(check, check.rules_of(inner, node), value, seen)
     for inner in _applied(check, node, value):
@@ -58,17 +56,17 @@ def _properties(check: Checking, node: Rules, value: dict[str, Any], seen: set[s
 
 
 def _items(check: Checking, node: Rules, value: list[Any], seen: set[int], *, is_own: bool = False) -> None:
-    schema = node.schema
-    if not isinstance(schema, dict):
+    rules = node.schema
+    if not is_object(rules):
         return
-    rules = cast("dict[str, Any]", schema)
     check.take(1 + len(value))
-    first = rules.get("items") if isinstance(rules.get("items"), list) else rules.get("prefixItems", ())
-    takes_rest = "items" in rules and (not isinstance(rules["items"], list) or "additionalItems" in rules)
+    items = rules.get("items")
+    first = items if is_array(items) else rules.get("prefixItems", ())
+    takes_rest = "items" in rules and (not is_array(items) or "additionalItems" in rules)
     if takes_rest or ("unevaluatedItems" in rules and not is_own):
         seen.update(range(len(value)))
         return
-    seen.update(range(min(len(cast("list[Any]", first)), len(value))))
+    seen.update(range(min(len(first), len(value))))
     if "contains" in rules and node.dialect.contains_evaluates:
         seen.update(index for index, item in enumerate(value) if check.fits(node, rules["contains"], item))
     for inner in _applied(check, node, value):

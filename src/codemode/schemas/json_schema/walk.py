@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
+
+from ...data.narrowing import is_mapping, is_sequence
 
 DATA_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
 """Their values are no schemas, whatever they look like."""
@@ -27,16 +29,15 @@ def subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
     pending = [schema]
     while pending:
         item = pending.pop()
-        if not isinstance(item, list | tuple | Mapping) or id(cast("Any", item)) in seen:
+        if id(item) in seen or not (is_sequence(item) or is_mapping(item)):
             continue
-        seen.add(id(cast("Any", item)))
-        if isinstance(item, list | tuple):
-            pending.extend(cast("list[Any]", item))
+        seen.add(id(item))
+        if not is_mapping(item):
+            pending.extend(item)
         else:
-            rules = cast("Mapping[str, Any]", item)
-            yield rules
-            for keyword, rule in rules.items():
-                if keyword in SCHEMA_MAPS and isinstance(rule, Mapping):
-                    pending.extend(cast("Mapping[str, Any]", rule).values())
+            yield item
+            for keyword, rule in item.items():
+                if keyword in SCHEMA_MAPS and is_mapping(rule):
+                    pending.extend(rule.values())
                 elif keyword not in DATA_KEYWORDS:
                     pending.append(rule)
