@@ -16,9 +16,10 @@ from codemode.host.threads import HostThreads
 from codemode.run import programs
 from codemode.source import checks
 from codemode.source.checks import check_program
-from codemode.tools import tool_index
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
+from codemode.tools.search import index as tool_index
+from codemode.tools.search import words
 
 COUNT = 1500
 
@@ -87,9 +88,9 @@ def test_loop_making_the_index_can_be_stopped_and_begun_again():
 
 
 def test_loop_a_query_that_would_find_everything_by_every_word_is_cut():
-    expression = tool_index.match_expression(" ".join(f"w{number} a{number:03}" for number in range(100)))
-    assert len(expression.split(" OR ")) == tool_index.MAX_QUERY_WORDS
-    assert tool_index.match_expression("a order") == '"a" OR "order"*'
+    asked = words.asked_words(" ".join(f"w{number} a{number:03}" for number in range(100)))
+    assert len(asked) == words.MAX_QUERY_WORDS
+    assert words.asked_words("a order of order") == ["order"]
 
 
 def test_loop_a_large_declaration_is_written_elsewhere(monkeypatch):

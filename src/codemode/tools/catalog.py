@@ -10,7 +10,8 @@ from ..data.json_shape import weigh
 from ..errors import CodeModeToolError
 from ..host import steps
 from ..signatures.described_tool import DescribedTool
-from .tool_index import ToolIndex, words_of
+from .search.index import ToolIndex
+from .search.words import words_of
 
 MAX_RESULTS = 50
 MAX_NAME_CHARACTERS = 100
@@ -74,7 +75,7 @@ class Catalog(Generic[ToolT]):
         from ..signatures.declarations import first_sentence, summary_of
 
         positions = self._index.search(query, min(max(limit, 0), MAX_RESULTS))
-        found = [(self._names[position], self._tools[self._names[position]]) for position in positions]
+        found = [(self._names[position], self._tools[self._names[position]]) for position, _score in positions]
         return [{"name": name, "description": first_sentence(summary_of(tool))} for name, tool in found]
 
     def describe(self, name: str) -> str:

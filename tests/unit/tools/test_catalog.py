@@ -192,9 +192,9 @@ def test_describe_gives_the_declaration() -> None:
 def test_a_catalog_closes_its_index_when_it_goes() -> None:
     catalog = Catalog({"a": PlainTool("a", description="first")})
     assert catalog.search("first")
-    index = catalog._index._index
-    assert index is not None
+    assert catalog._index._index is not None
+    connection = catalog._index._index.connection
     del catalog
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        index.execute("SELECT 1")
+        connection.execute("SELECT 1")

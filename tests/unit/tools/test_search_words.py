@@ -1,0 +1,103 @@
+"""Words as they are taken from texts and queries, known, corrected and read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.tools.search import meanings
+from codemode.tools.search.known_words import MAX_CORRECTIONS, KnownWords
+from codemode.tools.search.readings import SYNONYM, asked_readings, corrected
+from codemode.tools.search.words import MAX_QUERY_WORDS, asked_words, indexed_words, words_of
+
+
+def known(*words: str) -> KnownWords:
+    one = KnownWords()
+    one.add(words)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("readFile read_file HTTPServer", ["read", "file", "read", "file", "http", "server"]),
+        ("Größe ÉCOLE ﬁle ²", ["grosse", "ecole", "file", "2"]),
+        ("a\x00b\ud800c", ["a", "b", "c"]),
+        ("", []),
+    ],
+)
+def test_words(text, words):
+    assert words_of(text) == words
+
+
+def test_words_without_spaces_are_indexed_in_pairs():
+    assert indexed_words("git仓库管理 が") == ["git", "仓库", "库管", "管理", "が"]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("how do I read the file, the file", ["read", "file"]),
+        ("to be or not to", ["not"]),
+        ("what is it", ["what", "is", "it"]),
+        ("创建一个新文件夹", ["创建", "一个", "个新", "文件夹"]),
+        ("文", ["文"]),
+        ("x" * 900, ["x" * 500]),
+    ],
+)
+def test_asked_words(query, words):
+    assert asked_words(query) == words
+
+
+@given(st.text() | st.text("a文件を创建一 "))
+def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
+    words = asked_words(query)
+    assert len(words) == len(set(words)) <= MAX_QUERY_WORDS
+    assert all(word and not set(word) & set('" *():^{}-+') for word in words)
+
+
+def test_only_a_beginning_of_three_letters_that_a_word_has_is_searched_as_one():
+    words = known("order", "orders", "alpha")
+    expressions = {
+        one.word: [each.expression for each in one.readings] for one in asked_readings(["al", "ord", "zzz"], words)
+    }
+    assert expressions == {"al": ['"al"'], "ord": ['"ord"', '"ord"*'], "zzz": ['"zzz"']}
+
+
+def test_corrections_are_few_and_the_likeliest_first():
+    words = known("walrus", "wallis", "warlus", "talrus")
+    words.add(["walrus"])
+    found = words.corrections("wlrus")
+    assert found[0] == "walrus"
+    assert len(found) <= MAX_CORRECTIONS
+
+
+@pytest.mark.parametrize("word", ["", "ab", "x" * 25, "walrus1", "gti", "文件夹夹"])
+def test_what_cannot_be_corrected(word):
+    assert known("walrus", "x" * 24, "gut", "文件").corrections(word) == []
+
+
+@given(st.text("abc", min_size=1, max_size=30), st.sets(st.text("abc", min_size=1, max_size=8), max_size=20))
+def test_corrections_are_known_words(word, words):
+    for other in known(*words).corrections(word):
+        assert set(other.split()) <= words
+
+
+def test_what_means_something_is_not_corrected():
+    assert corrected("hora", known("hour", "horas")) == []
+    assert corrected("prs", known("pros", "pr")) == []
+
+
+def test_tables_of_meanings_hold_words_as_they_are_asked_for():
+    """An entry with an accent or a capital would never be met."""
+    for word, others in meanings.synonyms().items():
+        assert words_of(word) == [word]
+        assert word not in others
+        assert len(word) <= meanings.LONGEST_UNSPACED or word.isascii()
+    for word, meant in meanings.SPELLINGS.items():
+        assert words_of(word) == [word]
+        assert words_of(meant) == meant.split()
+    assert all(words_of(word) == [word] for word in meanings.STOP_WORDS)
+    assert not meanings.STOP_WORDS & meanings.SPELLINGS.keys()
+    assert SYNONYM == 0.1
