@@ -13,7 +13,7 @@ class GuestFace:
     """How a program stands in its guest: rows of the tables in `guest/kernel/faces.js`.
 
     ``wrapper`` is the function that the program's text becomes the body of; ``globals`` are installed by name when the
-    program starts, and ``fetch`` beside them where a policy allows it.
+    program starts, and ``fetch`` beside them where profile and policy have it.
     """
 
     wrapper: Literal["sloppy", "strict"]

@@ -170,6 +170,7 @@ def test_globals_that_the_profile_has_not_are_not_there(within, make_pool):
     value = within(run_code_mode(f"return {names}", (), options=open_to_fetch, pool=pool))
     assert value == ["object", "function", "function", "object"]
     assert within(strict("console.log(1)", pool=pool))["error"].details["name"] == "ReferenceError"
+    assert within(strict(f"return {names}", (), open_to_fetch, pool))["value"][1] == "undefined"
 
 
 @pytest.mark.parametrize("js", ["return tools.$search('echo')", "return tools.$describe('echo')"])

@@ -72,7 +72,7 @@ class Execution:
         self._answered = answered
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
-        self._fetches = fetches_of(options)
+        self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
         require_cipher(options)
         random = secrets.token_hex(32)
         invocation_id = "code-mode-" + random[:16]
