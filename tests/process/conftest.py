@@ -16,10 +16,12 @@ from http_server import HttpServer
 from leftovers import nothing_left as nothing_left_of_a_test
 from pausing import Spy
 from waiting import within
+from worker_driver import stub_image
 from wrong_worker_host import Host, well_behaved
 
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
 from codemode.workers import pool as pools
+from codemode.workers.zygote import Zygote
 
 
 def run_program(js: str, tools: Any = (), *, options: Any = None, **settings: Any) -> Any:
@@ -81,6 +83,14 @@ def host() -> Iterator[Host]:
 @pytest.fixture
 def spy() -> Spy:
     return Spy()
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    """A zygote whose workers have the stub kernel."""
+    zygote = Zygote(stub_image())
+    yield zygote
+    zygote.kill()
 
 
 @pytest.fixture

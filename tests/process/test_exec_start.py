@@ -37,11 +37,14 @@ from codemode import (
 from codemode.workers.generations import ExecSource
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.isolation import REQUIRED_LAYERS, LayerState
-from codemode.workers.process import UnreapedChild, WorkerProcess, spawn_exec
+from codemode.workers.process import WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
+
 _SPARES = 2
+
+
 _HOSTILE_PER_GROUP = 2
 
 
@@ -92,6 +95,7 @@ PROGRAMS: list[tuple[str, Any]] = [
     ("const mark = globalThis.mark; globalThis.mark = 1; return mark ?? 'none'", "none"),
     ("return 'ü€😀'.repeat(20000).length", 80_000),
 ]  # fmt: skip
+
 
 FAILURES: list[tuple[str, dict[str, int], type[CodeModeError]]] = [
     ("for (;;);", {"timeout_ms": 300}, CodeModeTimeoutError),
@@ -319,42 +323,3 @@ def test_a_worker_that_cannot_start_says_why() -> None:
         with pytest.raises(CodeModeWorkerError, match="refused to start: ImportError"):
             within(run_code_mode("return 1", (), pool=pool))
         pool.close()
-
-
-# --- a child without a pidfd ---
-
-
-@pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
-    monkeypatch.delattr(os, "pidfd_open", raising=False)
-    with nothing_left():
-        made = spawn_exec(WorkerImage.installed(KERNEL), isolation_required=False)
-        assert isinstance(made._life, UnreapedChild)
-        yield made
-        made.close()
-
-
-def test_a_child_without_a_pidfd_is_alive_until_it_is_killed(worker: WorkerProcess) -> None:
-    assert worker.channel.recv(1)
-    assert not worker.is_dead()
-    worker.kill()
-    assert worker.wait_dead(5000)
-    assert worker.describe_ending() == ""
-    worker.kill()
-
-
-def test_how_a_child_without_a_pidfd_ended_is_told(worker: WorkerProcess) -> None:
-    assert worker.channel.recv(1)
-    os.kill(worker._life._process.pid, signal.SIGSEGV)  # type: ignore[attr-defined]
-    assert worker.wait_dead(5000)
-    assert worker.describe_ending() == "killed by SIGSEGV"
-
-
-def test_a_forked_child_abandons_a_worker_without_a_pidfd(worker: WorkerProcess) -> None:
-    pid = os.fork()
-    if pid == 0:
-        worker.abandon()
-        worker.close()
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert not worker.is_dead()
