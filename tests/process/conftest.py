@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line_shop import SHOP
 from fetching import ask_at
 from http_server import HttpServer
 from leftovers import nothing_left as nothing_left_of_a_test
@@ -91,6 +93,15 @@ def zygote() -> Iterator[Zygote]:
     zygote = Zygote(stub_image())
     yield zygote
     zygote.kill()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a command: tools for programs in shop.py."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
 
 
 @pytest.fixture
