@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import fields
 
 import pytest
 
 from codemode import CodeModeAbortedError, Lifecycle
 from codemode.interrupts.interrupt import InterruptRequested
+from codemode.observe.hooks import _HOOKS
 from codemode.observe.reporter import Reporter
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.trace.events import FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
@@ -246,3 +248,7 @@ def test_the_time_that_hooks_take_is_counted():
     before, after = told(scenario, on_nested_tool_call=block)
     assert before == 0
     assert 0.02 <= after < 5
+
+
+def test_each_hook_hears_one_kind_of_event():
+    assert sorted(_HOOKS.values()) == sorted({one.name for one in fields(Lifecycle)} - {"on_hook_error"})
