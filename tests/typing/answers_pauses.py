@@ -152,6 +152,8 @@ async def wrong(error: CodeModeError, interrupt: Interrupt) -> None:
     await continue_interrupt(error.recovery, tools=[refund])  # pyright: ignore[reportArgumentType]
     await continue_interrupt(error, tools=[refund])  # pyright: ignore[reportArgumentType]
     await continue_interrupt(interrupt, {"approved": True})  # pyright: ignore[reportCallIssue]
+    continue_interrupt_sync(interrupt, tools=[refund], resolution_of={})  # pyright: ignore[reportCallIssue]
+    code_mode.resume_sync(interrupt, tools=[refund])  # pyright: ignore[reportCallIssue]
     await continue_interrupt(interrupt, tools=[refund], resolution_of={})  # pyright: ignore[reportCallIssue]
     _ = error.recovery.requests  # pyright: ignore[reportOptionalMemberAccess]
     interrupt.requests = ()  # pyright: ignore[reportAttributeAccessIssue]

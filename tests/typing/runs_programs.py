@@ -115,6 +115,7 @@ def run_sync(js: str) -> Any:
     with WorkerPool({"max_workers": 4, "isolation": "required"}) as pool:
         if pool.isolation is not None:
             print(pool.isolation)
+        code_mode.execute_sync({"js": js}, tool_call_id="call_1", messages=[{"role": "user"}], context={"user": 1})
         return run_code_mode_sync(js, {"stock": stock}, options={"fetch_policy": False}, pool=pool)
 
 
@@ -137,4 +138,5 @@ PoolOptions(workers=4)  # pyright: ignore[reportCallIssue]
 WorkerPool().share("tenant")  # pyright: ignore[reportCallIssue]
 create_code_mode_tool([stock], pool={"max_workers": 4})  # pyright: ignore[reportArgumentType]
 refund("a", 5)  # pyright: ignore[reportCallIssue]
+code_mode.execute_sync({"js": "return 1"}, tool_id="call_1")  # pyright: ignore[reportCallIssue]
 code_mode.execute("return 1")  # pyright: ignore[reportArgumentType, reportUnusedCoroutine]
