@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from .json_pieces import MAX_INT_DIGITS
+from .narrowing import is_array, is_object, is_sequence
 
 PLACES_KEY = "bigIntegers"
 """The key beside such values under which their places are listed."""
@@ -49,7 +50,7 @@ def without_texts(value: dict[str, Any]) -> dict[str, Any]:
     if PLACES_KEY not in value:
         return value
     places = value[PLACES_KEY]
-    if not isinstance(places, list) or not all(isinstance(place, str) for place in cast("list[Any]", places)):
+    if not is_array(places) or not all(isinstance(place, str) for place in places):
         raise ValueError(f"{PLACES_KEY} must be a list of JSON pointers")
     plain = json.loads(json.dumps({key: item for key, item in value.items() if key != PLACES_KEY}))
     for place in dict.fromkeys(cast("list[str]", places)):
@@ -101,10 +102,10 @@ def _long_integers(value: Any) -> Iterable[_Path]:
     pending: list[tuple[_Path, Any]] = [((), value)]
     while pending:
         path, item = pending.pop()
-        if isinstance(item, dict):
-            pending.extend(((*path, key), child) for key, child in cast("dict[str, Any]", item).items())
-        elif isinstance(item, list | tuple):
-            pending.extend(((*path, index), child) for index, child in enumerate(cast("list[Any]", item)))
+        if is_object(item):
+            pending.extend(((*path, key), child) for key, child in item.items())
+        elif is_sequence(item):
+            pending.extend(((*path, index), child) for index, child in enumerate(item))
         elif is_long(item):
             yield path
 
@@ -132,13 +133,13 @@ def _at(value: Any, path: _Path) -> Any:
 
 
 def _key_in(holder: Any, step: str | int) -> Any:
-    if isinstance(holder, dict):
+    if is_object(holder):
         return step if step in holder else None
-    if not isinstance(holder, list):
+    if not is_array(holder):
         return None
     if isinstance(step, str):
         step = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else -1
-    return step if 0 <= step < len(cast("list[Any]", holder)) else None
+    return step if 0 <= step < len(holder) else None
 
 
 def _step_text(step: str | int) -> str:

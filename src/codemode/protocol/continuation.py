@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ..data.json_values import canonical_json, decode_json
+from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from ..options.parts import ExecutionPolicy
 from .call_status import IN_CONTINUATIONS, call_status
@@ -160,9 +161,9 @@ _ENTRY_KEYS = {
 
 
 def _entry_from_dict(value: object, position: int) -> LedgerEntry:
-    if not isinstance(value, dict) or not set(cast("dict[str, Any]", value)) <= _ENTRY_KEYS:
+    if not is_object(value) or not set(value) <= _ENTRY_KEYS:
         raise CodeModeProtocolError(f"the continuation's ledger entry {position} is malformed")
-    body = cast("dict[str, Any]", value)
+    body = value
     kind = body.get("kind")
     if kind not in REQUEST_KINDS:
         raise CodeModeProtocolError(f"the continuation's ledger entry {position} is of an unknown kind")
@@ -225,15 +226,15 @@ def _object(value: object, keys: set[str]) -> dict[str, Any]:
 
 
 def _mapping(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise CodeModeProtocolError("the continuation is malformed")
-    return cast("dict[str, Any]", value)
+    return value
 
 
 def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
+    if not is_array(value):
         raise CodeModeProtocolError("the continuation is malformed")
-    return cast("list[Any]", value)
+    return value
 
 
 def _text(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 
 from ..data.json_shape import find_excess
 from ..data.json_values import decode_json
+from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from .messages import (
     REQUEST_KINDS,
@@ -50,9 +51,9 @@ def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
         body = (_decode_short if len(payload) <= _SHORT_BYTES else _decode_long)(kind, payload.decode("utf-8"))
     except ValueError as error:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
-    if not isinstance(body, dict):
+    if not is_object(body):
         _violation(f"a frame {kind!r} that is not an object")
-    return reader(cast("dict[str, Any]", body))
+    return reader(body)
 
 
 def _decode_short(kind: bytes, text: str) -> object:
@@ -66,7 +67,7 @@ def _decode_short(kind: bytes, text: str) -> object:
 
 
 def _require_flat(kind: bytes, body: Any) -> None:
-    if type(body) is dict and not _CONTAINERS.isdisjoint(map(type, cast("dict[str, Any]", body).values())):
+    if is_object(body) and not _CONTAINERS.isdisjoint(map(type, body.values())):
         _violation(f"a frame {kind!r} that is not flat")
 
 
@@ -95,9 +96,9 @@ def _optional_text(body: dict[str, Any], key: str, max_length: int = _MAX_TEXT) 
 
 def _items(body: dict[str, Any], key: str, max_length: int) -> list[Any]:
     value = body.get(key)
-    if not isinstance(value, list) or len(cast("list[Any]", value)) > max_length:
+    if not is_array(value) or len(value) > max_length:
         _violation(f"a bad {key!r}")
-    return cast("list[Any]", value)
+    return value
 
 
 def _count(value: object, key: str) -> int:
@@ -112,7 +113,7 @@ def _optional_count(body: dict[str, Any], key: str) -> int | None:
 
 def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
     facts = body.get("facts")
-    if facts is not None and not isinstance(facts, dict):
+    if facts is not None and not is_object(facts):
         _violation("bad facts")
     problems = _items(body, "problems", _MAX_PROBLEMS) if "problems" in body else []
     js = _optional_text(body, "js", 2**30)
@@ -129,17 +130,17 @@ def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
 def _read_draft(item: object) -> Draft | None:
     if item is None:
         return None
-    if not isinstance(item, dict):
+    if not is_object(item):
         _violation("a bad draft")
-    draft = cast("dict[str, Any]", item)
+    draft = item
     line, column = _count(draft.get("line"), "line"), _count(draft.get("column"), "column")
     return Draft(_text(draft, "js", 2**30), line, column, draft.get("is_ambiguous") is True)
 
 
 def _read_problem(item: object) -> dict[str, Any]:
-    if not isinstance(item, dict):
+    if not is_object(item):
         _violation("a bad problem")
-    problem = cast("dict[str, Any]", item)
+    problem = item
     line, column = _count(problem.get("line"), "line"), _count(problem.get("column"), "column")
     return {"message": _text(problem, "message"), "line": line, "column": column}
 

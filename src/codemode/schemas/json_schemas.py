@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..data.json_values import encode_json
+from ..data.narrowing import is_array, is_object
 from ..data.references import resolve_reference
 from ..host.steps import TooMuchWork
 from .compiled import (
@@ -92,19 +93,18 @@ class DictSchema:
 
 
 def _check_dialect(schema: JsonSchema) -> None:
-    if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
-        raise ValueError("$schema must be a string")  # noqa: TRY004 - a wrong schema is always a ValueError
+    if is_object(schema) and not isinstance(schema.get("$schema", ""), str):
+        raise ValueError("$schema must be a string")
 
 
 def _fill_defaults(value: Any, schema: Any, root: Any) -> Any:
     schema = resolve_reference(schema, root)
-    if not isinstance(schema, dict):
+    if not is_object(schema):
         return value
-    rules = cast("dict[str, Any]", schema)
-    if isinstance(value, dict) and isinstance(rules.get("properties"), dict):
-        return _fill_properties(cast("dict[str, Any]", value), rules["properties"], root)
-    if isinstance(value, list) and isinstance(rules.get("items"), dict):
-        return [_fill_defaults(item, rules["items"], root) for item in cast("list[Any]", value)]
+    if is_object(value) and is_object(schema.get("properties")):
+        return _fill_properties(value, schema["properties"], root)
+    if is_array(value) and is_object(schema.get("items")):
+        return [_fill_defaults(item, schema["items"], root) for item in value]
     return cast("Any", value)
 
 
@@ -113,6 +113,6 @@ def _fill_properties(value: dict[str, Any], properties: dict[str, Any], root: An
     for name, rules in properties.items():
         if name in value:
             filled[name] = _fill_defaults(value[name], rules, root)
-        elif isinstance(rules, dict) and "default" in rules:
-            filled[name] = plain_copy(cast("dict[str, Any]", rules)["default"])
+        elif is_object(rules) and "default" in rules:
+            filled[name] = plain_copy(rules["default"])
     return filled

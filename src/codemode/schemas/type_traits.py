@@ -12,6 +12,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, cast
 
+from ..data.narrowing import is_array, is_object, is_sequence
+
 _WITH_FIELDS = ("model-fields", "dataclass-args", "typed-dict")
 _AROUND_FIELDS = ("definitions", "model", "dataclass", "function-before", "function-after", "function-wrap")
 _NO_SCHEMAS = ("default", "metadata", "expected", "config", "computed_fields")
@@ -141,8 +143,8 @@ def hiding_keys(core_schema: Any) -> frozenset[str] | None:
 
 
 def _named(fields: Any) -> list[tuple[str, dict[str, Any]]]:
-    if isinstance(fields, dict):
-        return list(cast("dict[str, Any]", fields).items())
+    if is_object(fields):
+        return list(fields.items())
     return [(field["name"], field) for field in fields]
 
 
@@ -162,12 +164,11 @@ def _hides(schema: Any, definitions: dict[str, Any]) -> bool:
 
 
 def _writes_otherwise(serialization: Any) -> bool:
-    if not isinstance(serialization, dict):
+    if not is_object(serialization):
         return False
-    rules = cast("dict[str, Any]", serialization)
-    if "function" in rules:
-        return not _is_own(rules["function"]) or "secret" in str(rules["function"]).lower()
-    return rules.get("type") != "to-string"
+    if "function" in serialization:
+        return not _is_own(serialization["function"]) or "secret" in str(serialization["function"]).lower()
+    return serialization.get("type") != "to-string"
 
 
 def _is_own(function: Any) -> bool:
@@ -184,16 +185,15 @@ def _keys(name: str, field: dict[str, Any]) -> Iterator[str]:
 
 
 def _listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
+    return value if is_array(value) else [] if value is None else [value]
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(schema, list | tuple):
-        for item in cast("list[Any]", schema):
+    if is_sequence(schema):
+        for item in schema:
             yield from _parts(item)
-    elif isinstance(schema, dict):
-        rules = cast("dict[str, Any]", schema)
-        yield rules
-        for key, value in rules.items():
+    elif is_object(schema):
+        yield schema
+        for key, value in schema.items():
             if key not in _NO_SCHEMAS:
                 yield from _parts(value)

@@ -7,7 +7,9 @@ seven vocabularies for every subschema, costs jsonschema more than a millisecond
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
+
+from ..data.narrowing import is_array, is_object
 
 # Deeper ones are left to jsonschema, which may run out of stack and says so.
 MAX_DEPTH = 16
@@ -19,11 +21,11 @@ _Check = Callable[[Any, int], bool]
 
 def is_surely_valid(schema: Any, depth: int = 0) -> bool:
     """Return True for plain JSON that draft 7, 2019-09 and 2020-12 all take for a schema; False says nothing."""
-    if not isinstance(schema, dict):
+    if not is_object(schema):
         return isinstance(schema, bool)
     if depth > MAX_DEPTH:
         return False
-    for keyword, value in cast("dict[str, Any]", schema).items():
+    for keyword, value in schema.items():
         check = _CHECKS.get(keyword)
         if check is None and keyword.startswith("x-"):
             continue
@@ -53,14 +55,13 @@ def _is_count(value: Any, _depth: int) -> bool:
 
 
 def _is_list(value: Any, _depth: int) -> bool:
-    return isinstance(value, list)
+    return is_array(value)
 
 
 def _are_names(value: Any, _depth: int) -> bool:
-    if not isinstance(value, list):
+    if not is_array(value):
         return False
-    names = cast("list[Any]", value)
-    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    return all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
 def _is_type(value: Any, depth: int) -> bool:
@@ -70,17 +71,11 @@ def _is_type(value: Any, depth: int) -> bool:
 
 
 def _are_named_schemas(value: Any, depth: int) -> bool:
-    return isinstance(value, dict) and all(
-        is_surely_valid(item, depth) for item in cast("dict[str, Any]", value).values()
-    )
+    return is_object(value) and all(is_surely_valid(item, depth) for item in value.values())
 
 
 def _are_schemas(value: Any, depth: int) -> bool:
-    return (
-        isinstance(value, list)
-        and value != []
-        and all(is_surely_valid(item, depth) for item in cast("list[Any]", value))
-    )
+    return is_array(value) and value != [] and all(is_surely_valid(item, depth) for item in value)
 
 
 _CHECKS: dict[str, _Check] = {

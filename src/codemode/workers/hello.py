@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..data.json_values import decode_json
+from ..data.narrowing import is_object
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
 from ..host.imports import importing
 from ..protocol.framing import FrameDecoder
@@ -97,6 +98,6 @@ def _read(payload: bytes) -> dict[str, Any]:
         hello = decode_json(payload.decode("utf-8"), max_depth=8)
     except ValueError as error:
         raise CodeModeProtocolError("the worker's first frame is not JSON") from error
-    if not isinstance(hello, dict):
+    if not is_object(hello):
         raise CodeModeProtocolError("the worker's first frame is not an object")
-    return cast("dict[str, Any]", hello)
+    return hello

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
 
+from ...data.narrowing import is_array, is_mapping, is_object
 from ...host import steps
 from ...host.steps import TooMuchWork
 from .checking import Rules
@@ -151,7 +152,7 @@ class Check:
         if found is None:
             dialect = dialect_of(schema, node.dialect)
             resolver = node.resolver
-            if isinstance(schema, Mapping):
+            if is_mapping(schema):
                 resolver = resolver.in_subresource(dialect.specification.create_resource(cast("Any", schema)))
             found = self._known[key] = Rules(schema, resolver, dialect)
         return found
@@ -193,8 +194,8 @@ def _count_values(value: Any) -> int:
     while pending:
         item = pending.pop()
         count += 1
-        if isinstance(item, dict):
-            pending.extend(cast("dict[str, Any]", item).values())
-        elif isinstance(item, list):
-            pending.extend(cast("list[Any]", item))
+        if is_object(item):
+            pending.extend(item.values())
+        elif is_array(item):
+            pending.extend(item)
     return count
