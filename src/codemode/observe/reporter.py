@@ -28,8 +28,6 @@ from .hooks import Hooks
 
 Listener: TypeAlias = Callable[[Event], None]
 
-_NO_HOOKS = Lifecycle()
-
 
 class Reporter:
     """Hands the events of one invocation to its listeners and keeps what its trace needs.
@@ -48,7 +46,7 @@ class Reporter:
     ) -> None:
         self._hooks = Hooks(lifecycle)
         self._listeners = listeners
-        self.is_watched = bool(listeners) or lifecycle != _NO_HOOKS
+        self.is_watched = bool(listeners) or lifecycle.has_hooks
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
         self._clock = _Clock()
         self._started_at_ms = self._clock()

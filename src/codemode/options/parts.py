@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, cast
 
 from .checked_fields import (
@@ -214,6 +215,11 @@ class Lifecycle(OptionPart):
     on_console: Hook | None = field(default=None, metadata=CALLABLE)
     on_trace: Hook | None = field(default=None, metadata=CALLABLE)
     on_hook_error: Callable[..., Awaitable[None] | None] | None = field(default=None, metadata=CALLABLE)
+
+    @cached_property
+    def has_hooks(self) -> bool:
+        """True when there is any of them. Every run asks."""
+        return any(hook is not None for hook in self._values())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -179,3 +179,10 @@ def test_keys_never_show():
 def test_hooks_are_kept():
     hook = print
     assert CodeModeOptions(lifecycle={"onNestedToolCall": hook}).lifecycle == Lifecycle(on_nested_tool_call=hook)
+
+
+@pytest.mark.parametrize("hook", [option.name for option in dataclasses.fields(Lifecycle)])
+def test_any_hook_is_one_that_a_run_asks_about(hook):
+    assert not Lifecycle().has_hooks
+    assert Lifecycle(**{hook: print}).has_hooks
+    assert not dataclasses.replace(Lifecycle(**{hook: print}), **{hook: None}).has_hooks
