@@ -106,11 +106,16 @@ def detached_calls(
 
 
 def detached_error(calls: list[DetachedCall]) -> CodeModeError:
-    names = ", ".join(f"{call['name']} ({call['status']})" for call in calls[:5])
+    text = detached_text([f"{call['name']} ({call['status']})" for call in calls])
+    return CodeModeDetachedBridgeRequestError(text, details={**calls[0], "calls": calls})
+
+
+def detached_text(calls: list[str]) -> str:
+    """Return what is said of a program that ended without awaiting these calls."""
+    names = ", ".join(calls[:5])
     more = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
-    return CodeModeDetachedBridgeRequestError(
-        f"the program ended without awaiting every call: {names}{more}. Await each call, for instance with Promise.all",
-        details={**calls[0], "calls": calls},
+    return (
+        f"the program ended without awaiting every call: {names}{more}. Await each call, for instance with Promise.all"
     )
 
 

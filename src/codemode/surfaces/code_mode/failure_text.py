@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...data.narrowing import list_or_empty
+from ...data.narrowing import list_or_empty, mapping_or_empty
 from ...errors import (
     CALL_TIMEOUT,
     HOST_FETCH_ERROR,
@@ -31,6 +31,7 @@ from ...errors import (
     guest_view,
 )
 from ...protocol.call_status import IN_ERRORS, may_have_run
+from ...protocol.endings import detached_text
 from ...trace.visible_text import visible
 
 MAX_CHARACTERS = 4000
@@ -116,12 +117,19 @@ def _is_undecided(error: BaseException) -> bool:
 
 
 def _worded(error: CodeModeError, message: str) -> str:
-    if isinstance(error, CodeModeDetachedBridgeRequestError):
-        return " " + message.replace(" (unobserved)", "")
+    detached = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
+    if calls := list_or_empty(detached):
+        return " " + detached_text([_detached(mapping_or_empty(call)) for call in calls])
     listed = _problems(error)
     if len(listed) < 2:
         return f" {message}"
     return "".join(f"\nline {one.get('line')}, column {one.get('column')}: {one.get('message')}" for one in listed)
+
+
+def _detached(call: Mapping[str, Any]) -> str:
+    name, status = call.get("name"), call.get("status")
+    # That one was done and only not looked at is nothing that a program has to know to be corrected.
+    return str(name) if status == "unobserved" else f"{name} ({status})"
 
 
 def _problems(error: BaseException) -> list[Mapping[str, Any]]:

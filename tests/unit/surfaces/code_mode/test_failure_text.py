@@ -17,7 +17,7 @@ from codemode import (
     CodeModeWorkerError,
 )
 from codemode.errors import HOST_FETCH_ERROR, HOST_TOOL_ERROR
-from codemode.protocol.endings import syntax_error
+from codemode.protocol.endings import detached_error, syntax_error
 from codemode.surfaces.code_mode.failure_text import MAX_CHARACTERS, failure_text
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"
@@ -153,9 +153,25 @@ def test_the_hint_says_whose_fault_it_was(error, hint):
     assert failure_text(error, JS).split("\n")[-1].startswith(f"Hint: {hint}")
 
 
+def detached(name, status):
+    return {"id": "o:tool-1", "kind": "tool", "name": name, "status": status}
+
+
 def test_a_call_that_nobody_awaited_is_named_alone():
-    error = CodeModeDetachedBridgeRequestError("the program ended without awaiting every call: pay (unobserved). Await")
+    error = detached_error([detached("pay", "unobserved")])
+    assert "pay (unobserved)" in error.message
     assert failure_text(error, JS).startswith(f"{type(error).__name__}: {error.message.replace(' (unobserved)', '')}\n")
+
+
+def test_calls_that_nobody_awaited_keep_their_names_and_another_status():
+    calls = [detached("a (unobserved)", "pending"), *(detached(f"b{number}", "pending") for number in range(6))]
+    text = failure_text(detached_error(calls), JS)
+    assert (
+        "every call: a (unobserved) (pending), b0 (pending), b1 (pending), b2 (pending), b3 (pending) and 2 more."
+        in text
+    )
+    without = CodeModeDetachedBridgeRequestError("a call was not awaited", details={"calls": "none"})
+    assert failure_text(without, JS).startswith("CodeModeDetachedBridgeRequestError: a call was not awaited\n")
 
 
 def test_each_problem_has_a_line_of_its_own():
