@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..data.json_values import decode_json, utf8_length
 from ..errors import (
@@ -20,6 +20,9 @@ from .events import Completed, Failed
 from .ledger import Ledger, LedgerEntry
 from .messages import CallRequested, ProgramReturned, ProgramThrew, RequestKind
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..data.program_facts import ProgramProblem
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
@@ -167,7 +170,7 @@ def deadlock() -> CodeModeError:
     )
 
 
-def syntax_error(problems: list[dict[str, Any]]) -> CodeModeSyntaxError:
+def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
     """Return the error for a program that was refused before it ran; its message lists every problem."""
     first = problems[0] if problems else {"message": "the program cannot run", "line": 1, "column": 1}
     text = "; ".join(f"line {p['line']}, column {p['column']}: {p['message']}" for p in problems)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ..data.records import record
 from ..errors import CodeModeError
 from .ledger import LedgerEntry, Outcome
 from .messages import HostMessage
+
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts, ProgramProblem
 
 
 class KnownProgram(Protocol):
@@ -20,7 +22,7 @@ class KnownProgram(Protocol):
         ...
 
     @property
-    def facts(self) -> Mapping[str, Any] | None:
+    def facts(self) -> Facts | None:
         """What the worker said of it; None: nothing is known."""
         ...
 
@@ -39,7 +41,7 @@ class ProgramAccepted:
 class ProgramRefused:
     """The program has problems, each ``{"message", "line", "column"}``; nothing of it may run."""
 
-    problems: tuple[Mapping[str, Any], ...]
+    problems: tuple[ProgramProblem, ...]
 
 
 @record
@@ -127,7 +129,7 @@ class CheckProgram:
     """Compare what the worker found in the program with the tools."""
 
     js: str
-    facts: Mapping[str, Any] | None
+    facts: Facts | None
 
 
 @record

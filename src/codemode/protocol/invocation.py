@@ -132,7 +132,7 @@ class Invocation:
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
 
     def _refused(self, event: events.ProgramRefused) -> None:
-        problems = [dict(problem) for problem in event.problems]
+        problems = [problem.copy() for problem in event.problems]
         self._fail(endings.syntax_error(problems))
 
     # -- turns

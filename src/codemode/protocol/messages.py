@@ -9,10 +9,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..data.records import record
 from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces
+
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts, ProgramProblem
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
 REQUEST_KINDS = ("tool", "fetch", "catalog")
@@ -136,8 +139,8 @@ class ProgramAnalysed:
     """The stripped program and facts about it (None: unknown), or the problems that forbid running it."""
 
     js: str | None
-    facts: Mapping[str, Any] | None
-    problems: tuple[Mapping[str, Any], ...]
+    facts: Facts | None
+    problems: tuple[ProgramProblem, ...]
     draft: Draft | None = None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..data.json_shape import find_excess
 from ..data.json_values import decode_json
@@ -21,6 +21,9 @@ from .messages import (
     TurnEnded,
     WorkerMessage,
 )
+
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts, ProgramProblem
 
 CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
 _MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
@@ -121,7 +124,7 @@ def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
         _violation("neither a program nor a problem")
     return ProgramAnalysed(
         js,
-        cast("Mapping[str, Any] | None", facts),
+        cast("Facts | None", facts),
         tuple(_read_problem(problem) for problem in problems),
         _read_draft(body.get("draft")),
     )
@@ -137,7 +140,7 @@ def _read_draft(item: object) -> Draft | None:
     return Draft(_text(draft, "js", 2**30), line, column, draft.get("is_ambiguous") is True)
 
 
-def _read_problem(item: object) -> dict[str, Any]:
+def _read_problem(item: object) -> ProgramProblem:
     if not is_object(item):
         _violation("a bad problem")
     problem = item

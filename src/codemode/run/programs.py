@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..data.json_values import utf8_length, well_formed
@@ -16,6 +15,9 @@ from ..source.cache import AnalysedProgram, ProgramCache
 from ..source.checks import check_program, fence_problems
 from ..tools.catalog import Catalog
 from ..tools.prepared import PreparedTool
+
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts, ProgramProblem
 
 _programs = ProgramCache()
 
@@ -48,7 +50,7 @@ class ProgramChecker:
         self._compares = compares
         self.known = _programs.get(source, profile)
 
-    def check(self, js: str, facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+    def check(self, js: str, facts: Facts | None) -> tuple[ProgramProblem, ...]:
         """Return what is certainly wrong with the program, each ``{"message", "line", "column"}``."""
         known = self.known
         if known is None and facts is not None:
@@ -65,7 +67,7 @@ class ProgramChecker:
         return None if tool is None else tool.input_json_schema
 
 
-def is_checked(_js: str, _facts: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+def is_checked(_js: str, _facts: Facts | None) -> tuple[ProgramProblem, ...]:
     """Find nothing wrong with a program that was checked before it paused."""
     return ()
 

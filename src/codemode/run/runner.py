@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from ..data.records import record
 from ..errors import CodeModeProtocolError
@@ -25,6 +25,9 @@ from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
 from .nested_call import NestedCalls
 
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts, ProgramProblem
+
 # What a worker says of a program: its text and its facts, each escaped to at most six bytes a byte.
 _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
@@ -36,7 +39,7 @@ _PROGRAM = 0  # the task that checks the program, beside those of requests
 class ProgramCheck(Protocol):
     """Compares an analysed program with the tools."""
 
-    def __call__(self, js: str, facts: Mapping[str, Any] | None, /) -> tuple[Mapping[str, Any], ...]:
+    def __call__(self, js: str, facts: Facts | None, /) -> tuple[ProgramProblem, ...]:
         """Return what is certainly wrong with it, each ``{"message", "line", "column"}``."""
         ...
 
@@ -130,13 +133,13 @@ class Runner:
             case events.Replayed(entry):
                 self._replayed(entry)
 
-    def _check_program(self, js: str, facts: Mapping[str, Any] | None) -> None:
+    def _check_program(self, js: str, facts: Facts | None) -> None:
         try:
             self._checked(js, steps.run_on_the_loop(lambda: self._check(js, facts)))
         except steps.TooLongForTheLoop:
             self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(js, facts))
 
-    async def _check_elsewhere(self, js: str, facts: Mapping[str, Any] | None) -> None:
+    async def _check_elsewhere(self, js: str, facts: Facts | None) -> None:
         try:
             self._checked(js, await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
@@ -145,7 +148,7 @@ class Runner:
         finally:
             self._call_done(_PROGRAM)
 
-    def _checked(self, js: str, problems: tuple[Mapping[str, Any], ...]) -> None:
+    def _checked(self, js: str, problems: tuple[ProgramProblem, ...]) -> None:
         self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
 
     def _finish(self, ending: events.Ending) -> None:

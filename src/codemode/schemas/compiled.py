@@ -6,14 +6,21 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from ..data.json_shape import holds_more_values_than, weigh
 from ..data.narrowing import is_array, is_object
 from ..data.references import resolve_reference
 
 JsonSchema = dict[str, Any] | bool
-Problem = dict[str, str]
+
+
+class Problem(TypedDict):
+    """What is wrong with a value, and where: ``path`` is empty for the value itself."""
+
+    path: str
+    message: str
+
 
 MAX_PROBLEMS = 8
 MAX_SCHEMA_VALUES = 50_000

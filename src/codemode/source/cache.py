@@ -6,10 +6,12 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
+
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts
 
 
 @dataclass(slots=True)
@@ -20,7 +22,7 @@ class AnalysedProgram:
     """
 
     js: str
-    facts: Mapping[str, Any] | None
+    facts: Facts | None
     fitted: ref[Any] | None = None
 
     def fits(self, tools: object) -> bool:

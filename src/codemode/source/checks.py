@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.similar_names import nearest_names
 from ..host import steps
 
-Problem = dict[str, Any]
+if TYPE_CHECKING:
+    from ..data.program_facts import ProgramProblem
 
 MAX_PROBLEMS = 32
 MAX_CHECKED_CALLS = 512
@@ -55,7 +56,9 @@ MODULE_USES = {
 LITERAL_TYPES = ("object", "array", "string", "number", "boolean", "null")
 
 
-def check_program(facts: Any, catalog_names: Collection[str], get_input_schema: Callable[[str], Any]) -> list[Problem]:
+def check_program(
+    facts: Any, catalog_names: Collection[str], get_input_schema: Callable[[str], Any]
+) -> list[ProgramProblem]:
     """The certain mistakes of a program, each ``{"message", "line", "column"}``, in order of place.
 
     ``facts`` is what the worker reported, unverified; ``get_input_schema`` gives a known tool's JSON Schema or None.
@@ -64,7 +67,7 @@ def check_program(facts: Any, catalog_names: Collection[str], get_input_schema: 
     return sorted(islice(found, MAX_PROBLEMS), key=lambda problem: (problem["line"], problem["column"]))
 
 
-def fence_problems(js: str) -> list[Problem]:
+def fence_problems(js: str) -> list[ProgramProblem]:
     """The problem of a program inside a Markdown fence; no program can begin with three backticks."""
     body = js.lstrip()
     if not body.startswith("```"):
@@ -74,14 +77,16 @@ def fence_problems(js: str) -> list[Problem]:
     return [_problem(place, "remove the ``` fence: a program is plain JavaScript, without Markdown around it")]
 
 
-def _module_problems(facts: Any) -> Iterator[Problem]:
+def _module_problems(facts: Any) -> Iterator[ProgramProblem]:
     for use in _items(facts, "modules"):
         message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None
         if message is not None and _is_placed(use):
             yield _problem(use, message)
 
 
-def _call_problems(facts: Any, names: Collection[str], get_input_schema: Callable[[str], Any]) -> Iterator[Problem]:
+def _call_problems(
+    facts: Any, names: Collection[str], get_input_schema: Callable[[str], Any]
+) -> Iterator[ProgramProblem]:
     unknown: dict[str, str] = {}
     roots: dict[str, _Root] = {}
     visits = iter(range(MAX_VISITS))
@@ -125,7 +130,7 @@ def _is_placed(item: dict[str, Any]) -> bool:
     return all(type(place) is int and 0 < place < MAX_POSITION for place in places)
 
 
-def _problem(item: dict[str, Any], message: str) -> Problem:
+def _problem(item: dict[str, Any], message: str) -> ProgramProblem:
     return {"message": message[:MAX_MESSAGE_LENGTH], "line": item["line"], "column": item["column"]}
 
 
