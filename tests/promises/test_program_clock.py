@@ -277,18 +277,19 @@ def test_27_the_answer_is_recorded_and_not_asked_for_again():
     assert began == [1]
 
 
-@pytest.mark.parametrize("policy", [{"tool_timeout_ms": 60}, {"clock": "program", "timeout_ms": 200}])
+@pytest.mark.parametrize("policy", [{"tool_timeout_ms": 200}, {"clock": "program", "timeout_ms": 200}])
 def test_27_a_server_that_does_not_answer_does_not_hold_a_program(policy: dict[str, Any]):
     server = HttpServer().start()
     try:
         server.on("/silent", silent)
         options = {"fetch_policy": {"allowed_origins": [server.origin]}}
+        # The first fetch imports the client, which would take the time that the server is to have.
+        assert run(f"return (await fetch('{server.origin}/')).status", options=options) == 404
         told = run(caught(f"fetch('{server.origin}/silent')"), options=options, **policy)
         assert server.hung_up.wait(20)
     finally:
         server.stop()
-    milliseconds = policy.get("tool_timeout_ms", 200)
-    assert told == ["CodeModeFetchError", "CODE_MODE_FETCH_ERROR", f"fetch did not answer within {milliseconds} ms"]
+    assert told == ["CodeModeFetchError", "CODE_MODE_FETCH_ERROR", "fetch did not answer within 200 ms"]
 
 
 def test_27_a_call_in_its_time_is_as_ever():
