@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..data.json_shape import weigh
 from ..errors import CodeModeToolError
 from ..host import steps
 from ..signatures.described_tool import DescribedTool
-from .search.index import ToolIndex
-from .search.words import words_of
+
+if TYPE_CHECKING:
+    from .search.index import ToolIndex
 
 MAX_RESULTS = 50
 MAX_NAME_CHARACTERS = 100
@@ -28,7 +30,8 @@ class Catalog(Generic[ToolT]):
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)
         self._names = list(tools)
-        self._index = ToolIndex(self._tools.items())
+        self._index: ToolIndex | None = None
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -74,7 +77,7 @@ class Catalog(Generic[ToolT]):
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
         from ..signatures.declarations import first_sentence, summary_of
 
-        positions = self._index.search(query, min(max(limit, 0), MAX_RESULTS))
+        positions = self._made_index().search(query, min(max(limit, 0), MAX_RESULTS))
         found = [(self._names[position], self._tools[self._names[position]]) for position, _score in positions]
         return [{"name": name, "description": first_sentence(summary_of(tool))} for name, tool in found]
 
@@ -88,6 +91,15 @@ class Catalog(Generic[ToolT]):
         # A large schema leaves the loop.
         steps.take(weigh((found.input_json_schema, found.output_json_schema), _LARGE_SCHEMA_CHARACTERS) >> 3)
         return declare_tools([found])
+
+    def _made_index(self) -> ToolIndex:
+        if self._index is None:
+            steps.take(steps.STEPS_ON_THE_LOOP + 1)  # what searches is imported off the event loop
+            from .search.index import ToolIndex
+
+            with self._lock:
+                self._index = self._index or ToolIndex(self._tools.items())
+        return self._index
 
     @cached_property
     def _by_plain_name(self) -> dict[str, str]:
@@ -104,4 +116,6 @@ def _language_paths(name: str) -> Iterator[str]:
 
 
 def _plain(name: str) -> str:
+    from .search.words import words_of
+
     return "".join(words_of(name))
