@@ -18,7 +18,7 @@ INTERRUPT_TYPE = "code-mode-interrupt"
 """What an interrupt calls itself in plain JSON."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class Event:
     """Something that happened in one invocation. Times are host wall-clock milliseconds."""
 
@@ -26,6 +26,22 @@ class Event:
 
     invocation_id: str
     outer_tool_call_id: str
+
+    # Compiled for each event, as a dataclass has them, these would take longer than all else here.
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._values() == cast("Event", other)._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{item.name}={getattr(self, item.name)!r}" for item in fields(self))
+        return f"{type(self).__qualname__}({values})"
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, item.name) for item in fields(self))
 
     def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
         """Return the event in the AI SDK's camelCase keys, without the fields that are None.
@@ -39,7 +55,7 @@ class Event:
 
 
 @late("input")
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
 
@@ -63,7 +79,7 @@ class NestedToolCallEvent(Event):
 
 
 @late("output", "output_bytes", "interrupt", "shown_input")
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class NestedToolResultEvent(NestedToolCallEvent):
     """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
 
@@ -92,7 +108,7 @@ class NestedToolResultEvent(NestedToolCallEvent):
         return {**plain, "interruptType": INTERRUPT_TYPE, "interrupt": paused}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class FetchRequestEvent(Event):
     """The program asked for a URL."""
 
@@ -112,7 +128,7 @@ class FetchRequestEvent(Event):
 
 
 @late("output_bytes")
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class FetchResultEvent(FetchRequestEvent):
     """A fetch ended. Bodies are never part of an event."""
 
@@ -124,7 +140,7 @@ class FetchResultEvent(FetchRequestEvent):
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class ConsoleEvent(Event):
     """The program wrote a line to its console. ``level`` is debug, log, info, warn or error."""
 
@@ -132,21 +148,21 @@ class ConsoleEvent(Event):
     text: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class InterruptEvent(Event):
     """The invocation paused. ``interrupt`` is the `Interrupt` that the caller gets."""
 
     interrupt: Any
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class InvocationStarted(Event):
     """The run begins; it has no worker yet. Only for the library's own listeners."""
 
     source_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class WorkerTaken(Event):
     """The invocation got its worker, after ``wait_ms``. Only for the library's own listeners."""
 
