@@ -1,4 +1,4 @@
-"""What a plugin for a framework may import beside the public names of `codemode`. Imported when asked for.
+"""The names that a plugin for a framework may import beside the public ones of `codemode`. Imported when asked for.
 
 Nothing else of the package is kept as it is from one version to the next.
 """

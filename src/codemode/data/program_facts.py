@@ -1,4 +1,4 @@
-"""What a worker says of a program's text, as plain JSON. Imported for types alone: a worker may have said anything."""
+"""Facts about a program, as a worker says them in plain JSON. Imported for types alone: it may have said anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an interrupt is one that this host made, and what it continues. Resumes nothing and claims nothing."""
+"""Tells interrupts that this host made from others, and opens what they continue. Resumes and claims nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names an invocation: random numbers, or numbers derived from what an engine that runs a step again repeats.
+"""Names an invocation: by random numbers, or by numbers derived from what an engine that runs a step again repeats.
 
 An outer tool call id alone identifies nothing, for models repeat ``call_1``: it takes a conversation to name it, and a
 key, so that nobody can know the numbers of others.

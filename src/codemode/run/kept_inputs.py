@@ -1,4 +1,4 @@
-"""What calls that are under way run with, where nobody could find it out again. Knows no calls."""
+"""Inputs of calls under way that nobody could find out again. Knows no calls."""
 
 from __future__ import annotations
 

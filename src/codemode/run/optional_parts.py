@@ -1,4 +1,4 @@
-"""What only some options ask for, imported only for those: fetch, sealed continuations, telemetry."""
+"""Parts that only some options ask for, imported only for those: fetch, sealed continuations, telemetry."""
 
 from __future__ import annotations
 

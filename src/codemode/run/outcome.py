@@ -1,4 +1,4 @@
-"""What a run came to, as one value: every surface words it for itself. Knows no surface."""
+"""The outcome of a run, as one value: every surface words it for itself. Knows no surface."""
 
 from __future__ import annotations
 

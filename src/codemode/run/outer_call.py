@@ -1,4 +1,4 @@
-"""What the model's own call brings along. Runs nothing."""
+"""The model's own call, and what it brings along. Runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resume came to, as the text that a guard keeps, and back. Sealed where its continuation is.
+"""Outcomes of resumes, as the texts that a guard keeps, and back. Sealed where its continuation is.
 
 A line of JSON, and behind it the texts of a continuation as they are: escaping and parsing them again would take as
 long as they are.

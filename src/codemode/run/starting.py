@@ -1,4 +1,4 @@
-"""How the first run of a process imports what runs programs: while its worker boots, on another processor."""
+"""Starts the first run of a process: imports what runs programs while its worker boots, on another processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model is shown beside a result, and which run a result belongs to. Runs nothing."""
+"""Results as the model is shown them, with a summary of the very run that each came from. Runs nothing."""
 
 from __future__ import annotations
 

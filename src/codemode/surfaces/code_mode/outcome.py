@@ -1,4 +1,4 @@
-"""What `codeMode` makes of the outcome of a run: a value, an interrupt, or an error that is raised."""
+"""The outcome of a run in the words of `codeMode`: a value, an interrupt, or an error that is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a tool is searched, in columns. Bounded, whatever its author wrote; never runs a tool."""
+"""The columns of a tool that a search looks through. Bounded, whatever its author wrote; never runs a tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a word of a query can be read: as given, as what it begins, as another spelling, as a synonym.
+"""Readings of a word of a query: as given, as what it begins, as another spelling, as a synonym.
 
 Only words reach the engine, each in quotes: no query can be read as FTS5 syntax.
 """
