@@ -199,7 +199,9 @@ def test_loop_schemas_take_what_another_implementation_takes(root, left, right, 
     for value in values:
         try:
             expected = Draft202012Validator(schema).is_valid(value)
-        except RecursionError:
+        except BaseException as error:  # its references are Rust, which panics where the recursion ends
+            if "RecursionError" not in repr(error):
+                raise
             continue
         found = problems(schema, value)
         if not any("too deeply" in one["message"] for one in found):
