@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
+FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+"""What a tool's code may raise as its own failure: it ends neither the host, nor a task that nobody has cancelled."""
+
 
 async def to_its_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT]) -> ResultT:
     """Await something to its end, however often the caller is cancelled; the cancellation comes after it."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from ..errors import HOST_BRIDGE_ERROR, HOST_FETCH_ERROR, CodeModeError, CodeModeToolError
-from ..host.cancellation import is_ended_from_outside
+from ..host.cancellation import FAILURES, is_ended_from_outside
 from ..host.threads import let_go
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, interrupt_within
@@ -61,13 +61,9 @@ async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         pause = interrupt_within(group)
         if pause is not None:
             raise pause from None
-        if group.split(_FAILURES)[1] is not None or is_ended_from_outside(task):
+        if group.split(FAILURES)[1] is not None or is_ended_from_outside(task):
             raise
         raise HostRaised(hidden(entry, group)) from group
-
-
-# What ends neither the host nor whoever tests it when a tool raises it.
-_FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
 def sound(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:

@@ -188,10 +188,9 @@ def wrong_value(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeTool
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    """Return what a validator may raise without ending the host, or a task that nobody has cancelled."""
-    import asyncio  # late: a tool is made without it
+    from ..host.cancellation import FAILURES  # late: a tool is made without asyncio
 
-    return Exception, SystemExit, GeneratorExit, asyncio.CancelledError
+    return FAILURES
 
 
 def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
