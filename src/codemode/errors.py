@@ -95,6 +95,8 @@ class CodeModeError(Exception):
     """
 
     default_code: ClassVar[str] = "CODE_MODE_ERROR"
+    reason: str = "execution"
+    """Why a call failed, set where the error arises: a surface has words of its own for it."""
 
     def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -181,6 +183,16 @@ class CodeModeSyntaxError(CodeModeError):
     """
 
     default_code = "CODE_MODE_SYNTAX_ERROR"
+
+
+class CodeModeIllegalAccessError(CodeModeError):
+    """The program says what the rules of its surface forbid; nothing of it ran.
+
+    Details: ``violations``, a list of ``{"kind", "name"?, "location": {"line", "column"}}`` (1-based), and ``line``,
+    ``column`` of the first.
+    """
+
+    default_code = "CODE_MODE_ILLEGAL_ACCESS"
 
 
 class CodeModeSerializationError(CodeModeError):

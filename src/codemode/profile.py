@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .options.parts import ExecutionPolicy
 
@@ -13,11 +14,45 @@ class GuestFace:
     """How a program stands in its guest: rows of the tables in `guest/kernel/faces.js`.
 
     ``wrapper`` is the function that the program's text becomes the body of; ``globals`` are installed by name when the
-    program starts, and ``fetch`` beside them where profile and policy have it.
+    program starts, and ``fetch`` beside them where profile and policy have it. ``shadowed`` are names of the engine's
+    that mean nothing in it. ``result`` "sanitised" cuts what it returns beyond ``max_result_depth`` levels and
+    ``max_result_properties`` members in all, and says so; "json" takes it as it is, or not at all.
     """
 
     wrapper: Literal["sloppy", "strict"]
     globals: tuple[str, ...]
+    shadowed: tuple[str, ...] = ()
+    result: Literal["json", "sanitised"] = "json"
+    max_result_depth: int = 0
+    max_result_properties: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticRules:
+    """What a program may not say. ``runs_unanalysed``: it runs though nothing is known of it.
+
+    ``checks_tools``: what must fail for its tool's name or input is told of before anything runs. ``analysis_ms`` is
+    how long a worker may take to find out.
+    """
+
+    disabled_builtins: tuple[str, ...] = ()
+    disabled_globals: tuple[str, ...] = ()
+    allow_loops: bool = True
+    runs_unanalysed: bool = True
+    checks_tools: bool = True
+    analysis_ms: int = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostErrors:
+    """What a program reads of a call that failed.
+
+    ``codes`` gives for the reason of an error (`CodeModeError.reason`) the code that it has in this face; without them
+    it has the code of its class. ``detail`` "message" shows what host code raised, without paths and stacks.
+    """
+
+    codes: Mapping[str, str] | None = None
+    detail: Literal["hidden", "message"] = "hidden"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +61,9 @@ class Profile:
 
     ``name`` is signed into continuations, which only go on under the same one, and part of the program cache's key.
     ``outer_tool`` is what the model calls; spans name it. ``request_kinds`` are those that a program may make.
-    ``limits`` are the defaults of this surface, for those that the host does not set.
+    ``limits`` are the defaults of this surface, for those that the host does not set. ``parameters``, plain JSON, say
+    in what it differs from its face's defaults: they are signed with the name, and ``restored`` makes the profile of
+    them with which a pause goes on.
     """
 
     name: str
@@ -34,3 +71,7 @@ class Profile:
     guest: GuestFace
     request_kinds: frozenset[str] = frozenset({"tool", "catalog", "fetch"})
     limits: ExecutionPolicy = field(default_factory=ExecutionPolicy)
+    static_rules: StaticRules = StaticRules()
+    host_errors: HostErrors = HostErrors()
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    restored: Callable[[Mapping[str, Any]], Profile] | None = field(default=None, compare=False, repr=False)

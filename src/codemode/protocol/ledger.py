@@ -26,11 +26,15 @@ class Fulfilled:
 
 @record
 class Rejected:
-    """The request was answered with an error: exactly what the guest may see of it."""
+    """The request was answered with an error: exactly what the guest may see of it.
+
+    ``fields_json`` is the JSON text of the fields that a face makes public.
+    """
 
     name: str
     message: str
     code: str
+    fields_json: str | None = None
 
 
 @record
@@ -95,7 +99,7 @@ class LedgerEntry(NamedTuple):
         if isinstance(outcome, Fulfilled):
             return DeliverValue(self.id, now_ms, outcome.value_json)
         if isinstance(outcome, Rejected):
-            return DeliverError(self.id, now_ms, outcome.name, outcome.message, outcome.code)
+            return DeliverError(self.id, now_ms, outcome.name, outcome.message, outcome.code, outcome.fields_json)
         raise ValueError(f"request {self.id} has no outcome to deliver")
 
 

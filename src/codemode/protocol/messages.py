@@ -98,17 +98,20 @@ class DeliverValue:
 
 @record
 class DeliverError:
-    """Answer a request with an error: what of it the guest may see."""
+    """Answer a request with an error: what of it the guest may see. ``fields_json`` are those that a face has."""
 
     id: int
     now_ms: int
     name: str
     message: str
     error_code: str
+    fields_json: str | None = None
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        error = {"name": self.name, "message": self.message, "code": self.error_code}
+        error: dict[str, Any] = {"name": self.name, "message": self.message, "code": self.error_code}
+        if self.fields_json is not None:
+            error["fields"] = json.loads(self.fields_json)
         return encode_frame(b"D", _json({"id": self.id, "now": self.now_ms, "error": error}))
 
 

@@ -49,6 +49,7 @@ class PreparedTool:
         self.input_examples = tool.input_examples
         self.to_model_output = tool.to_model_output
         self.annotations = tool.annotations
+        self.metadata = tool.metadata
         self._parameters = tool.input_schema if isinstance(tool.input_schema, Parameters) else None
         self._schemas = tool.schemas
 

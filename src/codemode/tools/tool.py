@@ -26,7 +26,8 @@ class Tool:
     ``execute(input, context)`` gives a value, an awaitable or an async iterator whose last item counts; it may also
     take the input alone or nothing; None declares a tool that cannot be executed. Sync functions run in a thread.
     A schema is a JSON Schema dict or any type a pydantic ``TypeAdapter`` takes; ``execute`` then gets an instance.
-    ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async.
+    ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async. ``metadata`` is what surfaces read,
+    each under a key of its own.
     Raises `ValueError` for an impossible name and for values of a wrong type.
     """
 
@@ -39,6 +40,7 @@ class Tool:
     input_examples: tuple[Any, ...]
     to_model_output: Callable[..., Any] | None
     annotations: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     is_foreign: ClassVar[bool] = False  # of a framework or server: nobody here can mend its schemas
     schemas: ClassVar[ToolSchemas]  # each tool has its own, and it is no field
 
@@ -54,6 +56,7 @@ class Tool:
         input_examples: Iterable[Any] = (),
         to_model_output: Callable[[Any], Any] | None = None,
         annotations: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         check_name(name)
         _check_callable(name, "execute", execute)
@@ -63,6 +66,7 @@ class Tool:
         if string_or_none(description, f"description of tool {name!r}") is None:
             raise WrongTypeError(f"description of tool {name!r} must be a string, got None")
         mapping_or_none(annotations, f"annotations of tool {name!r}")
+        mapping_or_none(metadata, f"metadata of tool {name!r}")
         if isinstance(input_examples, Mapping) or not is_listing(input_examples):
             raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
         is_foreign = self.is_foreign or are_foreign()
@@ -76,6 +80,7 @@ class Tool:
             "input_examples": tuple(input_examples),
             "to_model_output": to_model_output,
             "annotations": dict(annotations or {}),
+            "metadata": dict(metadata or {}),
         }
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
@@ -137,6 +142,7 @@ def tool(
     input_examples: Iterable[Any] = (),
     to_model_output: Callable[[Any], Any] | None = None,
     annotations: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
