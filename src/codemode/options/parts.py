@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal
 
 from .checked_fields import (
     CALLABLE,
-    Check,
     checked,
     command_or_none,
     flag,
@@ -27,6 +24,7 @@ from .checked_fields import (
     strings,
     text_or_none,
 )
+from .part import OptionPart
 
 MIB = 1024 * 1024
 
@@ -43,96 +41,6 @@ MAX_STACK_SIZE_BYTES = 6 * MIB
 """A worker's native stack is 8 MiB."""
 
 Hook = Callable[[Any], Awaitable[None] | None]
-
-# --- one mechanism for every part ---
-# What a dataclass compiles to be shown, compared and hashed stands here once: it would be half of this import.
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class OptionPart:
-    """A group of options. Raises `ValueError` naming the full path of a wrong value when made."""
-
-    path: ClassVar[str] = ""
-    _said: ClassVar[frozenset[str]] = frozenset()  # each part has its own: the options that its maker named
-
-    def __new__(cls, *_values: Any, **said: Any) -> Self:
-        """Note what its maker names: a plugin may have other defaults for the rest."""
-        part = super().__new__(cls)
-        object.__setattr__(part, "_said", frozenset(said))
-        return part
-
-    def __post_init__(self) -> None:
-        """Check every field, and store what its check gives."""
-        for option in fields(self):
-            if check := cast("Check | None", option.metadata.get("check")):
-                object.__setattr__(self, option.name, check(getattr(self, option.name), self._path_of(option.name)))
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return self._values() == cast("OptionPart", other)._values()
-
-    def __hash__(self) -> int:
-        return hash(self._values())
-
-    def __repr__(self) -> str:
-        shown = (f"{option.name}={getattr(self, option.name)!r}" for option in fields(self) if option.repr)
-        return f"{type(self).__qualname__}({', '.join(shown)})"
-
-    def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, option.name) for option in fields(self))
-
-    @classmethod
-    def of(cls, value: Self | Mapping[str, Any] | None) -> Self:
-        """Take options, a mapping with snake_case or camelCase keys, or None for the defaults."""
-        if isinstance(value, cls):
-            return value
-        if value is None:
-            return cls()
-        if not isinstance(value, Mapping):
-            path = cls.path or "options"
-            raise ValueError(f"{path} must be a {cls.__name__} or a mapping, got {value!r}")  # noqa: TRY004 - as above
-        return cls(**cls._keywords(value))
-
-    def with_defaults(self, **defaults: Any) -> Self:
-        """Return the same options, with these values for those that their maker did not name."""
-        part = replace(self, **{name: value for name, value in defaults.items() if name not in self._said})
-        object.__setattr__(part, "_said", self._said | defaults.keys())
-        return part
-
-    def over(self, defaults: Self) -> Self:
-        """Return the same options, with what the maker of ``defaults`` named for those that their own did not."""
-        named = {name: getattr(defaults, name) for name in defaults._said}
-        return self.with_defaults(**named) if named else self
-
-    @classmethod
-    def _keywords(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        known = {option.name for option in fields(cls)}
-        keywords: dict[str, Any] = {}
-        for key, value in given.items():
-            name = _snake_case(key)
-            if name not in known:
-                raise ValueError(f"{cls._path_of(str(key))} is not an option{_nearest(name, known)}")
-            if name in keywords:
-                raise ValueError(f"{cls._path_of(name)} is given twice")
-            keywords[name] = value
-        return keywords
-
-    @classmethod
-    def _path_of(cls, name: str) -> str:
-        return f"{cls.path}.{name}" if cls.path else name
-
-
-def _snake_case(key: Any) -> str:
-    return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda capital: "_" + capital[0].lower(), str(key))
-
-
-def _nearest(name: str, known: set[str]) -> str:
-    matches = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else f"; known are {', '.join(sorted(known))}"
-
-
-# --- the parts ---
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
