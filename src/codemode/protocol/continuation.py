@@ -19,29 +19,38 @@ from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
 from .settings import Settings, limits_that
 
-REPLAY_VERSION = 2
+REPLAY_VERSION = 3
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """Everything that a resume needs beside tools and options. ``kept`` are the settings that a replay depends on."""
+    """Everything that a resume needs beside tools and options. ``kept`` are the settings that a replay depends on.
+
+    ``given_json`` is what the invocation was given, JSON of an object, if anything was.
+    """
 
     js: str
     engine: str
     kept: Mapping[str, Any]
     ledger: Ledger
+    given_json: str | None = None
 
     @classmethod
     def of(cls, js: str, engine: str, settings: Settings, ledger: Ledger) -> Continuation:
         """Return the continuation of an invocation."""
-        return cls(js, engine, replayed_settings(settings), ledger)
+        return cls(js, engine, replayed_settings(settings), ledger, settings.given_json)
+
+    @property
+    def given(self) -> Mapping[str, Any] | None:
+        """What the invocation was given, as plain JSON."""
+        return None if self.given_json is None else _read(self.given_json)
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
         limits = {name: self.kept[name] for name in limits_that("is_kept", ExecutionPolicy)}
-        identity = {name: self.kept[name] for name in _IDENTITY if name != "profile"}
-        return replace(fresh, limits=replace(fresh.limits, **limits), **identity)
+        identity = {name: self.kept[name] for name in _IDENTITY if name not in _PROFILE}
+        return replace(fresh, limits=replace(fresh.limits, **limits), given_json=self.given_json, **identity)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -49,6 +58,7 @@ class Continuation:
             "replayVersion": REPLAY_VERSION,
             "engine": self.engine,
             "js": self.js,
+            "given": self.given_json,
             "settings": dict(self.kept),
             "ledger": [_entry_to_dict(entry) for entry in self.ledger.entries],
             "deliveries": list(self.ledger.deliveries),
@@ -57,7 +67,7 @@ class Continuation:
     @classmethod
     def from_dict(cls, value: Any) -> Continuation:
         """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
-        body = _object(value, {"replayVersion", "engine", "js", "settings", "ledger", "deliveries"})
+        body = _object(value, {"replayVersion", "engine", "js", "given", "settings", "ledger", "deliveries"})
         if body["replayVersion"] != REPLAY_VERSION:
             raise CodeModeProtocolError(
                 f"the continuation has replay version {body['replayVersion']!r}, this host has {REPLAY_VERSION}:"
@@ -70,14 +80,19 @@ class Continuation:
         entries = [_entry_from_dict(item, position) for position, item in enumerate(_list(body["ledger"]), 1)]
         ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])])
         _check_ledger(ledger, kept["outer_tool_call_id"])
-        return cls(_text(body["js"]), _text(body["engine"]), kept, ledger)
+        given_json = _optional_text(body["given"])
+        if given_json is not None:
+            _read(given_json)
+        return cls(_text(body["js"]), _text(body["engine"]), kept, ledger, given_json)
 
 
 def replayed_settings(settings: Settings) -> dict[str, Any]:
     """Return what a replay must find unchanged, by name; everything else comes from the options of the resume."""
-    kept: dict[str, Any] = {name: getattr(settings, name) for name in _IDENTITY}
+    profile = settings.profile
+    kept: dict[str, Any] = {name: getattr(settings, name) for name in _IDENTITY if name not in _PROFILE}
     kept |= {name: getattr(settings.limits, name) for name in limits_that("is_kept", ExecutionPolicy)}
-    return {**kept, "profile": settings.profile.name, "language_names": list(settings.language_names)}
+    kept["language_names"] = list(settings.language_names)
+    return {**kept, "profile": profile.name, "parameters": dict(profile.parameters)}
 
 
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
@@ -85,9 +100,13 @@ _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJ
 
 
 def texts_of(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts in which a continuation travels: a head, the program, then each entry and its long texts."""
-    yield canonical_json({key: value for key, value in body.items() if key not in ("js", "ledger")})
+    """Yield the texts in which a continuation travels.
+
+    These are a head, the program, what it was given (an empty text for nothing), then each entry and its long texts.
+    """
+    yield canonical_json({key: value for key, value in body.items() if key not in ("js", "given", "ledger")})
     yield body["js"]
+    yield body["given"] or ""
     for entry in body["ledger"]:
         names = [name for name in _LONG_TEXTS if name in entry]
         rest = {key: value for key, value in entry.items() if key not in names}
@@ -99,7 +118,7 @@ def body_of(texts: Iterable[str]) -> dict[str, Any]:
     """Return what `texts_of` was given. Raises `CodeModeProtocolError` for texts that it could not have made."""
     rest = iter(texts)
     try:
-        body: dict[str, Any] = {**_read(next(rest)), "js": next(rest)}
+        body: dict[str, Any] = {**_read(next(rest)), "js": next(rest), "given": next(rest) or None}
         ledger: list[dict[str, Any]] = []
         for text in rest:
             item = _object(_read(text), {"entry", "texts"})
@@ -281,6 +300,8 @@ _IDENTITY: dict[str, Callable[[object], Any]] = {
     "seed": _text,
     "started_ms": _positive,
     "profile": _text,
+    "parameters": _mapping,
     "fetch": _flag,
     "language_names": _texts,
 }
+_PROFILE = ("profile", "parameters")  # by which the profile itself is found again

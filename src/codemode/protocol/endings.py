@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..data.json_values import decode_json, utf8_length
@@ -91,13 +92,14 @@ def call_summary(entry: LedgerEntry, status: str) -> DetachedCall:
 
 
 def detached_calls(
-    ledger: Ledger, turns_ended: int, unsent: set[int], unobserved_ids: tuple[int, ...]
+    ledger: Ledger, taken: Sequence[int], unsent: set[int], unobserved_ids: tuple[int, ...]
 ) -> list[DetachedCall]:
     """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at.
 
-    ``unsent`` were asked for in the turn in which the program ended.
+    ``taken`` are those whose answer the guest was handed; ``unsent`` were asked for in the turn in which the program
+    ended.
     """
-    delivered, unobserved = set(ledger.deliveries[:turns_ended]), set(unobserved_ids)
+    delivered, unobserved = set(taken), set(unobserved_ids)
     if not all(request_id in ledger for request_id in unobserved):
         raise CodeModeProtocolError("the worker names a request that was not made")
     pending = [

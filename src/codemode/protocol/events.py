@@ -32,9 +32,13 @@ class KnownProgram(Protocol):
 
 @record
 class ProgramAccepted:
-    """The host has checked the program, which is now plain JavaScript."""
+    """The host has checked the program, which is now plain JavaScript.
+
+    ``given_json`` is what the invocation is given, now that its program is known; None: what it was given before.
+    """
 
     js: str
+    given_json: str | None = None
 
 
 @record

@@ -25,6 +25,7 @@ and new ones, go out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ..errors import (
@@ -36,12 +37,13 @@ from ..errors import (
     error_from_view,
 )
 from . import endings, events, messages
-from .counts import ConsoleCount, RequestCounts
+from .counts import ConsoleCount
 from .events import CheckProgram, Failed, Finish, Interrupted, Invoke, Replayed, Send
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
 from .replay import Replay
 from .settings import Settings
+from .turns import Turns
 
 
 class Invocation:
@@ -65,13 +67,11 @@ class Invocation:
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
         self._replay = Replay(recorded)
-        self._counts = RequestCounts(settings)
         self._size = LedgerSize(settings.limits.max_ledger_bytes)
         self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
-        self._turns_ended = 0
-        self._turns_owed = 0  # by the worker: none before the program runs, and none while the guest is idle
+        self._turns = Turns(settings, self.ledger)
         self._tool_calls = 0
         self._output = ConsoleCount(settings)
         self._running: set[int] = set()  # requests that the host works on
@@ -123,10 +123,13 @@ class Invocation:
         if self.js is not None:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
+        if event.given_json is not None:
+            self.settings = replace(self.settings, given_json=event.given_json)
         if self._identify is not None:
             self.settings = self._identify(self.settings, event.js)
-        self._turns_owed = 1
-        self._effects.append(Send(messages.RunProgram(event.js, self.settings.for_worker(), self._draft)))
+        self._turns.program_started()
+        told, given_json = self.settings.for_worker(), self.settings.given_json
+        self._effects.append(Send(messages.RunProgram(event.js, told, self._draft, given_json)))
         # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost
         # a trip to the worker and back.
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
@@ -138,13 +141,13 @@ class Invocation:
     # -- turns
 
     def _requested(self, event: messages.CallRequested) -> None:
-        self._require_turn()
+        self._turns.require_one()
         ledger = self.ledger
         if event.id != len(ledger.entries) + 1:
             raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
         if event.kind not in self.settings.profile.request_kinds:
             raise CodeModeProtocolError(f"the worker made a request of kind {event.kind!r}, which this program has not")
-        self._counts.issued(event.kind)
+        self._turns.issued(event.kind)
         tool_call_id = None
         if event.kind == "tool":
             self._tool_calls += 1
@@ -159,13 +162,7 @@ class Invocation:
         self._turn_requests.append(entry)
 
     def _turn_ended(self, event: messages.TurnEnded) -> None:
-        self._require_turn()
-        if event.in_flight != self._counts.in_flight:
-            raise CodeModeProtocolError("the worker miscounts the calls in flight")
-        self._turns_ended += 1
-        self._turns_owed -= 1
-        if self._turns_owed:
-            self._begin_turn()
+        self._turns.one_ended(event.in_flight)
         requests, self._turn_requests = self._turn_requests, []
         for entry in requests:
             self._release(entry)
@@ -184,7 +181,7 @@ class Invocation:
         """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
         while (entry := self._replay.next_delivery(self.ledger)) is not None:
             self._effects.append(Replayed(entry))
-            self._count_delivery(entry)
+            self._turns.delivered(entry)
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
@@ -194,23 +191,9 @@ class Invocation:
                 self._effects.append(Invoke(entry))
             self._held.clear()
 
-    def _require_turn(self) -> None:
-        if not self._turns_owed:
-            raise CodeModeProtocolError("the worker spoke out of turn")
-
-    def _begin_turn(self) -> None:
-        """The worker now takes the next delivery: from the guest's point of view that call is no longer in flight."""
-        self._counts.delivered(self.ledger[self.ledger.deliveries[self._turns_ended - 1]].kind)
-
     def _deliver(self, entry: LedgerEntry) -> None:
         self._effects.append(Send(entry.delivery()))
-        self._count_delivery(entry)
-
-    def _count_delivery(self, entry: LedgerEntry) -> None:
-        self.ledger.deliveries.append(entry.id)
-        self._turns_owed += 1
-        if self._turns_owed == 1:
-            self._begin_turn()
+        self._turns.delivered(entry)
 
     def _settled(self, event: events.CallSettled) -> None:
         if event.id not in self._running:
@@ -257,7 +240,7 @@ class Invocation:
 
     def _rest(self) -> None:
         """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
-        is_idle = not self._turns_owed
+        is_idle = self._turns.is_idle
         if is_idle:
             self._replay.require_seen(self.ledger)
         if is_idle and not self._running:
@@ -272,23 +255,23 @@ class Invocation:
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())
 
     def _console(self, event: messages.ConsoleWritten) -> None:
-        self._require_turn()
+        self._turns.require_one()
         self._output.written(event.text)
         self._effects.append(events.WriteConsole(event.level, event.text))
 
     # -- endings
 
     def _returned(self, event: messages.ProgramReturned) -> None:
-        self._require_turn()
+        self._turns.require_one()
         self._replay.require_seen(self.ledger)
         unsent = {entry.id for entry in self._turn_requests}
-        calls = endings.detached_calls(self.ledger, self._turns_ended, unsent, event.unobserved)
+        calls = endings.detached_calls(self.ledger, self._turns.taken, unsent, event.unobserved)
         if calls:
             return self._fail(endings.detached_error(calls))
         return self._finish(endings.returned(event, self.settings.limits.max_result_bytes))
 
     def _threw(self, event: messages.ProgramThrew) -> None:
-        self._require_turn()
+        self._turns.require_one()
         if event.origin != "syntax":
             self._replay.require_seen(self.ledger)
         if event.request is not None:
@@ -300,7 +283,7 @@ class Invocation:
     def _host_error(self, event: messages.ProgramThrew) -> CodeModeError:
         request_id = event.request or 0
         error = self.host_errors.get(request_id)
-        if error is None or request_id not in self.ledger.deliveries[: self._turns_ended]:
+        if error is None or request_id not in self._turns.taken:
             raise CodeModeProtocolError("the worker names an error that it was not given")
         return endings.placed(error, event)
 

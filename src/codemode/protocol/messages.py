@@ -59,17 +59,28 @@ class Draft:
 
 @record
 class RunProgram:
-    """Start the program. ``settings`` holds profile, seed, clock and the limits that worker and kernel enforce."""
+    """Start the program. ``settings`` holds profile, seed, clock and the limits that worker and kernel enforce.
+
+    ``given_json`` is what this invocation alone was given. With ``compile_only`` the engine reads the program and runs
+    nothing of it.
+    """
 
     js: str
     settings: Mapping[str, Any]
     draft: Draft | None = None
+    given_json: str | None = None
+    compile_only: bool = False
 
     def frame(self) -> bytes:
         """Return the wire form."""
         limits = _LIMITS.pack(self.settings["memory_limit_bytes"], self.settings["max_stack_size_bytes"])
-        draft = {} if self.draft is None else {"draft": _members(self.draft)}
-        return encode_frame(b"R", limits + _json({"js": self.js, **self.settings, **draft}))
+        more: dict[str, Any] = {} if self.draft is None else {"draft": _members(self.draft)}
+        if self.compile_only:
+            more["compile_only"] = True
+        told = _json({"js": self.js, **self.settings, **more})
+        if self.given_json is not None:
+            told = b'%b,"given":%b}' % (told[:-1], self.given_json.encode())
+        return encode_frame(b"R", limits + told)
 
 
 @record

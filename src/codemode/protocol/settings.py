@@ -23,14 +23,21 @@ class Settings:
     profile: Profile
     fetch: bool = False  # whether the guest has it
     language_names: Sequence[str] = ()  # tools that are called by a name that the language itself reads
+    given_json: str | None = None  # what this invocation alone was given, canonical JSON of an object
 
     def for_worker(self) -> dict[str, Any]:
-        """Return the part that the worker is told."""
+        """Return the part that the worker is told, but for what was given, which travels as the text that it is."""
         limits, face = self.limits, self.profile.guest
         told: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": face.wrapper}
         told["globals"] = [*face.globals, "fetch"] if self.fetch else [*face.globals]
         told |= {name: getattr(limits, name) for name in limits_that("is_told", type(limits))}
-        return {**told, "language_names": list(self.language_names)} if self.language_names else told
+        if self.language_names:
+            told["language_names"] = list(self.language_names)
+        if face.shadowed:
+            told["shadowed"] = list(face.shadowed)
+        if face.result == "sanitised":
+            told["result"] = {"depth": face.max_result_depth, "properties": face.max_result_properties}
+        return told
 
 
 @cache

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..data.json_values import MAX_DEPTH, check_values, decode_json, nests_deeper_than, utf8_length
+from ..data.json_values import MAX_DEPTH, canonical_json, check_values, decode_json, nests_deeper_than, utf8_length
 from ..errors import (
     CodeModeAbortedError,
     CodeModeError,
@@ -43,12 +43,11 @@ from .programs import ProgramChecker, check_source, is_checked
 from .recovery import Recovery, WayOn, begun_ledger
 from .runner import Runner
 
-_ANALYSIS_MS = 50
-
 
 class Execution:
     """Runs one program, from its source or from a pause that was answered, on one worker, once.
 
+    ``given``, plain JSON, is what this one invocation brings along; a pause has its own.
     Options are put together and refused when it is made, before anything is claimed or taken. `start` or `resume` then
     takes a worker, compares the program with the tools there or as an earlier run has found it, and lets a `Runner`
     drive the invocation to its ending; by then calls are cancelled and the worker is gone or given back. What the
@@ -64,12 +63,14 @@ class Execution:
         outer: OuterCall,
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
+        given: Mapping[str, Any] | None = None,
     ) -> None:
         self._profile = profile
         self._catalog = catalog
         self._options = options = options.under(profile.limits)
         self._outer = outer
         self._answered = answered
+        self._given = given if answered is None else answered.continuation.given
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
         self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
@@ -173,7 +174,9 @@ class Execution:
             if program is None:
                 runner.start(machine.start(source, analysis_ms=None))
             else:
-                runner.start(machine.start(source, analysis_ms=_ANALYSIS_MS, known=program.known))
+                runner.start(
+                    machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=program.known)
+                )
             return await runner.ended
         finally:
             await runner.close()
@@ -266,6 +269,7 @@ class Execution:
             profile=self._profile,
             language_names=self._catalog.language_names,
             fetch=self._fetches is not None,
+            given_json=None if self._given is None else canonical_json(self._given),
         )
 
 

@@ -33,12 +33,29 @@ def verify(
         raise CodeModeProtocolError(
             f"the program was paused by {continuation.kept['profile']!r} and cannot go on under {profile.name!r}"
         )
+    restored_profile(continuation, profile)
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
     recorded = [request.shown() for request in pending_requests(continuation.ledger.waiting)]
     if not same_json([request.shown() for request in paused.requests], recorded):
         raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
     return continuation, auth
+
+
+def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
+    """Return the profile under which the program was paused: ``profile``, with the parameters that were signed.
+
+    Raises `CodeModeProtocolError` for those that it cannot have.
+    """
+    parameters: Mapping[str, Any] = continuation.kept["parameters"]
+    if profile.restored is None:
+        if parameters:
+            raise CodeModeProtocolError(f"the program was paused with parameters that {profile.name!r} has not")
+        return profile
+    try:
+        return profile.restored(parameters)
+    except ValueError as error:
+        raise CodeModeProtocolError(f"the program was paused with wrong parameters: {error}") from error
 
 
 def genuine_interrupt(

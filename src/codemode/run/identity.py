@@ -31,10 +31,10 @@ def derived_identity(
 ) -> Identify | None:
     """Return what gives the settings of a program their salt and seed; None where they stay random.
 
-    They follow from profile, bindings, outer id, stripped program, the settings that a replay depends on and the time
-    that an engine has recorded, if one has: a model may make the same call under the same id once more, and what was
-    said of the first is no answer to the second. The key is the oldest: it is known for as long as what it signed can
-    go on.
+    They follow from profile, bindings, outer id, stripped program, what it is given, the settings that a replay depends
+    on and the time that an engine has recorded, if one has: a model may make the same call under the same id once more,
+    and what was said of the first is no answer to the second. The key is the oldest: it is known for as long as what it
+    signed can go on.
     """
     keys = options.keys if options.keys is not None else set_keys()
     if not keys or not tool_call_id or (options.context_binding is None and context_binding is None):
@@ -48,10 +48,16 @@ def derived_identity(
             "settings": kept,
             "binding": binding,
             "started_at_ms": started_at_ms,
-            "program": hashlib.sha256(js.encode("utf-8", "surrogatepass")).hexdigest(),
+            "program": _digest(js),
         }
+        if settings.given_json is not None:
+            named["given"] = _digest(settings.given_json)
         digest = hmac.new(key, canonical_json(named).encode(), hashlib.sha256).hexdigest()
         salt, rest = digest[:_SALT_CHARACTERS], digest[_SALT_CHARACTERS:]
         return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
 
     return identified
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -29,7 +29,7 @@ from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
 from .claimed_resume import ClaimedResume
 from .execution import Execution
-from .genuine import verify
+from .genuine import restored_profile, verify
 from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .recorded_outcomes import RecordedOutcomes
@@ -96,7 +96,9 @@ async def _resume(
     answered, auth = await _answered(profile, interrupt, resolutions, catalog, settings, outer.context_binding)
     outer_call = dataclasses.replace(outer, tool_call_id=interrupt.outer_tool_call_id)
     # Made before the claim: options that are wrong must not use the continuation up.
-    execution = Execution(profile, catalog, settings, outer_call, pool, answered)
+    with _refusals():
+        own = restored_profile(answered.continuation, profile)
+    execution = Execution(own, catalog, settings, outer_call, pool, answered)
     warn_if_unshared(keeping)
     with _refusals():
         claim = await _claim(interrupt, auth, resolutions, keeping)

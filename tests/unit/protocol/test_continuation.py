@@ -13,10 +13,11 @@ from invocation_settings import SETTINGS, limited
 from pausing import done_entry, waiting_entry
 
 from codemode import CodeModeProtocolError
+from codemode.data.json_values import canonical_json
 from codemode.options.checked_fields import limit
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol import continuation
-from codemode.protocol.continuation import REPLAY_VERSION, Continuation
+from codemode.protocol.continuation import REPLAY_VERSION, Continuation, body_of, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 
 LEDGER = Ledger(
@@ -57,6 +58,46 @@ def test_it_keeps_what_a_replay_depends_on_and_nothing_else():
     assert (settings.limits.timeout_ms, settings.limits.max_result_bytes) == (5, 7)
 
 
+def test_what_was_given_and_how_the_profile_stood_come_back():
+    profile = replace(SETTINGS.profile, parameters={"preset": "secure", "loops": [1, None]})
+    settings = replace(SETTINGS, profile=profile, given_json='{"context":{"a":"\\ud83d\\ude00"}}')
+    made = Continuation.of("return 1", "engine 1", settings, LEDGER)
+    again = Continuation.from_dict(body_of(json.loads(json.dumps([*texts_of(made.to_dict())]))))
+    assert again == made
+    assert again.kept["parameters"] == {"preset": "secure", "loops": [1, None]}
+    assert again.given == {"context": {"a": "\U0001f600"}}
+    assert again.settings(SETTINGS).given_json == settings.given_json
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+json_objects = st.dictionaries(st.text(), json_values)
+
+
+@given(st.none() | json_objects, json_objects)
+def test_whatever_is_given_comes_back(what, parameters):
+    profile = replace(SETTINGS.profile, parameters=parameters)
+    given_json = None if what is None else canonical_json(what)
+    made = Continuation.of("js", "engine", replace(SETTINGS, profile=profile, given_json=given_json), LEDGER)
+    again = Continuation.from_dict(body_of(texts_of(made.to_dict())))
+    assert again == made
+    assert again.given == (None if given_json is None else json.loads(given_json))
+
+
+@pytest.mark.parametrize("wrong", ["", "[]", "1", "null", "{", "{}x", 5, [], {}, True])
+def test_what_was_given_is_the_text_of_an_object(wrong):
+    refused({**plain(), "given": wrong})
+
+
+@pytest.mark.parametrize("wrong", [None, [], "x", 5])
+def test_parameters_are_an_object(wrong):
+    body = plain()
+    body["settings"]["parameters"] = wrong
+    refused(body)
+
+
 def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
     @dataclass(frozen=True, kw_only=True)
     class Wider(ExecutionPolicy):
@@ -81,6 +122,7 @@ def test_what_is_told_and_kept_is_what_it_was():
     told |= {"max_catalog_requests", "max_console_bytes", "memory_limit_bytes", "max_stack_size_bytes"}
     assert SETTINGS.for_worker().keys() == told | {"seed", "now_ms", "wrapper", "globals"}
     kept = {"outer_tool_call_id", "salt", "seed", "started_ms", "profile", "fetch", "language_names", "clock"}
+    kept |= {"parameters"}
     assert plain()["settings"].keys() == kept | {"max_ledger_bytes"} | (told - {"max_result_bytes"})
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from invocation_settings import SETTINGS
 
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol import messages
@@ -237,3 +239,25 @@ def test_messages_to_the_worker():
     assert wire(messages.DeliverValue(1, 2, None)) == (b"D", {"id": 1, "now": 2})
     error = {"name": "N", "message": "ß", "code": "C"}
     assert wire(messages.DeliverError(1, 2, "N", "ß", "C")) == (b"D", {"id": 1, "now": 2, "error": error})
+
+
+@pytest.mark.parametrize("given_json", ["{}", '{"context":{"a":"\\ud83d"},"source":"script"}'])
+def test_what_was_given_goes_as_the_text_that_it_is(given_json):
+    told = SETTINGS.for_worker()
+    frame = messages.RunProgram("return 1", told, given_json=given_json).frame()[4:]
+    kind, body = messages.read_host_message(frame)
+    assert (kind, body) == (b"R", {"js": "return 1", **told, "given": json.loads(given_json)})
+    assert given_json.encode() in frame
+
+
+def test_compiling_alone_is_asked_for():
+    frame = messages.RunProgram("return 1", SETTINGS.for_worker(), compile_only=True).frame()[4:]
+    assert messages.read_host_message(frame)[1]["compile_only"] is True
+    plain = messages.RunProgram("return 1", SETTINGS.for_worker()).frame()[4:]
+    assert messages.read_host_message(plain)[1].keys() & {"compile_only", "given", "shadowed", "result"} == set()
+
+
+def test_a_face_tells_what_it_shadows_and_how_it_cuts_results():
+    face = replace(SETTINGS.profile.guest, shadowed=("eval",), result="sanitised", max_result_depth=3)
+    told = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=face)).for_worker()
+    assert (told["shadowed"], told["result"]) == (["eval"], {"depth": 3, "properties": 0})
