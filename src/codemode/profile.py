@@ -42,6 +42,11 @@ class StaticRules:
     checks_tools: bool = True
     analysis_ms: int = 50
 
+    @property
+    def is_in_force(self) -> bool:
+        """True when only what is known to keep to them runs."""
+        return not self.runs_unanalysed
+
 
 @dataclass(frozen=True, kw_only=True)
 class HostErrors:

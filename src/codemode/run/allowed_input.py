@@ -12,7 +12,7 @@ from ..errors import CodeModeProtocolError, CodeModeToolError
 from ..interrupts.resolutions import Answer, Approval, runs_tool
 from ..protocol.ledger import LedgerEntry, Waiting
 from ..schemas.compiled import ValidatedInput, completed, with_fresh
-from ..tools.catalog import Catalog
+from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
 
 _MAX_EDITED_PARTS = 64
@@ -113,7 +113,7 @@ def _shown(validated: ValidatedInput) -> str:
 
 
 def check_answers(
-    catalog: Catalog[PreparedTool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
+    catalog: ToolCatalog[PreparedTool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
 ) -> dict[int, CheckedInput]:
     """Return what every answered call will run with, by request id. Raises `CodeModeProtocolError` where it cannot.
 

@@ -27,7 +27,7 @@ from ..protocol.call_status import call_summaries
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger
 from ..protocol.settings import Settings
-from ..tools.catalog import Catalog
+from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.events import ConsoleEvent
 from ..workers import nesting
@@ -58,7 +58,7 @@ class Execution:
     def __init__(
         self,
         profile: Profile,
-        catalog: Catalog[PreparedTool],
+        catalog: ToolCatalog[PreparedTool],
         options: CodeModeOptions,
         outer: OuterCall,
         pool: WorkerPool | None,
@@ -66,11 +66,12 @@ class Execution:
         given: Mapping[str, Any] | None = None,
     ) -> None:
         self._profile = profile
-        self._catalog = catalog
+        self._given = given if answered is None else answered.continuation.given
+        # What goes on after a pause was seen as it is now when its answers were checked.
+        self._catalog = catalog = catalog.under(given) if answered is None else catalog
         self._options = options = options.under(profile.limits)
         self._outer = outer
         self._answered = answered
-        self._given = given if answered is None else answered.continuation.given
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
         self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
@@ -239,7 +240,7 @@ class Execution:
         if self._answered is not None:
             return None  # it is what was checked before the pause
         compares = self._options.execution_policy.check_program
-        return ProgramChecker(source, self._profile.name, self._catalog, compares=compares)
+        return ProgramChecker(source, self._profile, self._catalog, self._given, compares=compares)
 
     def _nested_calls(self) -> NestedCalls:
         machine, answered = self._machine, self._answered

@@ -24,7 +24,7 @@ from ..options.parts import CodeModeOptions
 from ..protocol.events import CallSettled
 from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
 from ..schemas.compiled import ValidatedInput
-from ..tools.catalog import Catalog
+from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
 from ..tools.prepared import PreparedTool, not_executable
 from ..tools.running import read_output, run_tool
@@ -64,7 +64,7 @@ class NestedCalls:
     interrupt ids this invocation's own.
     """
 
-    catalog: Catalog[PreparedTool]
+    catalog: ToolCatalog[PreparedTool]
     options: CodeModeOptions
     outer_tool_call_id: str
     messages: Sequence[Any]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..data.json_values import utf8_length, well_formed
+from ..data.json_values import canonical_json, utf8_length, well_formed
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
+from ..profile import Profile
 from ..protocol.endings import syntax_error
+from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..source.cache import AnalysedProgram, ProgramCache
 from ..source.checks import check_program, fence_problems
-from ..tools.catalog import Catalog
+from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 
 if TYPE_CHECKING:
@@ -43,19 +46,35 @@ def check_source(js: object, policy: ExecutionPolicy) -> str:
 class ProgramChecker:
     """Compares one program with the tools. ``known`` is what an earlier run of the same text has found out."""
 
-    def __init__(self, source: str, profile: str, catalog: Catalog[PreparedTool], *, compares: bool) -> None:
+    def __init__(
+        self,
+        source: str,
+        profile: Profile,
+        catalog: ToolCatalog[PreparedTool],
+        given: Mapping[str, Any] | None,
+        *,
+        compares: bool,
+    ) -> None:
         self._source = source
         self._profile = profile
         self._catalog = catalog
+        self._given = given
         self._compares = compares
-        self.known = _programs.get(source, profile)
+        self.known = _programs.get(source, profile.name)
 
-    def check(self, js: str, facts: Facts | None) -> tuple[ProgramProblem, ...]:
-        """Return what is certainly wrong with the program, each ``{"message", "line", "column"}``."""
+    def check(self, js: str, facts: Facts | None) -> ProgramAccepted | ProgramRefused:
+        """Return that the program may run, with all that it is given, or what is certainly wrong with it."""
+        if self.known is None and facts is not None:
+            _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
+        problems = () if facts is None or not self._compares else self._problems(facts)
+        if problems:
+            return ProgramRefused(problems)
+        added = self._catalog.given_for(facts)
+        return ProgramAccepted(js, None if added is None else canonical_json({**(self._given or {}), **added}))
+
+    def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
         known = self.known
-        if known is None and facts is not None:
-            _programs.put(self._source, AnalysedProgram(js, facts), self._profile)
-        if facts is None or not self._compares or (known is not None and known.fits(self._catalog)):
+        if known is not None and known.fits(self._catalog):
             return ()
         problems = tuple(check_program(facts, self._catalog, self._input_schema))
         if known is not None and not problems:
@@ -67,9 +86,9 @@ class ProgramChecker:
         return None if tool is None else tool.input_json_schema
 
 
-def is_checked(_js: str, _facts: Facts | None) -> tuple[ProgramProblem, ...]:
+def is_checked(js: str, _facts: Facts | None) -> ProgramAccepted:
     """Find nothing wrong with a program that was checked before it paused."""
-    return ()
+    return ProgramAccepted(js)
 
 
 def _forget_programs() -> None:  # in a forked child of the host: a thread that is not in it may hold the cache's lock

@@ -22,7 +22,7 @@ from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..protocol.continuation import Continuation, texts_of
 from ..protocol.ledger import Ledger, LedgerEntry, Outcome, Rejected, recovery_ledger
 from ..protocol.settings import Settings
-from ..tools.catalog import Catalog
+from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
 from ..workers.image import engine_version
 from .answered_pause import AnsweredPause
@@ -62,7 +62,7 @@ def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy) -> Outcome
 class Recovery:
     """The calls of one invocation as its tools see them, and what those run with whose outcome is not known."""
 
-    catalog: Catalog[PreparedTool]
+    catalog: ToolCatalog[PreparedTool]
     inputs: KeptInputs
 
     def ledger(self, ledger: Ledger, salt: str) -> Ledger:

@@ -21,7 +21,7 @@ from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile
 from ..protocol.continuation import Continuation, body_of
-from ..tools.catalog import Catalog
+from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version, engine_version_is_known
 from ..workers.pool import WorkerPool, pool_or_default
@@ -64,7 +64,7 @@ async def resume(
     profile: Profile,
     interrupt: Resumable | Mapping[str, Any],
     answers_to: Callable[[Interrupt], Mapping[str, Any]],
-    catalog: Catalog[PreparedTool],
+    catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions | Mapping[str, Any] | None,
     outer: OuterCall,
     pool: WorkerPool | None,
@@ -87,18 +87,21 @@ async def _resume(
     profile: Profile,
     interrupt: Interrupt,
     resolutions: Mapping[str, Any],
-    catalog: Catalog[PreparedTool],
+    catalog: ToolCatalog[PreparedTool],
     settings: CodeModeOptions,
     outer: OuterCall,
     pool: WorkerPool,
 ) -> RunOutcome:
     keeping = settings.continuation
-    answered, auth = await _answered(profile, interrupt, resolutions, catalog, settings, outer.context_binding)
+    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
+    tools = catalog.under(continuation.given)
+    with _refusals():
+        answers, inputs = await _checked_answers(continuation, resolutions, tools, settings)
+        own = restored_profile(continuation, profile)
+    answered = AnsweredPause(interrupt, continuation, answers, inputs)
     outer_call = dataclasses.replace(outer, tool_call_id=interrupt.outer_tool_call_id)
     # Made before the claim: options that are wrong must not use the continuation up.
-    with _refusals():
-        own = restored_profile(answered.continuation, profile)
-    execution = Execution(own, catalog, settings, outer_call, pool, answered)
+    execution = Execution(own, tools, settings, outer_call, pool, answered)
     warn_if_unshared(keeping)
     with _refusals():
         claim = await _claim(interrupt, auth, resolutions, keeping)
@@ -108,25 +111,11 @@ async def _resume(
         return await resuming.as_claimed(standing)
     try:
         with _refusals():
-            await _require_runnable(answered.continuation, auth, keeping)
+            await _require_runnable(continuation, auth, keeping)
     except CodeModeProtocolError:
         await claim.release()
         raise
     return await resuming.run()
-
-
-async def _answered(
-    profile: Profile,
-    interrupt: Interrupt,
-    resolutions: Mapping[str, Any],
-    catalog: Catalog[PreparedTool],
-    settings: CodeModeOptions,
-    context_binding: str | None,
-) -> tuple[AnsweredPause, Auth]:
-    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, context_binding))
-    with _refusals():
-        answers, inputs = await _checked_answers(continuation, resolutions, catalog, settings)
-    return AnsweredPause(interrupt, continuation, answers, inputs), auth
 
 
 async def _claim(
@@ -154,7 +143,10 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
 
 
 async def _checked_answers(
-    continuation: Continuation, resolutions: Mapping[str, Any], catalog: Catalog[PreparedTool], options: CodeModeOptions
+    continuation: Continuation,
+    resolutions: Mapping[str, Any],
+    catalog: ToolCatalog[PreparedTool],
+    options: CodeModeOptions,
 ) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
     entries = continuation.ledger.entries
     # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.

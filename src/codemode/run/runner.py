@@ -26,7 +26,7 @@ from .kept_errors import KeptErrors
 from .nested_call import NestedCalls
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts, ProgramProblem
+    from ..data.program_facts import Facts
 
 # What a worker says of a program: its text and its facts, each escaped to at most six bytes a byte.
 _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
@@ -39,8 +39,8 @@ _PROGRAM = 0  # the task that checks the program, beside those of requests
 class ProgramCheck(Protocol):
     """Compares an analysed program with the tools."""
 
-    def __call__(self, js: str, facts: Facts | None, /) -> tuple[ProgramProblem, ...]:
-        """Return what is certainly wrong with it, each ``{"message", "line", "column"}``."""
+    def __call__(self, js: str, facts: Facts | None, /) -> events.ProgramAccepted | events.ProgramRefused:
+        """Return that it may run, or what is certainly wrong with it."""
         ...
 
 
@@ -135,21 +135,18 @@ class Runner:
 
     def _check_program(self, js: str, facts: Facts | None) -> None:
         try:
-            self._checked(js, steps.run_on_the_loop(lambda: self._check(js, facts)))
+            self.feed(steps.run_on_the_loop(lambda: self._check(js, facts)))
         except steps.TooLongForTheLoop:
             self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(js, facts))
 
     async def _check_elsewhere(self, js: str, facts: Facts | None) -> None:
         try:
-            self._checked(js, await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
+            self.feed(await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
             if not self.ended.done():
                 self.ended.set_exception(error)
         finally:
             self._call_done(_PROGRAM)
-
-    def _checked(self, js: str, problems: tuple[ProgramProblem, ...]) -> None:
-        self.feed(events.ProgramRefused(problems) if problems else events.ProgramAccepted(js))
 
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..data.json_shape import weigh
 from ..errors import CodeModeToolError
@@ -13,6 +13,7 @@ from ..host import steps
 from ..signatures.described_tool import DescribedTool
 
 if TYPE_CHECKING:
+    from ..data.program_facts import Facts
     from .search.index import ToolIndex
 
 MAX_RESULTS = 50
@@ -22,6 +23,53 @@ LANGUAGE_NAMES = frozenset({"constructor", "prototype", "toJSON", "toLocaleStrin
 _LARGE_SCHEMA_CHARACTERS = 1 << 11  # whose declaration may take a millisecond
 
 ToolT = TypeVar("ToolT", bound=DescribedTool)
+ToolT_co = TypeVar("ToolT_co", bound=DescribedTool, covariant=True)
+
+
+class ToolCatalog(Protocol[ToolT_co]):
+    """What a run asks about its tools: a `Catalog`, or a surface's view of one.
+
+    Whatever a name does not lead to here cannot be called. Used from several threads.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def names(self) -> tuple[str, ...]:
+        """All names that lead to tools, in the order of registration."""
+        ...
+
+    @property
+    def language_names(self) -> tuple[str, ...]:
+        """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
+        ...
+
+    def get(self, name: str) -> ToolT_co | None:
+        """Return the tool of exactly this name."""
+        ...
+
+    def unknown_tool(self, name: str) -> CodeModeToolError:
+        """Return the error for a name that leads to no tool, with the ``reason`` for it."""
+        ...
+
+    def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
+        """Return what a program that searches is told."""
+        ...
+
+    def describe(self, name: str) -> str:
+        """Return what a program that asks about a tool is told. Raises `CodeModeToolError`."""
+        ...
+
+    def under(self, given: Mapping[str, Any] | None) -> ToolCatalog[ToolT_co]:
+        """Return the tools that an invocation which was given this may see and call. Builds no index."""
+        ...
+
+    def given_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+        """Return what a program of which this is known is given beside what its invocation was: plain JSON."""
+        ...
 
 
 class Catalog(Generic[ToolT]):
@@ -50,9 +98,13 @@ class Catalog(Generic[ToolT]):
         """All tools, in the order of registration."""
         return tuple(self._tools.values())
 
-    @cached_property
+    @property
     def language_names(self) -> tuple[str, ...]:
         """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
+        return self._language_names
+
+    @cached_property
+    def _language_names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(path for name in self._tools for path in _language_paths(name)))
 
     def get(self, name: str) -> ToolT | None:
@@ -71,7 +123,16 @@ class Catalog(Generic[ToolT]):
         shown, near = name[:MAX_NAME_CHARACTERS], self.nearest(name)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         details = {"tool_name": shown, "available_tools": self._names}
-        return CodeModeToolError(f"There is no tool named {shown!r}.{hint}", details=details)
+        error = CodeModeToolError(f"There is no tool named {shown!r}.{hint}", details=details)
+        error.reason = "unknown_tool"
+        return error
+
+    def under(self, given: Mapping[str, Any] | None) -> Catalog[ToolT]:  # noqa: ARG002 - as `ToolCatalog` has it
+        """All of it, whatever an invocation was given."""
+        return self
+
+    def given_for(self, facts: Facts | None) -> None:
+        """Nothing: its programs ask at run time."""
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""

@@ -1,0 +1,139 @@
+"""A surface that only tests know: strict programs over a view of the tools, with parameters, and codes of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
+from codemode.profile import GuestFace, HostErrors, Profile
+from codemode.run.starting import load_continuations, load_execution, prepared
+from codemode.tools.catalog import Catalog
+from codemode.tools.collecting import collect_tools
+
+CODES = {
+    "unknown_tool": "Unknown",
+    "access_denied": "Denied",
+    "validation": "Wrong",
+    "output": "Broken",
+    "timeout": "Slow",
+    "approval_denied": "No",
+    "approval_required": "Nobody",
+    "limit": "Full",
+    "execution": "Failed",
+}
+
+
+def _restored(parameters: Mapping[str, Any]) -> Profile:
+    if parameters.keys() - {"max_calls", "detail"}:
+        raise ValueError(f"unknown parameters: {', '.join(parameters)}")
+    calls, detail = parameters.get("max_calls", 3), parameters.get("detail", "hidden")
+    return dataclasses.replace(
+        STRICT,
+        limits=ExecutionPolicy(max_bridge_requests=calls),
+        host_errors=HostErrors(codes=CODES, detail=detail),
+        parameters=dict(parameters),
+    )
+
+
+STRICT = Profile(
+    name="strictCalls",
+    outer_tool="strict",
+    guest=GuestFace(wrapper="strict", globals=("tools", "console")),
+    request_kinds=frozenset({"tool"}),
+    limits=ExecutionPolicy(max_bridge_requests=3),
+    host_errors=HostErrors(codes=CODES),
+    restored=_restored,
+)
+
+
+def strict(**parameters: Any) -> Profile:
+    """Return the profile with these parameters."""
+    return _restored(parameters)
+
+
+class View:
+    """The tools that ``allowedTools`` names, over all of a catalog; those that begin with ``hidden`` are in none."""
+
+    def __init__(self, catalog: Catalog[Any], given: Mapping[str, Any] | None = None) -> None:
+        self._catalog = catalog
+        self._allowed = (given or {}).get("allowedTools")
+
+    def _is_shown(self, name: str) -> bool:
+        return not name.startswith("hidden") and (self._allowed is None or name in self._allowed)
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    @property
+    def language_names(self) -> tuple[str, ...]:
+        return self._catalog.language_names
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(filter(self._is_shown, self._catalog.names()))
+
+    def get(self, name: str) -> Any:
+        return self._catalog.get(name) if self._is_shown(name) else None
+
+    def unknown_tool(self, name: str) -> CodeModeToolError:
+        is_hidden = name.startswith("hidden") or name not in self._catalog
+        error = CodeModeToolError(f"no {name}" if is_hidden else f"{name} is not allowed")
+        error.reason = "unknown_tool" if is_hidden else "access_denied"
+        return error
+
+    def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
+        return self._catalog.search(query, limit)
+
+    def describe(self, name: str) -> str:
+        return self._catalog.describe(name)
+
+    def under(self, given: Mapping[str, Any] | None) -> View:
+        return View(self._catalog, given)
+
+    def given_for(self, facts: Any) -> dict[str, Any] | None:
+        calls = [call["name"] for call in (facts or {}).get("calls", [])]
+        return {"named": sorted({name for name in calls if self._is_shown(name)})}
+
+
+def view_of(tools: Any) -> View:
+    return View(Catalog(collect_tools(tools)))
+
+
+async def execution(
+    tools: Any,
+    options: Any = None,
+    *,
+    given: Any = None,
+    profile: Profile = STRICT,
+    pool: Any = None,
+    **outer: Any,
+) -> Any:
+    """Return an `Execution` of this surface."""
+    settings = CodeModeOptions.of(options)
+    workers = await prepared(pool, settings)
+    run = load_execution()
+    return run.Execution(profile, view_of(tools), settings, run.OuterCall(**outer), workers, given=given)
+
+
+async def run_strict(js: str, tools: Any, options: Any = None, **more: Any) -> Any:
+    """Return the outcome of a program."""
+    return await (await execution(tools, options, **more)).start(js)
+
+
+async def go_on_strict(
+    interrupt: Any, tools: Any, *answer: Any, options: Any = None, profile: Profile = STRICT, **outer: Any
+) -> Any:
+    """Return the outcome of a paused program that goes on."""
+    go_on, run = load_continuations(), load_execution()
+
+    def answers(paused: Interrupt) -> dict[str, Any]:
+        return go_on.answers_of(paused, *(answer or (go_on.NOT_GIVEN,)), None)
+
+    return await go_on.resume(profile, interrupt, answers, view_of(tools), options, run.OuterCall(**outer), None)
