@@ -87,6 +87,7 @@ const run = (text) => {
   clock = config.now_ms;
   wrapper = WRAPPERS[config.wrapper];
   install(config.globals, config.is_rehearsal === true);
+  if (config.shadowed !== undefined) shadow(config.wrapper, config.shadowed);
   takeLanguageNames(config.language_names);
   programText = config.js;
   let program;
@@ -97,7 +98,8 @@ const run = (text) => {
     endFenced(error, ',"origin":"syntax"');
     return "ok";
   }
-  then(apply(program, undefined, []), programReturned, programThrew);
+  if (config.compile_only === true) end("V", resultJson(undefined));
+  else then(apply(program, undefined, wrapperArguments), programReturned, programThrew);
   return "ok";
 };
 
@@ -131,6 +133,7 @@ const reset = () => {
   root.members = languageNames = undefined;
   seed = "";
   uninstall();
+  wrapperArguments = [];
   return "ok";
 };
 

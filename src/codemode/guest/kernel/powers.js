@@ -39,6 +39,17 @@ method(G, "queueMicrotask", {
   },
 }.queueMicrotask);
 
+// The engine gives what these call the global object for `this` (quickjs-ng 0.17.0), where the language gives nothing.
+for (const Type of [Obj, NativeMap]) {
+  const nativeGroupBy = Type.groupBy;
+  method(Type, "groupBy", {
+    groupBy(items, callback) {
+      const call = typeof callback === "function" ? (item, index) => callback(item, index) : callback;
+      return apply(nativeGroupBy, Type, [items, call]);
+    },
+  }.groupBy);
+}
+
 // Chained iterator helpers recurse natively past the engine's stack check (quickjs-ng 0.17.0: a crash at 26,000 links).
 // flatMap's inner iterators, Iterator.concat and Iterator.zip are checked by the engine.
 const MAX_ITERATOR_CHAIN = 1000;

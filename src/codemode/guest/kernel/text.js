@@ -4,11 +4,10 @@ const MAX_NAME = 100, MAX_MESSAGE = 4000, MAX_STACK = 4000, MAX_DETAILS = 16000;
 // Lines past this are the kernel's own: it is evaluated behind that many line breaks.
 const KERNEL_LINE = 1048576;
 // A program is the body of one of these functions: its first line stands behind the opening text.
-const WRAPPERS = freeze({
-  __proto__: null,
-  sloppy: freeze({ open: "(async function(){", close: "\n})" }),
-  strict: freeze({ open: '(async function(){"use strict";', close: "\n})" }),
-});
+const DIRECTIVES = freeze({ __proto__: null, sloppy: "", strict: '"use strict";' });
+const wrapperOf = (kind, parameters) =>
+  freeze({ __proto__: null, open: "(async function(" + parameters + "){" + DIRECTIVES[kind], close: "\n})" });
+const WRAPPERS = freeze({ __proto__: null, sloppy: wrapperOf("sloppy", ""), strict: wrapperOf("strict", "") });
 let wrapper = WRAPPERS.sloppy;
 
 const clip = (text, length) => (text.length > length ? slice(text, 0, length) + "\u2026" : text);

@@ -1,0 +1,99 @@
+"""Runs a program on a worker with the real kernel, frame by frame: what the kernel itself does, without a host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker_driver import read_hello, read_messages, send
+
+from codemode.protocol.messages import RunProgram
+from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.process import WorkerProcess
+from codemode.workers.zygote import Zygote
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+LIMITS = {
+    "memory_limit_bytes": 64 << 20,
+    "max_stack_size_bytes": 2 << 20,
+    "max_result_bytes": 1 << 20,
+    "max_tool_input_bytes": 1 << 20,
+    "max_bridge_requests": 256,
+    "max_in_flight_bridge_requests": 32,
+    "max_console_bytes": 65536,
+    "max_catalog_requests": 64,
+}
+STRICT: dict[str, Any] = {"wrapper": "strict", "globals": ["tools", "console"], "seed": "0" * 32, "now_ms": 1000}
+
+
+@dataclass
+class Said:
+    """What a program came to: its last frame, and those before it by kind."""
+
+    kind: str
+    body: dict[str, Any]
+    frames: list[tuple[str, dict[str, Any]]] = field(default_factory=list[Any])
+
+    @property
+    def value(self) -> Any:
+        assert self.kind == "V", self.body
+        return None if self.body.get("undefined") else json.loads(self.body["value"])
+
+    @property
+    def error(self) -> dict[str, Any]:
+        assert self.kind == "X", self.body
+        return self.body
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [body for one, body in self.frames if one == kind]
+
+
+def echo(request: dict[str, Any]) -> dict[str, Any]:
+    return {"value": json.loads(request["input"])} if "input" in request else {}
+
+
+class KernelDriver:
+    """Workers of one zygote; each program has one of its own."""
+
+    def __init__(self) -> None:
+        self._zygote = Zygote(WorkerImage.installed(KERNEL))
+
+    def run(self, js: str, answer: Answer = echo, **config: Any) -> Said:
+        """Run a program to its end. ``answer`` gives value or error of each call, one after the other."""
+        worker = self._zygote.spawn()
+        try:
+            read_hello(worker)
+            worker.channel.sendall(RunProgram(js, {**STRICT, **LIMITS, **config}).frame())
+            return _converse(worker, answer)
+        finally:
+            worker.kill()
+            assert worker.wait_dead(5000)
+            worker.close()
+
+    def close(self) -> None:
+        self._zygote.kill()
+
+
+def _converse(worker: WorkerProcess, answer: Answer) -> Said:
+    frames: list[tuple[str, dict[str, Any]]] = []
+    open_calls: list[dict[str, Any]] = []
+    for kind, body in _messages(worker):
+        if kind in "VXF":
+            return Said(kind, body, frames)
+        frames.append((kind, body))
+        if kind == "C":
+            open_calls.append(body)
+        if kind == "T":
+            assert open_calls, "the program waits for nothing"
+            call = open_calls.pop(0)
+            send(worker, b"D", json.dumps({"id": call["id"], "now": 1000, **answer(call)}))
+    raise AssertionError("the worker has said no end")
+
+
+def _messages(worker: WorkerProcess) -> Iterator[tuple[str, dict[str, Any]]]:
+    while True:
+        for kind, payload in read_messages(worker):
+            yield kind.decode(), json.loads(payload)
