@@ -34,6 +34,7 @@ from .options.parts import (
     FetchPolicy,
     Lifecycle,
     ModelOutput,
+    Pipeline,
     PoolOptions,
     Telemetry,
 )
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         is_approval_interrupt,
         is_interrupt,
     )
+    from .tools.pipeline import PIPELINE_NULL, PipelineCall
     from .trace.events import (
         ConsoleEvent,
         FetchRequestEvent,
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from .trace.trace import Trace
 
 __all__ = [
+    "PIPELINE_NULL",
     "ApprovalPolicy",
     "CodeModeAbortedError",
     "CodeModeBridgeLimitError",
@@ -109,6 +112,8 @@ __all__ = [
     "NestedToolCallEvent",
     "NestedToolResultEvent",
     "PendingRequest",
+    "Pipeline",
+    "PipelineCall",
     "PoolOptions",
     "ResumeGuard",
     "SqliteResumeGuard",
@@ -149,6 +154,7 @@ _LATE = {
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
     ),
     "interrupts.store": "InterruptStore",
+    "tools.pipeline": "PIPELINE_NULL PipelineCall",
     "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",
     "trace.events": (
         "ConsoleEvent FetchRequestEvent FetchResultEvent InterruptEvent NestedToolCallEvent NestedToolResultEvent"

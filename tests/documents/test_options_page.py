@@ -17,6 +17,7 @@ from codemode import (
     FetchPolicy,
     Lifecycle,
     ModelOutput,
+    Pipeline,
     PoolOptions,
     Telemetry,
 )
@@ -25,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 OPTIONS, OPERATION = ((DOCS / name).read_text(encoding="utf-8") for name in ("options.md", "operations.md"))
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
 PARTS = [
-    ExecutionPolicy, FetchPolicy, ApprovalPolicy, Lifecycle, Telemetry, ModelOutput, ContinuationOptions,
+    ExecutionPolicy, FetchPolicy, ApprovalPolicy, Pipeline, Lifecycle, Telemetry, ModelOutput, ContinuationOptions,
 ]  # fmt: skip
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024}
 

@@ -28,7 +28,10 @@ _ANSWERED = re.compile(r'\{"status":([0-9]{1,9})[,}]')
 
 @dataclass(slots=True)
 class CallRecord:
-    """One call as it goes on; the events are made from it."""
+    """One call as it goes on; the events are made from it.
+
+    Of an input that is hidden they have ``shown_json``, what may be seen of it, and nothing as long as that is None.
+    """
 
     entry: LedgerEntry
     started_at_ms: float
@@ -37,9 +40,23 @@ class CallRecord:
     status: CallStatus = "aborted"
     outcome: Outcome | None = None
     error: BaseException | None = None
-    started: Call | None = None
     ended: Result | None = None
     asked: dict[str, Any] | None = None
+    is_told: bool = False
+    is_input_hidden: bool = False
+    shown_json: str | None = None
+
+    @property
+    def input_json(self) -> str | None:
+        """The text of the input, as far as it may be seen."""
+        return self.shown_json if self.is_input_hidden else self.entry.input_json
+
+    @property
+    def input_bytes(self) -> int | Late:
+        """How long that text is as the program would have to write it."""
+        if self.is_input_hidden:
+            return Late(json_length, self.shown_json or "")
+        return self.entry.input_bytes or utf8_length(self.entry.input_json or "")
 
 
 def started_event(record: CallRecord, ids: Mapping[str, str]) -> Call:
@@ -47,7 +64,7 @@ def started_event(record: CallRecord, ids: Mapping[str, str]) -> Call:
     entry, common = record.entry, _common(record, ids)
     if entry.kind == "fetch":
         return FetchRequestEvent(**common, **_asked(record))
-    return NestedToolCallEvent(**common, **_called(entry))
+    return NestedToolCallEvent(**common, **_called(record))
 
 
 def result_event(record: CallRecord, ids: Mapping[str, str]) -> Result:
@@ -64,7 +81,7 @@ def result_event(record: CallRecord, ids: Mapping[str, str]) -> Result:
     }
     if entry.kind == "fetch":
         return FetchResultEvent(**common, **_asked(record), http_status=_http_status(text))
-    common |= _called(entry)
+    common |= _called(record)
     if not isinstance(outcome, Waiting):
         return NestedToolResultEvent(**common, output=_read_later(text))
     return NestedToolResultEvent(
@@ -80,17 +97,17 @@ def _common(record: CallRecord, ids: Mapping[str, str]) -> dict[str, Any]:
     return {
         **ids,
         "bridge_index": entry.id,
-        "input_bytes": entry.input_bytes or utf8_length(entry.input_json or ""),
+        "input_bytes": record.input_bytes,
         "replayed": record.replayed,
         "started_at_ms": record.started_at_ms,
     }
 
 
-def _called(entry: LedgerEntry) -> dict[str, Any]:
+def _called(record: CallRecord) -> dict[str, Any]:
     return {
-        "tool_name": entry.name,
-        "tool_call_id": entry.tool_call_id or "",
-        "input": _read_later(entry.input_json),
+        "tool_name": record.entry.name,
+        "tool_call_id": record.entry.tool_call_id or "",
+        "input": _read_later(record.input_json),
     }
 
 

@@ -22,6 +22,8 @@ def log_call_failure(kind: str, name: str, call_id: str, error: BaseException | 
         log_failure(_FETCH, "request %s: %s", (call_id, error), raised)
     elif isinstance(error, CodeModeError) and error.details.get("origin") == "decision":
         log_failure(TOOLS, "no decision about a call of tool %r (%s)", (name, call_id), raised)
+    elif isinstance(error, CodeModeError) and error.details.get("origin") == "pipeline":
+        log_failure(TOOLS, "the pipeline failed for a call of tool %r (%s)", (name, call_id), raised)
     else:
         log_failure(TOOLS, "tool %r failed (%s)", (name, call_id), raised)
 

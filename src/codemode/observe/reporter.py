@@ -11,7 +11,7 @@ from ..errors import CodeModeAbortedError
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
 from ..protocol.call_status import IN_TRACES, call_status
-from ..protocol.ledger import LedgerEntry, Outcome
+from ..protocol.ledger import LedgerEntry, Outcome, shown_text
 from ..trace.events import (
     ConsoleEvent,
     Event,
@@ -22,7 +22,7 @@ from ..trace.events import (
     WorkerTaken,
 )
 from ..trace.trace import Trace
-from .call_events import Call, CallRecord, Result, result_event, started_event
+from .call_events import CallRecord, Result, result_event, started_event
 from .failure_log import log_call_failure
 from .hooks import Hooks
 
@@ -34,7 +34,8 @@ class Reporter:
 
     The events of a call come in the task that performs it, so that a listener can set context variables for it. Events
     that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any;
-    ``console`` is what was written so far.
+    ``console`` is what was written so far. With ``hides_inputs`` a call of a tool is told of when it is known what may
+    be seen of its input, at the latest when it ends: what the program gave is never part of an event then.
     """
 
     def __init__(
@@ -43,9 +44,12 @@ class Reporter:
         invocation_id: str,
         outer_tool_call_id: str,
         listeners: tuple[Listener, ...] = (),
+        *,
+        hides_inputs: bool = False,
     ) -> None:
         self._hooks = Hooks(lifecycle)
         self._listeners = listeners
+        self._hides_inputs = hides_inputs
         self.is_watched = bool(listeners) or lifecycle.has_hooks
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
         self._clock = _Clock()
@@ -75,10 +79,17 @@ class Reporter:
         """Tell that the program called a tool or asked for a URL."""
         record = CallRecord(entry, self._clock(), replayed=replayed)
         self._open[entry.id] = record
-        if self.is_watched:
-            record.started = self._started_event(record)
-            self._emit(record.started)
+        if self._hides_inputs and entry.kind == "tool":
+            record.is_input_hidden, record.shown_json = True, shown_text(entry)
+        if not record.is_input_hidden or replayed:
+            self._tell_start(record)
         return record
+
+    def call_shown(self, record: CallRecord, input_json: str | None) -> None:
+        """Take what may be seen of the input of a call that was not told of yet, and tell of it."""
+        if record.is_input_hidden and not record.is_told and record.entry.id in self._open:
+            record.shown_json = input_json
+            self._tell_start(record)
 
     def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
         """Tell how that call ended. Once the invocation has ended only the log hears of a failure."""
@@ -129,6 +140,8 @@ class Reporter:
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
             return
+        if not record.is_told:
+            self._tell_start(record)
         record.completed_at_ms = self._clock()
         record.status, record.outcome, record.error = call_status(outcome, IN_TRACES), outcome, error
         self._ended.append(record)
@@ -139,8 +152,10 @@ class Reporter:
         ending = NestedToolResultEvent if entry.kind == "tool" else FetchResultEvent
         return entry.id in self._open and self._hooks.hears(ending)
 
-    def _started_event(self, record: CallRecord) -> Call:
-        return started_event(record, self._ids)
+    def _tell_start(self, record: CallRecord) -> None:
+        record.is_told = True
+        if self.is_watched:
+            self._emit(started_event(record, self._ids))
 
     def _result_event(self, record: CallRecord) -> Result:
         if record.ended is None:

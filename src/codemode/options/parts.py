@@ -110,6 +110,20 @@ class ApprovalPolicy(OptionPart):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Pipeline(OptionPart):
+    """Functions, sync (in a thread) or async, through which every call of a tool goes.
+
+    ``before(call)`` may replace the validated input of a `PipelineCall`, or refuse the call with a `CodeModeToolError`;
+    ``after(call, output)`` may replace the output. None leaves things as they are, `PIPELINE_NULL` stands for null.
+    """
+
+    path: ClassVar[str] = "pipeline"
+
+    before: Callable[[Any], Any] | None = field(default=None, metadata=CALLABLE)
+    after: Callable[[Any, Any], Any] | None = field(default=None, metadata=CALLABLE)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Lifecycle(OptionPart):
     """Listeners, sync or async, each called with one event. What they raise never affects the invocation."""
 
@@ -218,6 +232,7 @@ class CodeModeOptions(OptionPart):
     execution_policy: ExecutionPolicy
     fetch_policy: FetchPolicy | None
     approval: ApprovalPolicy
+    pipeline: Pipeline
     lifecycle: Lifecycle
     telemetry: Telemetry
     model_output: ModelOutput
@@ -229,6 +244,7 @@ class CodeModeOptions(OptionPart):
         execution_policy: ExecutionPolicy | Mapping[str, Any] | None = None,
         fetch_policy: FetchPolicy | Mapping[str, Any] | Literal[False] | None = None,
         approval: ApprovalPolicy | Mapping[str, Any] | None = None,
+        pipeline: Pipeline | Mapping[str, Any] | None = None,
         lifecycle: Lifecycle | Mapping[str, Any] | None = None,
         telemetry: Telemetry | Mapping[str, Any] | None = None,
         model_output: ModelOutput | Mapping[str, Any] | None = None,
@@ -238,6 +254,7 @@ class CodeModeOptions(OptionPart):
             "execution_policy": ExecutionPolicy.of(execution_policy),
             "fetch_policy": None if fetch_policy is None or fetch_policy is False else FetchPolicy.of(fetch_policy),
             "approval": ApprovalPolicy.of(approval),
+            "pipeline": Pipeline.of(pipeline),
             "lifecycle": Lifecycle.of(lifecycle),
             "telemetry": Telemetry.of(telemetry),
             "model_output": ModelOutput.of(model_output),

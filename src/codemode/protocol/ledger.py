@@ -103,6 +103,13 @@ class LedgerEntry(NamedTuple):
         raise ValueError(f"request {self.id} has no outcome to deliver")
 
 
+def shown_text(entry: LedgerEntry) -> str | None:
+    """Return the JSON text of the input that was allowed or shown before; None: nobody has decided about it yet."""
+    if entry.executed_input_json is None and isinstance(entry.outcome, Waiting):
+        return entry.outcome.input_json
+    return entry.executed_input_json
+
+
 @dataclass(slots=True)
 class Ledger:
     """All requests of an invocation in issue order, and the order in which their outcomes were delivered."""

@@ -10,7 +10,7 @@ from ..data.narrowing import is_object
 from ..data.records import record
 from ..errors import CodeModeProtocolError, CodeModeToolError
 from ..interrupts.resolutions import Answer, Approval, runs_tool
-from ..protocol.ledger import LedgerEntry, Waiting
+from ..protocol.ledger import LedgerEntry, shown_text
 from ..schemas.compiled import ValidatedInput, completed, with_fresh
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
@@ -34,9 +34,7 @@ def input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None
     """
     if edited_json is not None:
         return _edited(tool, edited_json)
-    shown_json = entry.executed_input_json
-    if shown_json is None and isinstance(entry.outcome, Waiting):
-        shown_json = entry.outcome.input_json
+    shown_json = shown_text(entry)
     if shown_json is None:
         return tool.validate_input(_issued(entry))
     return _as_shown(tool, entry, shown_json)

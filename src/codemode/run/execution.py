@@ -83,7 +83,8 @@ class Execution:
         self._kept_inputs = KeptInputs()
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
         listeners = telemetry_listeners(options, catalog.get, profile.outer_tool)
-        self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners)
+        hides_inputs = options.pipeline.before is not None
+        self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners, hides_inputs=hides_inputs)
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
@@ -258,6 +259,7 @@ class Execution:
             fetches=self._fetches,
             kept_inputs=self._kept_inputs,
             checked={} if answered is None else answered.inputs,
+            source="invoke" if (self._given or {}).get("source") == "invoke" else "script",
         )
 
     def _settings(self, outer_tool_call_id: str, *, salt: str, seed: str) -> Settings:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from ..errors import HOST_BRIDGE_ERROR, HOST_FETCH_ERROR, CodeModeError, CodeModeToolError
+from ..errors import HOST_BRIDGE_ERROR, HOST_FETCH_ERROR, HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
 from ..host.cancellation import FAILURES, is_ended_from_outside
 from ..host.threads import let_go
 from ..interrupts import approval
@@ -18,6 +18,9 @@ from ..interrupts.interrupt import InterruptRequested, interrupt_within
 from ..protocol.ledger import LedgerEntry
 from ..tools.context import ToolCallContext
 from ..tools.prepared import PreparedTool, tool_failed
+
+PIPELINE = "pipeline"
+"""The ``origin`` of an error that a hook of the pipeline has caused."""
 
 
 class HostRaised(Exception):  # noqa: N818 - carries an error, is none itself
@@ -38,6 +41,22 @@ async def decided(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
         raise HostRaised(hidden(entry, misplaced)) from pause
+
+
+async def hooked(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
+    """Await a hook of the pipeline. It refuses a call with a `CodeModeToolError`; all else that it raises is hidden."""
+    try:
+        return await guarded(entry, work)
+    except HostRaised as thrown:
+        raised = thrown.error
+        if not isinstance(raised, CodeModeToolError):
+            raise HostRaised(hidden_hook(entry, raised)) from raised
+        if raised.code == HOST_TOOL_ERROR:
+            raised.details["origin"] = PIPELINE
+        raise
+    except InterruptRequested as pause:
+        misplaced = TypeError("request_interrupt works inside a tool, not in the pipeline around it")
+        raise HostRaised(hidden_hook(entry, misplaced)) from pause
 
 
 async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
@@ -78,6 +97,13 @@ def sound(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
 def hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program may see in place of what host code raised, which stays its cause."""
     return tool_failed(entry.name, error, tool_call_id=entry.tool_call_id)
+
+
+def hidden_hook(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+    """Return the error that a program may see in place of what a hook of the pipeline did wrong."""
+    failed = hidden(entry, error)
+    failed.details["origin"] = PIPELINE
+    return failed
 
 
 _FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}

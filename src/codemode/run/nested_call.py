@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..data.json_values import encode_json
 from ..data.records import record
@@ -19,13 +19,14 @@ from ..errors import (
 from ..host.threads import run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
-from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial
+from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
 from ..options.parts import CodeModeOptions
 from ..protocol.events import CallSettled
-from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, waiting
+from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, shown_text, waiting
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
+from ..tools.pipeline import PipelineCall
 from ..tools.prepared import PreparedTool, not_executable
 from ..tools.running import read_output, run_tool
 from ..tools.unread_outputs import UnreadOutput
@@ -33,6 +34,7 @@ from .allowed_input import CheckedInput
 from .call_values import asked_text, check_input, output_text, payload_text, read_fetch, read_text
 from .host_code import decided, guarded, needs_approval, sound, told
 from .kept_inputs import KeptInputs
+from .pipeline import CallPipeline
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 
 class CallProgress(Protocol):
     """Hears how far one call has come."""
+
+    def shown(self, input_json: str | None) -> None:
+        """Nothing hides the input any more: this is what whoever watches may see of it."""
+        ...
 
     def asked(self) -> None:
         """A person is being asked."""
@@ -61,7 +67,7 @@ class NestedCalls:
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
     ``checked`` the inputs of answered calls, which were validated before anything ran. ``salt`` gives what makes new
-    interrupt ids this invocation's own.
+    interrupt ids this invocation's own. ``source`` says who makes the calls: a program, or the model itself.
     """
 
     catalog: ToolCatalog[PreparedTool]
@@ -77,12 +83,15 @@ class NestedCalls:
     fetches: Fetches | None
     kept_inputs: KeptInputs
     checked: Mapping[int, CheckedInput]
+    source: Literal["script", "invoke"] = "script"
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
         answer = self.answers.get(entry.id)
         try:
             if answer is not None:
+                if not runs_tool(answer):
+                    progress.shown(shown_text(entry))
                 if isinstance(answer, KnownOutcome):
                     return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
@@ -138,10 +147,12 @@ class NestedCalls:
 class _ToolCall:
     """One call of one tool on its way from lookup to outcome.
 
-    Its order: the input is validated, which sets nothing. An answer that a resume brought, if it is an approval, allows
-    it next; else the tool's own rule says whether a person is to decide, who allows it, denies it or makes it wait.
-    Only then is it told of as started, with the input that was allowed, and the function runs; its output is checked
-    and written. A tool that asks for something pauses the call with the input that it was given.
+    Its order: the input is validated, which sets nothing, and the pipeline may refuse it or put another in its place.
+    An answer that a resume brought, if it is an approval, allows it next; else the tool's own rule says whether a
+    person is to decide, who allows it, denies it or makes it wait. Only then is it told of as started, with the input
+    that was allowed, and the function runs; its output is checked, written, and given to the pipeline. A tool that asks
+    for something pauses the call with the input that it was given. What was shown once runs as it was shown: the
+    pipeline hears of it again only when a person has edited it, and can then but refuse.
     """
 
     def __init__(
@@ -156,6 +167,10 @@ class _ToolCall:
         self._tool = tool
         self._is_approved = entry.is_approved
         self._executed_json = entry.executed_input_json
+        hooks = calls.options.pipeline
+        self._pipeline = None
+        if hooks.before is not None or hooks.after is not None:
+            self._pipeline = CallPipeline(calls.options, calls.threads, tool, entry, self._told)
 
     async def perform(self) -> CallSettled:
         """Return how the call ended; raises what the guest is to be told."""
@@ -164,13 +179,16 @@ class _ToolCall:
             raise not_executable(tool.name, tool_call_id=entry.tool_call_id)
         asks = tool.needs_approval is not False
         checked = await self._validate(is_shown=asks)
+        if self._pipeline is not None:
+            checked = await self._before(self._pipeline, checked)
+        calls = self._calls
+        calls.kept_inputs.keep(entry.id, checked.shown_json, varies=tool.input_varies)
         if isinstance(self._answer, Approval):
             self._allow(checked)
         if asks and await self._needs_approval(checked.validated):
-            if self._calls.options.approval.mode == "interrupt":
+            if calls.options.approval.mode == "interrupt":
                 return await self._pause({"kind": APPROVAL_KIND}, checked)
             await self._approve(checked)
-        calls = self._calls
         context = await self._context() if tool.takes_context else None
         calls.require_running()
         self._progress.started(self._executed_json, is_approved=self._is_approved)
@@ -179,6 +197,8 @@ class _ToolCall:
                 entry, run_tool(tool, checked.validated.value, context, calls.threads, self._call_id)
             )
             text = await self._written(output)
+            if self._pipeline is not None:
+                text = await self._pipeline.after(checked, text)
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
@@ -195,11 +215,32 @@ class _ToolCall:
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
         entry, tool = self._entry, self._tool
         checked = self._calls.checked.get(entry.id)
-        if checked is None:
-            checked = await check_input(tool, entry, self._policy, is_shown=is_shown or tool.input_varies)
-        text = checked.shown_json
-        self._calls.kept_inputs.keep(entry.id, text, varies=tool.input_varies)
+        if checked is not None:
+            return checked
+        is_shown = is_shown or tool.input_varies or self._pipeline is not None
+        return await check_input(tool, entry, self._policy, is_shown=is_shown)
+
+    async def _before(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
+        """Let the pipeline judge an input that nobody was shown yet, and an edited one."""
+        if shown_text(self._entry) is None:
+            checked = await pipeline.before(checked)
+        elif isinstance(self._answer, Approval) and self._answer.input_json is not None:
+            await pipeline.require_allowed(checked)
+        self._progress.shown(checked.shown_json)
+        if pipeline.judges_inputs:  # who makes the call again makes it with this, not with what it was made of
+            self._executed_json = checked.shown_json
         return checked
+
+    def _told(self, plain: Any) -> PipelineCall:
+        calls = self._calls
+        return PipelineCall(
+            tool_name=self._tool.name,
+            input=plain,
+            tool_call_id=self._call_id,
+            outer_tool_call_id=calls.outer_tool_call_id,
+            source=calls.source,
+            context=calls.context,
+        )
 
     def _allow(self, checked: CheckedInput) -> None:
         """Let the call run with this input: a person has seen it."""

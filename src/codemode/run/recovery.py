@@ -87,7 +87,7 @@ class Recovery:
         """Return the validated input of a call that was started."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
-            return entry.executed_input_json if tool is not None else entry.input_json
+            return entry.input_json if entry.executed_input_json is None else entry.executed_input_json
         kept = self.inputs.of(entry.id)
         if kept is not None:
             return kept

@@ -186,7 +186,7 @@ class Runner:
         record = self._reporter.call_started(entry) if entry.kind != "catalog" else None
         clock = self._call_clock(entry, record)
         try:
-            settled = await self._calls.perform(entry, _Progress(self.feed, entry.id, clock))
+            settled = await self._calls.perform(entry, _Progress(self.feed, self._reporter, entry.id, record, clock))
         except CodeModeProtocolError as error:
             self.feed(events.HostFailed(error))
         else:
@@ -237,8 +237,14 @@ class _Progress:
     """Tells the invocation how far one call has come."""
 
     feed: Callable[[events.HostEvent], None]
+    reporter: Reporter
     id: int
+    record: CallRecord | None
     clock: Clock | None
+
+    def shown(self, input_json: str | None) -> None:
+        if self.record is not None:
+            self.reporter.call_shown(self.record, input_json)
 
     def asked(self) -> None:
         if self.clock is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..trace.failures import log_late_failure
 from .context import ToolCallContext
+from .parameters import execute_kind
 from .prepared import PreparedTool
 from .unread_outputs import without_iterators
 
@@ -47,6 +48,16 @@ async def read_output(
     what, is_declared = f"the output of tool {tool.name!r}", tool.output_json_schema is not None
     work = partial(without_iterators, output, policy, what, is_declared=is_declared)
     return await _in_thread(tool, call_id, threads, work)
+
+
+async def run_hook(
+    hook: Callable[..., Any], arguments: tuple[Any, ...], threads: InvocationThreads, tool_name: str, call_id: str
+) -> Any:
+    """Call the host's own function about a call of a tool, and return what it says. A sync one runs as tools do."""
+    if execute_kind(hook) == "async":
+        return await hook(*arguments)
+    answer = await _ThreadCall(tool_name, call_id, partial(hook, *arguments)).result(threads.run_tool)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 async def _in_thread(tool: PreparedTool, call_id: str, threads: InvocationThreads, work: Callable[[], Any]) -> Any:

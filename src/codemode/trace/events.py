@@ -54,10 +54,13 @@ class Event:
         return {"kind": self.kind, **plain} if self.kind else plain
 
 
-@late("input")
+@late("input", "input_bytes")
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
+
+    With a ``pipeline.before`` it comes after that, with the input that it let through; None for a call that did not get
+    so far.
 
     ``input`` is decoded each time it is read, as is ``output`` of a result: keep what you need more than once.
     """
