@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -207,10 +207,14 @@ class _ToolCall:
 
     async def _written(self, output: Any) -> str | None:
         try:
-            return await output_text(self._tool, output, self._policy)
+            return await self._checked_output(output)
         except UnreadOutput:
             read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
-        return await output_text(self._tool, await guarded(self._entry, read), self._policy)
+        return await self._checked_output(await guarded(self._entry, read))
+
+    def _checked_output(self, output: Any) -> Awaitable[str | None]:
+        check = output_text(self._tool, output, self._policy)
+        return check if self._pipeline is None else self._pipeline.unquoted("output", check)
 
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
         entry, tool = self._entry, self._tool
@@ -218,7 +222,8 @@ class _ToolCall:
         if checked is not None:
             return checked
         is_shown = is_shown or tool.input_varies or self._pipeline is not None
-        return await check_input(tool, entry, self._policy, is_shown=is_shown)
+        check = check_input(tool, entry, self._policy, is_shown=is_shown)
+        return await (check if self._pipeline is None else self._pipeline.unquoted("input", check))
 
     async def _before(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
         """Let the pipeline judge an input that nobody was shown yet, and an edited one."""

@@ -6,25 +6,29 @@ call that a hook could not judge does not go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..data.json_shape import weigh
 from ..data.json_values import canonical_json, decode_json, encode_json
-from ..errors import CodeModeSerializationError, CodeModeToolError
+from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import CodeModeOptions
 from ..protocol.ledger import LedgerEntry
 from ..tools.pipeline import PIPELINE_NULL, PipelineCall
 from ..tools.prepared import PreparedTool
 from ..tools.running import run_hook
+from ..tools.unquoted import without_quotes
+from ..tools.unread_outputs import UnreadOutput
 from .allowed_input import CheckedInput
 from .call_values import read_text
 from .host_code import HostRaised, hidden_hook, hooked
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
+
+ResultT = TypeVar("ResultT")
 
 
 class CallPipeline:
@@ -49,6 +53,17 @@ class CallPipeline:
     def judges_inputs(self) -> bool:
         """True when an input may come to another one than its program gave."""
         return self._hooks.before is not None
+
+    async def unquoted(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
+        """Await the check of a value. What it says of one that a hook has yet to judge quotes nothing of it."""
+        if (self._hooks.before if side == "input" else self._hooks.after) is None:
+            return await check
+        try:
+            return await check
+        except (CodeModeProtocolError, HostRaised, UnreadOutput):
+            raise
+        except Exception as error:  # noqa: BLE001 - validators and serialisers are host code too
+            raise await run_check(0, partial(without_quotes, error, self._tool, side)) from None
 
     async def before(self, checked: CheckedInput) -> CheckedInput:
         """Return the input with which the call goes on. Raises what refuses it."""
