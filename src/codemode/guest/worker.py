@@ -37,10 +37,8 @@ _LIMITS = struct.Struct(">II")
 _ANALYSE, _RUN, _DELIVER = b"ARD"
 _NO_MEMORY = b'F{"message": "MemoryError"}'
 
-# An integer beyond 2^53 has sixteen digits, behind what may stand before a number in JSON without spaces.
-SCAN_BYTES = 1 << 16
-_LONG_INTEGER = b":" + b"0" * 16
-_SHAPES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for byte in range(256))
+# How the program's frame names what it was given, which alone of it may hold such integers as a value.
+_GIVEN = b'"given":'
 
 REHEARSED_SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
 REHEARSED_PROGRAM = b"""{
@@ -88,6 +86,9 @@ class Worker:
         self.context.set_max_stack_size(config["max_stack_size_bytes"])
         self.kernel = self.context.eval("\n" * KERNEL_LINES_BEFORE + text)
         self.analyse = _load_analyser(config["analyser"])
+        self.may_hold_long_integers: Callable[[bytes | memoryview], bool] = load_source(
+            "long_integers", config["long_integers_path"]
+        ).may_hold_long_integers
         self.identity = {"engine": config["engine_version"], "kernel": _sha256(text)}
 
     def hello(self, isolation: dict[str, str]) -> bytes:
@@ -150,13 +151,15 @@ class Worker:
         """The frames that answer one frame, and whether the program has ended."""
         kind = body[0] if body else 0
         if kind == _DELIVER:
-            operation = "deliver exactly" if _may_hold_long_integers(body) else "deliver"
+            operation = "deliver exactly" if self.may_hold_long_integers(body) else "deliver"
             return self._take_turn(operation, str(body[1:], "utf-8"))
         if kind == _RUN:
             memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
             self.context.set_memory_limit(memory_limit_bytes)
             self.context.set_max_stack_size(max_stack_size_bytes)
-            return self._take_turn("run", str(body[1 + _LIMITS.size :], "utf-8"))
+            config = bytes(body[1 + _LIMITS.size :])
+            exactly = _GIVEN in config and self.may_hold_long_integers(config)
+            return self._take_turn("run exactly" if exactly else "run", config.decode())
         if kind == _ANALYSE and self.analyse is not None:
             (deadline_ms,) = _HEADER.unpack_from(body, 1)
             return _json_frame(b"a", self.analyse(str(body[1 + _HEADER.size :], "utf-8"), deadline_ms)), False
@@ -202,12 +205,6 @@ def _load_analyser(location: dict[str, Any] | None) -> Analyser | None:
     if location is None:
         return None
     return load_source("analyse", location["path"]).load(location["site_paths"])
-
-
-def _may_hold_long_integers(body: bytes | memoryview) -> bool:
-    """False for most values: the parser need not look at every number again, which takes four times as long."""
-    parts = (bytes(body[at : at + SCAN_BYTES + 16]) for at in range(1, len(body), SCAN_BYTES))
-    return any(_LONG_INTEGER in part.translate(_SHAPES) for part in parts)
 
 
 def _flat(text: object) -> str:

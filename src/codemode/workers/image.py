@@ -23,7 +23,8 @@ _GUEST = Path(__file__).parent.parent / "guest"
 ANALYSER_PATH = str(_GUEST / "analysis" / "analyse.py")
 # In the order in which they are evaluated.
 _KERNEL_PARTS = (
-    "intrinsics", "json", "powers", "determinism", "text", "bridge", "surface", "fetch", "faces", "harden", "entry",
+    "intrinsics", "json", "powers", "determinism", "text", "bridge", "surface", "fetch", "code_call", "notices",
+    "faces", "harden", "entry",
 )  # fmt: skip
 
 
@@ -85,6 +86,7 @@ class WorkerImage:
             "lockdown_path": str(_GUEST / "lockdown_linux.py"),
             "seccomp_filter_path": str(_GUEST / "seccomp_filter.py"),
             "layers_path": str(_GUEST / "layers.py"),
+            "long_integers_path": str(_GUEST / "long_integers.py"),
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
             **more,

@@ -46,26 +46,26 @@ const bridgePromise = (slot) => {
   return promise;
 };
 
-const refuse = (limit, maximum, text) => {
-  const message = text + " (" + limit + " is " + maximum + ")";
-  const origin = ',"limit":' + stringify(limit);
+const LIMIT_TEXTS = freeze({
+  __proto__: null,
+  max_catalog_requests: "too many catalog requests",
+  max_bridge_requests: "too many calls in this program",
+  max_in_flight_bridge_requests: "too many calls at once: await some of them before making more",
+});
+const limitOrigin = (limit) => ',"limit":' + stringify(limit);
+const refuse = (limit) => {
+  const message = LIMIT_TEXTS[limit] + " (" + limit + " is " + limits[limit] + ")";
+  const stack = guestStack(new Err().stack);
   return new NativePromise((_, reject) => {
-    reject(hostError("CodeModeBridgeLimitError", message, "CODE_MODE_BRIDGE_LIMIT", guestStack(new Err().stack), origin));
+    reject(hostError("CodeModeBridgeLimitError", message, "CODE_MODE_BRIDGE_LIMIT", stack, limitOrigin(limit)));
   });
 };
 
 // Limits depend on nothing but the order of calls and answers, so a replay refuses the same calls.
-const overLimit = (kind) => {
-  if (kind === "catalog") {
-    if (catalogRequests < limits.max_catalog_requests) return undefined;
-    return refuse("max_catalog_requests", limits.max_catalog_requests, "too many catalog requests");
-  }
-  if (bridgeRequests >= limits.max_bridge_requests)
-    return refuse("max_bridge_requests", limits.max_bridge_requests, "too many calls in this program");
-  if (inFlight >= limits.max_in_flight_bridge_requests)
-    return refuse("max_in_flight_bridge_requests", limits.max_in_flight_bridge_requests,
-      "too many calls at once: await some of them before making more");
-  return undefined;
+const reachedLimit = (kind) => {
+  if (kind === "catalog") return catalogRequests < limits.max_catalog_requests ? undefined : "max_catalog_requests";
+  if (bridgeRequests >= limits.max_bridge_requests) return "max_bridge_requests";
+  return inFlight < limits.max_in_flight_bridge_requests ? undefined : "max_in_flight_bridge_requests";
 };
 
 // The JSON text of a call's input; undefined for a call without an argument.
@@ -84,15 +84,15 @@ const requestJson = (id, kind, name, text) => {
   return head + ',"input":' + stringify(text) + "}";
 };
 
+const requireRunning = () => {
+  if (finished) throw new Err("the program has already ended");
+};
+
 // All that can fail for want of stack or memory comes first: the guest may catch that, and a request half made would
 // put the counts of kernel and host apart.
-const request = (kind, name, args) => {
-  if (finished) throw new Err("the program has already ended");
-  const text = inputText(name, args); // runs guest code, so it comes before the limits are looked at
-  const refusal = overLimit(kind);
-  if (refusal !== undefined) return refusal;
-  const id = nextId, isCatalog = kind === "catalog";
-  const slot = { __proto__: null, id, kind, observed: false, delivered: false, site: new Err().stack, resolve: undefined, reject: undefined };
+const send = (kind, name, text, isQuiet) => {
+  const id = nextId, isCatalog = kind === "catalog", site = new Err().stack;
+  const slot = { __proto__: null, id, kind, isQuiet, observed: false, delivered: false, site, resolve: undefined, reject: undefined };
   const promise = bridgePromise(slot);
   const lines = withLine("C", requestJson(id, kind, name, text));
   mapSet(slots, id, slot);
@@ -106,6 +106,13 @@ const request = (kind, name, args) => {
   return promise;
 };
 
+const request = (kind, name, args) => {
+  requireRunning();
+  const text = inputText(name, args); // runs guest code, so it comes before the limits are looked at
+  const limit = reachedLimit(kind);
+  return limit === undefined ? send(kind, name, text, false) : refuse(limit);
+};
+
 const settle = (answer) => {
   const slot = mapGet(slots, answer.id);
   if (slot === undefined || slot.delivered) return "kernel-error: unknown request";
@@ -114,10 +121,17 @@ const settle = (answer) => {
   slot.delivered = true;
   if (slot.kind !== "catalog") inFlight--;
   if (answer.now > clock) clock = answer.now; // a program that reads the clock very often is ahead of the host's
-  const error = answer.error;
-  if (error === undefined) resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);
-  else reject(hostError(error.name, error.message, error.code, guestStack(site), ',"request":' + slot.id));
+  if (answer.error !== undefined) settleError(slot, answer.error, resolve, reject, site);
+  else if (slot.isQuiet) resolve({ success: true, data: answer.value });
+  else resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);
   return "ok";
+};
+
+const settleError = (slot, error, resolve, reject, site) => {
+  const { name, message, code, fields = { code, message } } = error, origin = ',"request":' + slot.id;
+  if (slot.isQuiet) resolve({ success: false, error: fields });
+  else if (error.fields === undefined) reject(hostError(name, message, code, guestStack(site), origin));
+  else reject(callError(fields, guestStack(site), origin));
 };
 
 const unobservedIds = () => {

@@ -80,13 +80,12 @@ const compileUnlessUnclear = (source, draft) => {
   throw error;
 };
 
-const run = (text) => {
-  const config = parse(text);
+const run = (config) => {
   limits = config;
   seed = config.seed;
   clock = config.now_ms;
   wrapper = WRAPPERS[config.wrapper];
-  install(config.globals, config.is_rehearsal === true);
+  install(config);
   if (config.shadowed !== undefined) shadow(config.wrapper, config.shadowed);
   takeLanguageNames(config.language_names);
   programText = config.js;
@@ -125,12 +124,13 @@ const reset = () => {
   outbox = "";
   finished = false;
   nextId = 1;
-  inFlight = bridgeRequests = catalogRequests = consoleBytes = consoleLines = 0;
+  inFlight = bridgeRequests = catalogRequests = consoleBytes = consoleLines = notices = noticeBytes = 0;
   consoleFull = false;
   programText = "";
   programIsAscii = undefined;
   mapClear(slots);
-  root.members = languageNames = undefined;
+  mapClear(views);
+  toolsRoot.members = languageNames = undefined;
   seed = "";
   uninstall();
   wrapperArguments = [];
@@ -151,7 +151,8 @@ const kernel = (operation, text) => {
     if (operation === "drain") return drainFenced();
     if (operation === "deliver") return settle(parse(text));
     if (operation === "deliver exactly") return settle(parse(text, readExactly));
-    if (operation === "run") return run(text);
+    if (operation === "run") return run(parse(text));
+    if (operation === "run exactly") return run(parse(text, readExactly));
     if (operation === "reset") return reset();
     return "kernel-error: unknown operation";
   } catch (error) {

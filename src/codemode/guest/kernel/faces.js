@@ -1,19 +1,48 @@
 // Faces of the guest: what a program may find among its globals, by name, and which of the engine's mean nothing to it.
 // What its text becomes the body of is in text.js, which counts columns behind it.
 
-const GLOBALS = freeze({ __proto__: null, tools: guestTools, console: guestConsole, fetch: guestFetch });
+const GLOBALS = freeze({
+  __proto__: null, tools: guestTools, console: guestConsole, fetch: guestFetch,
+  callTool: guestCallTool, getTool: guestGetTool, mcpLog: guestMcpLog, mcpNotify: guestMcpNotify,
+});
+// Those that each program has its own of, made of what it was given.
+const MADE = freeze({ __proto__: null, codecallContext: makeContext });
 
+let installed = [];
+const put = (name, value, configurable) => {
+  defineProperty(G, name, { __proto__: null, value, writable: false, enumerable: false, configurable });
+  installed[installed.length] = name;
+};
 // A rehearsal's globals are taken away again, for the program that comes may have others.
-const install = (names, isRehearsal) => {
+const install = (config) => {
+  const names = config.globals, isRehearsal = config.is_rehearsal === true;
+  given = config.given === undefined ? NOTHING_GIVEN : config.given;
   for (let i = 0; i < names.length; i++) {
-    const value = GLOBALS[names[i]];
+    const make = MADE[names[i]], value = make === undefined ? GLOBALS[names[i]] : make(given);
     if (value === undefined) throw new Err("unknown global");
-    defineProperty(G, names[i], { __proto__: null, value, writable: false, enumerable: false, configurable: isRehearsal });
+    put(names[i], value, isRehearsal);
+  }
+  if (given.namespaces !== undefined) installNamespaces(given.namespaces, config.shadowed, isRehearsal);
+};
+// A namespace never takes the place of what else has its name; `eval` is none that the engine has any more.
+const installNamespaces = (names, shadowed, isRehearsal) => {
+  const taken = namesOf(shadowed === undefined ? [] : shadowed);
+  mapSet(taken, "eval", true);
+  for (let i = 0; i < names.length; i++) {
+    const name = names[i];
+    if (getOwnPropertyDescriptor(G, name) === undefined && mapGet(taken, name) === undefined)
+      put(name, makeNamespace(name), isRehearsal);
   }
 };
 const uninstall = () => {
-  const names = ownKeys(GLOBALS);
-  for (let i = 0; i < names.length; i++) deleteProperty(G, names[i]);
+  for (let i = 0; i < installed.length; i++) deleteProperty(G, installed[i]);
+  installed = [];
+  given = NOTHING_GIVEN;
+};
+const namesOf = (list) => {
+  const names = new NativeMap();
+  for (let i = 0; i < list.length; i++) mapSet(names, list[i], true);
+  return names;
 };
 
 // Shadowed names are parameters of the wrapper that get no argument. The global object is one of them, for it hands out
@@ -21,19 +50,17 @@ const uninstall = () => {
 // shows nothing else.
 let wrapperArguments = [];
 const shadow = (kind, names) => {
-  const isShadowed = new NativeMap();
-  for (let i = 0; i < names.length; i++) mapSet(isShadowed, names[i], true);
-  const shown = create(Obj.prototype), keys = ownKeys(G);
+  const shadowed = namesOf(names), shown = create(Obj.prototype), keys = ownKeys(G);
   let parameters = "globalThis";
   for (let i = 0; i < keys.length; i++) {
     const name = keys[i];
     if (name === "globalThis" || typeof name !== "string") continue;
-    if (mapGet(isShadowed, name) === true) parameters += "," + name;
+    if (mapGet(shadowed, name) === true) parameters += "," + name;
     else constant(shown, name, G[name]);
   }
   constant(shown, "globalThis", shown);
   wrapper = wrapperOf(kind, parameters);
-  wrapperArguments = mapGet(isShadowed, "globalThis") === true ? [] : [freeze(shown)];
+  wrapperArguments = mapGet(shadowed, "globalThis") === true ? [] : [freeze(shown)];
   // `__proto__ = {get x() { return this }}` would else make the bare name `x` an accessor's, called with the real one.
   freeze(G);
 };

@@ -2,8 +2,8 @@
 
 const MAX_PATH = 256, MAX_NAMES = 512;
 const toolText = freeze({ toString() { return "[tool]"; } }.toString);
-const readOnly = () => {
-  throw new TypeErr("tools is read-only");
+const readOnly = (target) => {
+  throw new TypeErr(weakGet(nodes, target).root.name + " is read-only");
 };
 
 // What the language itself reads must never become a call, unless there are tools of these names: then each is known by
@@ -28,7 +28,7 @@ const isReadByLanguage = () => {
     line === "    at [Symbol.toPrimitive] (native)";
 };
 
-const nodes = new NativeWeakMap(); // a proxy's target -> {path, members: name -> proxy}
+const nodes = new NativeWeakMap(); // a proxy's target -> {path, root, members: name -> proxy}
 const toolProxy = (node) => {
   const target = () => {};
   deleteProperty(target, "name"); // an own property of the target would bind what `get` may answer
@@ -46,7 +46,7 @@ const member = (node, key) => {
   const path = pathTo(node, key);
   if (path.length > MAX_PATH) throw new RangeErr("tool name too long");
   if (mapSize(node.members) >= MAX_NAMES) throw new RangeErr("too many different tool names");
-  const proxy = toolProxy({ __proto__: null, path, members: undefined });
+  const proxy = toolProxy({ __proto__: null, path, root: node.root, members: undefined });
   mapSet(node.members, key, proxy);
   return proxy;
 };
@@ -61,10 +61,10 @@ const toolTraps = freeze({
     return member(node, key);
   },
   apply(target, _this, args) {
-    const path = weakGet(nodes, target).path;
-    if (path === "") throw new Err("missing tool name: call tools.<name>(input)");
+    const node = weakGet(nodes, target), root = node.root, path = node.path;
+    if (path === root.path) throw new Err("missing tool name: call " + root.name + ".<name>(input)");
     if (isLanguageTool(path) && isReadByLanguage()) return lastIndexOf(path, "toJSON") < 0 ? "[tool]" : undefined;
-    return request(path === "$search" || path === "$describe" ? "catalog" : "tool", path, args);
+    return root.call(path, args);
   },
   construct: readOnly,
   set: readOnly,
@@ -72,8 +72,15 @@ const toolTraps = freeze({
   deleteProperty: readOnly,
   setPrototypeOf() { return false; },
 });
-const root = { __proto__: null, path: "", members: undefined };
-const guestTools = toolProxy(root);
+// A global whose members, and theirs, are called as tools.
+const rootNode = (name, path, call) => {
+  const node = { __proto__: null, path, root: undefined, members: undefined, name, call };
+  node.root = node;
+  return node;
+};
+const toolsRoot = rootNode("tools", "", (path, args) =>
+  request(path === "$search" || path === "$describe" ? "catalog" : "tool", path, args));
+const guestTools = toolProxy(toolsRoot);
 
 // Each line costs the host a frame, however short it is.
 const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000, MAX_CONSOLE_LINES = 4096;

@@ -1,0 +1,117 @@
+// What a CodeCall script sees: callTool, getTool, codecallContext, and a global for each namespace of tools.
+
+const MAX_TOOL_NAME = 256;
+const NOTHING_GIVEN = freeze({ __proto__: null });
+let given = NOTHING_GIVEN; // JSON of this program alone: context, definitions, whether these are all, namespaces
+
+// For JSON that the host sent: nobody else has seen it yet, and it has neither accessors nor cycles.
+const freezeJson = (value) => {
+  const pending = [value];
+  let count = 1;
+  while (count > 0) {
+    const object = pending[--count];
+    if (!isObject(object)) continue;
+    const keys = ownKeys(freeze(object));
+    for (let i = 0; i < keys.length; i++) pending[count++] = object[keys[i]];
+  }
+  return value;
+};
+
+// Frozen with all that it holds, so that what a program reads of a call is what the host said of it. With an origin it
+// is the very error of that call, or of its limit: only the object made here is.
+const callError = (fields, stack, origin) => {
+  const error = new Err(fields.message), shown = ["code", "toolName", "details"];
+  constant(error, "name", "Error");
+  constant(error, "message", fields.message);
+  constant(error, "stack", stack);
+  for (let i = 0; i < shown.length; i++) {
+    const value = fields[shown[i]];
+    if (value === undefined) continue;
+    const descriptor = { __proto__: null, value: freezeJson(value), writable: false, enumerable: true, configurable: false };
+    defineProperty(error, shown[i], descriptor);
+  }
+  if (origin !== undefined) weakSet(hostErrors, error, origin);
+  return freeze(error);
+};
+
+// A call of which the host hears nothing.
+const refuseCall = (code, message, toolName, isQuiet, origin) => {
+  const fields = { code, message, toolName }, stack = guestStack(new Err().stack);
+  return new NativePromise((resolve, reject) => {
+    if (isQuiet) resolve({ success: false, error: fields });
+    else reject(callError(fields, stack, origin));
+  });
+};
+
+const kindOf = (value) => (value === null ? "null" : typeof value);
+
+const callByName = (name, input, isQuiet, place) => {
+  const toolName = slice(name, 0, MAX_TOOL_NAME);
+  let text, problem;
+  if (input !== undefined)
+    try {
+      text = toJson(input); // runs guest code, so it comes before the limits are looked at
+      if (text === undefined) problem = "must be a JSON value, not " + typeof input;
+    } catch (error) {
+      if (error === null) throw error; // no memory
+      problem = "is no JSON value: " + (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
+    }
+  if (problem !== undefined) return refuseCall("VALIDATION", place + ": the input " + problem, toolName, isQuiet, undefined);
+  const limit = reachedLimit("tool");
+  if (limit === undefined) return send("tool", toolName, text, isQuiet);
+  const message = LIMIT_TEXTS[limit] + " (at most " + limits[limit] + ")";
+  return refuseCall("LIMIT", message, toolName, isQuiet, limitOrigin(limit));
+};
+
+const guestCallTool = freeze({
+  callTool(name, input = undefined, options = undefined) {
+    requireRunning();
+    let isQuiet = false;
+    try {
+      if (isObject(options)) isQuiet = options.throwOnError === false;
+    } catch (error) {
+      return new NativePromise((_, reject) => reject(error));
+    }
+    const place = "callTool(name, input, options)";
+    if (typeof name !== "string")
+      return refuseCall("VALIDATION", place + ": the name must be a string, not " + kindOf(name), "", isQuiet, undefined);
+    if (options !== undefined && options !== null && typeof options !== "object") {
+      const problem = ": the options must be an object such as {throwOnError: false}, not " + typeof options;
+      return refuseCall("VALIDATION", place + problem, slice(name, 0, MAX_TOOL_NAME), isQuiet, undefined);
+    }
+    return callByName(name, input, isQuiet, "callTool(" + stringify(clip(name, MAX_NAME)) + ", input)");
+  },
+}.callTool);
+
+const makeNamespace = (name) =>
+  toolProxy(rootNode(name, name, (path, args) => {
+    requireRunning();
+    return callByName(path, args[0], false, clip(path, MAX_NAME) + "(input)");
+  }));
+
+const makeContext = () => freezeJson(given.context === undefined ? {} : given.context);
+
+const definitionOf = (name) => {
+  const own = given.definitions === undefined ? undefined : getOwnPropertyDescriptor(given.definitions, name);
+  return own === undefined ? undefined : own.value; // null: a name in the program that no tool has
+};
+const views = new NativeMap(); // name -> what getTool has answered
+
+const guestGetTool = freeze({
+  getTool(name) {
+    if (typeof name !== "string") throw new TypeErr("getTool(name): the name must be a string, not " + kindOf(name));
+    const known = mapGet(views, name);
+    if (known !== undefined) return known;
+    const definition = definitionOf(name);
+    if (isObject(definition)) {
+      const { description, inputSchema, outputSchema = null } = definition;
+      const view = freezeJson({ name, description, inputSchema, outputSchema });
+      mapSet(views, name, view);
+      return view;
+    }
+    if (definition === undefined && given.all !== true)
+      throw new Err("getTool(" + stringify(clip(name, MAX_NAME)) + "): the definitions of all tools are too large to go" +
+        ' along, so the name has to stand in the program as text, as in getTool("name")');
+    return undefined;
+  },
+}.getTool);
