@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codemode.tools.search import meanings
 from codemode.tools.search.known_words import MAX_CORRECTIONS, KnownWords
-from codemode.tools.search.readings import SYNONYM, asked_readings, corrected
+from codemode.tools.search.readings import BEGINNING, SYNONYM, corrected, readings_of
 from codemode.tools.search.words import MAX_QUERY_WORDS, asked_words, indexed_words, words_of
 
 
@@ -57,12 +57,19 @@ def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
     assert all(word and not set(word) & set('" *():^{}-+') for word in words)
 
 
-def test_only_a_beginning_of_three_letters_that_a_word_has_is_searched_as_one():
-    words = known("order", "orders", "alpha")
-    expressions = {
-        one.word: [each.expression for each in one.readings] for one in asked_readings(["al", "ord", "zzz"], words)
-    }
-    assert expressions == {"al": ['"al"'], "ord": ['"ord"', '"ord"*'], "zzz": ['"zzz"']}
+@pytest.mark.parametrize(("word", "longer"), [("al", []), ("ord", ["order"]), ("zzz", []), ("orders", [])])
+def test_only_a_beginning_of_three_letters_that_a_word_has_is_searched_as_one(word, longer):
+    words = known("order", "orders", "alpha", "ordinary"[:3] + "er")
+    found = [reading for reading in readings_of(word, (), words) if reading.weight == BEGINNING]
+    assert found == ([([(stem,) for stem in longer], BEGINNING)] if longer else [])
+
+
+def test_words_are_let_go_of_when_the_last_tool_that_has_them_goes():
+    words = known("walrus", "order")
+    more = words.copy()
+    more.add(["walrus"])
+    more.remove(["walrus", "order"])
+    assert ("walrus" in more, "order" in more, "order" in words) == (True, False, True)
 
 
 def test_corrections_are_few_and_the_likeliest_first():

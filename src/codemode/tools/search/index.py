@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from heapq import nsmallest
@@ -11,8 +10,9 @@ from typing import NamedTuple
 
 from ...host import steps
 from ...signatures.described_tool import DescribedTool
+from .postings import Postings, Tools
+from .query import read_query
 from .text_index import TextIndex
-from .words import MAX_QUERY_CHARACTERS, asked_words, words_of
 
 _WAIT_SECONDS = 0.005
 _PLACES = 6  # of a score: what differs less is equal
@@ -25,39 +25,70 @@ class Found(NamedTuple):
     score: float
 
 
+class Answer(NamedTuple):
+    """What a search found, best first, and what whoever asked should know about it."""
+
+    found: list[Found]
+    warnings: tuple[str, ...]
+
+
 class ToolIndex:
     """Finds tools by words in their names, descriptions, parameters and examples. Made by the first search, and once.
 
-    Making it for thousands of tools takes a second: in metered work it leaves the loop, and can be stopped. Safe to use
-    from several threads.
+    Making it for thousands of tools takes a second: in metered work it leaves the loop, and can be stopped. Unchanging,
+    and safe to use from several threads.
     """
 
-    def __init__(self, tools: Iterable[tuple[str, DescribedTool]]) -> None:
+    def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
         self._tools = list(tools)
+        self._base = base  # what an earlier index has done already
         self._lock = threading.Lock()
         self._index: TextIndex | None = None
+
+    def updated(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolIndex:
+        """Return an index of these tools, in this order; this one goes on answering for its own.
+
+        It indexes only those that are not in this one with the same name and texts. The very tool object of this one is
+        taken to say what it said. Made by its first search, as any index.
+        """
+        base, index = self._base, self._index
+        return ToolIndex(tools, index.postings if index else base)
+
+    def prepare(self) -> None:
+        """Make the index now, unless it is made: metered work, for a thread."""
+        self._made()
+
+    def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> Answer:
+        """Return what `search` finds, and warnings: why it is nothing, or why it may not be what was meant."""
+        found = self.search(query, limit, among)
+        return Answer(found, () if found else ("No tool has any of these words.",))
 
     def search(self, query: str, limit: int, among: Collection[int] | None = None) -> list[Found]:
         """Return at most ``limit`` tools that fit any word of ``query``, best first, equal ones in their order.
 
         ``among`` are the positions to choose from: a set, where there are many.
         """
-        words = asked_words(query)
-        if not words or limit <= 0:
+        words, forms, plain = read_query(query)
+        if not (words or forms) or limit <= 0:
             return []
         # Even when the index is there: what a query finds has to be put in order.
         steps.take(steps.STEPS_ON_THE_LOOP + 1)
-        with self._locked():
-            if self._index is None:
-                self._index = _built(self._tools)
-                weakref.finalize(self, self._index.close)  # Python 3.13 warns of one that is left open
-            scores = self._index.scores(words, "".join(words_of(query[:MAX_QUERY_CHARACTERS])))
-        found = (
-            Found(position, round(score, _PLACES))
-            for position, score in scores.items()
-            if among is None or position in among
-        )
+        index = self._made()
+        slots, positions = index.postings.slots, index.postings.positions
+        chosen = None if among is None else {slots[at] for at in among if 0 <= at < len(slots)}
+        scores = index.scores(words, forms, plain, limit, chosen)
+        found = (Found(positions[slot], round(score, _PLACES)) for slot, score in scores.items())
         return nsmallest(limit, found, key=lambda one: (-one.score, one.position))
+
+    def _made(self) -> TextIndex:
+        index = self._index
+        if index is None:
+            with self._locked():
+                if self._index is None:
+                    self._index = _built(self._tools) if self._base is None else _changed(self._tools, self._base)
+                    self._base = None
+                index = self._index
+        return index
 
     @contextmanager
     def _locked(self) -> Generator[None]:
@@ -70,12 +101,9 @@ class ToolIndex:
             self._lock.release()
 
 
-def _built(tools: list[tuple[str, DescribedTool]]) -> TextIndex:
-    index = TextIndex()
-    try:
-        for name, tool in tools:
-            index.add(name, tool)
-    except BaseException:  # the work may be stopped at any tool
-        index.close()
-        raise
-    return index
+def _built(tools: Tools) -> TextIndex:
+    return TextIndex(Postings(tools))
+
+
+def _changed(tools: Tools, base: Postings) -> TextIndex:
+    return TextIndex(Postings(tools, base))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from itertools import islice, takewhile
 
 from ...host import steps
 
@@ -12,41 +15,58 @@ _MIN_CHARACTERS = 3  # of which only neighbours may be exchanged
 _MIN_TWO_MISTAKES = 6
 _MAX_COMPARED = 4000
 _STEPS_OF_A_COMPARISON = 2
-_BEGINNING = 3
+_MAX_BEGINNING = 64
+_MAX_LETTERS_APART = 4
+_MAX_KEPT = 1000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class KnownWords:
-    """Words, and in how many tools each of them is."""
+    """Words, and in how many tools each of them is. Unchanging once anything was asked of it."""
 
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-        self._by_beginning: dict[str, list[str]] = {}
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self._counts = dict(counts or {})
+        self._corrections: dict[str, list[str]] = {}
 
     def __contains__(self, word: object) -> bool:
         return word in self._counts
 
+    def copy(self) -> KnownWords:
+        """Return the same words, to be changed."""
+        return KnownWords(self._counts)
+
     def add(self, words: Iterable[str]) -> None:
         """Take in the words of one more tool, each given once."""
-        counts = self._counts
         for word in words:
-            count = counts.get(word, 0)
-            if not count:
-                self._by_beginning.setdefault(word[:_BEGINNING], []).append(word)
-            counts[word] = count + 1
+            self._counts[word] = self._counts.get(word, 0) + 1
 
-    def has_beginning(self, beginning: str) -> bool:
-        """Whether any word begins like this; less than three letters are none."""
-        for word in self._by_beginning.get(beginning[:_BEGINNING], ()):
-            steps.take()
-            if word.startswith(beginning):
-                return True
-        return False
+    def remove(self, words: Iterable[str]) -> None:
+        """Let go of the words of a tool that was added."""
+        for word in words:
+            if self._counts[word] == 1:
+                del self._counts[word]
+            else:
+                self._counts[word] -= 1
+
+    def beginning_with(self, beginning: str) -> list[str]:
+        """Return the first of the longer words that begin like this, in alphabetical order."""
+        steps.take(_MAX_BEGINNING)
+        ordered = self._ordered
+        at = bisect_right(ordered, beginning)
+        return list(takewhile(lambda word: word.startswith(beginning), islice(ordered, at, at + _MAX_BEGINNING)))
 
     def corrections(self, word: str) -> list[str]:
         """Return at most two known words, or pairs of them, that ``word`` may have meant, best first."""
         if not _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS or not word.isalpha():
             return []
+        if (kept := self._corrections.get(word)) is not None:
+            return kept
+        if len(self._corrections) >= _MAX_KEPT:
+            self._corrections.clear()
+        found = self._corrections[word] = self._corrected(word)
+        return found
+
+    def _corrected(self, word: str) -> list[str]:
         steps.take(_MAX_CHARACTERS)
         near = {other for other in _one_mistake(word) if other in self._counts} or set(self._parted(word))
         if not near and len(word) >= _MIN_TWO_MISTAKES:
@@ -54,6 +74,11 @@ class KnownWords:
         return sorted(near, key=lambda other: (other[0] != word[0], -self._counts.get(other, 0), other))[
             :MAX_CORRECTIONS
         ]
+
+    @cached_property
+    def _ordered(self) -> list[str]:
+        steps.take(len(self._counts) >> 6)
+        return sorted(self._counts)
 
     def _parted(self, word: str) -> Iterator[str]:
         """Yield two known words that were written as one."""
@@ -63,19 +88,27 @@ class KnownWords:
 
     def _two_mistakes(self, word: str) -> Iterator[str]:
         """Yield what begins with the same letter, of which people are sure, and is two mistakes away."""
-        left = _MAX_COMPARED
-        for beginning, group in self._by_beginning.items():
+        ordered, left = self._ordered, _MAX_COMPARED
+        letters = _letters(word)
+        for at in range(bisect_left(ordered, word[0]), len(ordered)):
+            other = ordered[at]
+            if other[0] != word[0] or not left:
+                return
             steps.take()
-            if beginning[0] != word[0]:
-                continue
-            for other in group:
+            # A mistake takes one letter and brings another: what differs in more letters is not worth a comparison.
+            if -2 <= len(other) - len(word) <= 2 and (letters ^ _letters(other)).bit_count() <= _MAX_LETTERS_APART:
+                left -= 1
                 steps.take(_STEPS_OF_A_COMPARISON)
-                if -2 <= len(other) - len(word) <= 2:
-                    left -= 1
-                    if _is_near(word, other):
-                        yield other
-                if not left:
-                    return
+                if _is_near(word, other):
+                    yield other
+
+
+@lru_cache(1 << 14)
+def _letters(word: str) -> int:
+    letters = 0
+    for letter in word:
+        letters |= 1 << (ord(letter) & 63)
+    return letters
 
 
 def _one_mistake(word: str) -> Iterator[str]:

@@ -1,110 +1,154 @@
-"""The words of tools in SQLite's FTS5, and how well each tool fits the words of a query. Knows nothing of threads.
+"""How well each tool fits the words of a query. Unchanging but for what it has worked out already; knows no threads.
 
 A tool's score is the sum over the words, each counted by how rare it is among the tools, times the part of the words
-that the tool has: of two tools the one with more of them comes first, unless the words say next to nothing.
+that the tool has: of two tools the one with more of them comes first, unless the words say next to nothing. What one
+word gives is BM25's: the more often and the more prominently a tool has it, the more, and never over 1.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from heapq import nlargest
+from typing import NamedTuple
 
 from ...host import steps
-from ...signatures.described_tool import DescribedTool
-from .columns import columns_of
-from .known_words import KnownWords
-from .readings import SYNONYM, Asked, Reading, asked_readings, corrected
-from .words import words_of
+from .postings import Postings
+from .readings import FORM, SYNONYM, Reading, corrected, readings_of
 
-_STEPS_OF_A_TOOL = 20
-_CHARACTERS_OF_A_STEP = 100
-# Each text is looked for and never read again: nothing of it is kept but its words.
-_CREATE = """\
-CREATE VIRTUAL TABLE tools USING fts5
-(name, sentence, rest, parameters, examples, content = '', tokenize = 'porter unicode61')"""
-_INSERT = "INSERT INTO tools(rowid, name, sentence, rest, parameters, examples) VALUES (?, ?, ?, ?, ?, ?)"
-# The weights of the columns, in their order; measured with benchmarks/search.py.
-_FIND = "SELECT rowid, bm25(tools, 8.0, 3.0, 1.0, 0.5, 2.0) FROM tools WHERE tools MATCH ?"
-# FTS5: k1 is 1.2, so that a word gives less than k1 + 1 times its rarity; and nothing is less rare than this.
-_MOST = 2.2
-_LEAST_RARITY = 1e-6
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
+_DIFFERENCE = 1e-6  # of scores: what differs less is equal
+_KEPT_OF_A_TOOL = 20
+_KEPT = 1000
+_POSTINGS_OF_A_STEP = 32
+_SCORES_OF_A_STEP = 8
+_WORTH_A_LOOK = 32  # so many tools, to find out whether they are
 
-_Hits = dict[
-    int, tuple[float, float]
-]  # by position: how well it fits one word, and how sure the reading of the word is
+
+class _Tier(NamedTuple):
+    """The tools that one reading of a word finds: by slot, how much it counts in each."""
+
+    weight: float
+    counts: dict[int, float]
+
+
+class _Word(NamedTuple):
+    """What a word of a query finds, the surest reading first, and how rare that is."""
+
+    tiers: list[_Tier]
+    rarity: float
 
 
 class TextIndex:
-    """The texts of tools, in the order in which they are added."""
+    """Scores for queries over the stems of tools."""
 
-    def __init__(self) -> None:
-        import sqlite3
+    def __init__(self, postings: Postings) -> None:
+        self.postings = postings
+        self._words: dict[tuple[str, ...], _Word] = {}
+        self._room = len(postings) * _KEPT_OF_A_TOOL + _KEPT
 
-        self.connection = sqlite3.connect(":memory:", check_same_thread=False)
-        self.connection.execute(_CREATE)
-        self._count = 0
-        self._known = KnownWords()
-        self._by_name: dict[str, list[int]] = {}
+    def scores(
+        self, words: list[str], forms: list[str], plain: str, limit: int, among: Collection[int] | None
+    ) -> dict[int, float]:
+        """Return how well tools fit, above 0 and up to 1, by slot: at least of the ``limit`` best of those ``among``.
 
-    def close(self) -> None:
-        """Give the memory back; the index is of no use any more."""
-        self.connection.close()
+        ``forms`` are marks of the values in the query, and ``plain`` is the query in one word.
+        """
+        asked = [self._word(word, _joined(words, at)) for at, word in enumerate(words)]
+        asked += [self._form(form) for form in forms]
+        scores = self._best(asked, limit, among)
+        named = (slot for slot in self.postings.named(plain) if among is None or slot in among)
+        return scores | dict.fromkeys(named, 1.0)
 
-    def add(self, name: str, tool: DescribedTool) -> None:
-        """Index the next tool."""
-        columns = columns_of(name, tool)
-        steps.take(_STEPS_OF_A_TOOL + sum(map(len, columns)) // _CHARACTERS_OF_A_STEP)
-        self._known.add(set(" ".join(columns).split()))
-        self._by_name.setdefault("".join(words_of(name)), []).append(self._count)
-        self.connection.execute(_INSERT, (self._count, *columns))
-        self._count += 1
+    def _best(self, asked: list[_Word], limit: int, among: Collection[int] | None) -> dict[int, float]:
+        """Look at what the rarest words find first, until nothing that is left can be among the best."""
+        scores: dict[int, float] = {}
+        possible = sum(word.rarity for word in asked)
+        left = [[tier.weight for tier in word.tiers] for word in asked]
+        order = sorted(
+            ((word.rarity * tier.weight, -at, tier) for at, word in enumerate(asked) for tier in word.tiers),
+            key=lambda one: one[:2],
+            reverse=True,
+        )
+        for _, at, tier in order:
+            if len(scores) >= limit and len(tier.counts) > _WORTH_A_LOOK:
+                most = [max(weights, default=0.0) for weights in left]
+                gain = sum(word.rarity * weight for word, weight in zip(asked, most, strict=True))
+                if nlargest(limit, scores.values())[-1] > gain / possible * sum(most) / len(asked) + _DIFFERENCE:
+                    break
+            left[-at].remove(tier.weight)
+            new = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
+            steps.take(1 + len(new) // _SCORES_OF_A_STEP)
+            for slot in new:
+                scores[slot] = min(self._score(slot, asked) / possible, _ALMOST_ONE)
+        return scores
 
-    def scores(self, words: list[str], plain: str) -> dict[int, float]:
-        """Return how well tools fit the words, above 0 and up to 1, by position; ``plain`` is the query in one word."""
-        gained: dict[int, float] = {}
-        had: dict[int, float] = {}
-        possible = 0.0
-        for asked in asked_readings(words, self._known):
-            hits = self._hits(asked)
-            rarity = self._rarity(len(hits) or 1)
-            possible += rarity
-            for position, (score, weight) in hits.items():
-                gained[position] = gained.get(position, 0.0) + rarity * score
-                had[position] = had.get(position, 0.0) + weight / len(words)
-        scores = {position: min(gain / possible * had[position], _ALMOST_ONE) for position, gain in gained.items()}
-        return scores | dict.fromkeys(self._by_name.get(plain, ()), 1.0)
+    def _score(self, slot: int, asked: list[_Word]) -> float:
+        gain = sure = 0.0
+        norm = self.postings.norms[slot]
+        for tiers, rarity in asked:
+            best = surest = 0.0
+            for weight, counts in tiers:
+                counted = counts.get(slot)
+                if counted is not None:
+                    surest = surest or weight
+                    best = max(best, weight * counted / (counted + norm))
+            gain += rarity * best
+            sure += surest
+        return gain * sure / len(asked)
 
-    def _hits(self, asked: Asked) -> _Hits:
-        hits: _Hits = {}
-        self._read(hits, asked.readings)
-        if not hits:
-            self._read(hits, corrected(asked.word, self._known))
-        if asked.synonyms:
-            rows = self._rows(asked.synonyms)
-            best = max((score for _, score in rows), default=1.0)
-            _keep(hits, ((position, score / best) for position, score in rows), SYNONYM)
-        return hits
+    def _word(self, word: str, joined: tuple[str, ...]) -> _Word:
+        key = (word, *joined)
+        kept = self._words.get(key)
+        if kept is None:
+            readings = list(readings_of(word, joined, self.postings.known))
+            tiers = self._tiers(readings)
+            if not any(tier.counts for tier in tiers if tier.weight > SYNONYM):
+                tiers = self._tiers(corrected(word, self.postings.known)) + tiers
+            kept = self._keep(key, tiers)
+        return kept
 
-    def _read(self, hits: _Hits, readings: Iterable[Reading]) -> None:
-        for expression, weight in readings:
-            rows = self._rows(expression)
-            # What one word gives is the same share of itself however common it is.
-            odds = (self._count - len(rows) + 0.5) / (len(rows) + 0.5)
-            full = _MOST * (math.log(odds) if odds > 1 else _LEAST_RARITY)
-            _keep(hits, ((position, score / full) for position, score in rows), weight)
+    def _form(self, mark: str) -> _Word:
+        return self._words.get((mark,)) or self._keep((mark,), self._tiers([Reading([(mark,)], FORM)]))
 
-    def _rows(self, expression: str) -> list[tuple[int, float]]:
-        found = self.connection.execute(_FIND, (expression,)).fetchall()
-        return [(position, -score) for position, score in found]
+    def _keep(self, key: tuple[str, ...], tiers: list[_Tier]) -> _Word:
+        tiers = [tier for tier in tiers if tier.counts]
+        word = _Word(tiers, self._rarity(max((len(tier.counts) for tier in tiers), default=1)))
+        self._room -= 1 + sum(len(tier.counts) for tier in tiers)
+        if self._room < 0:
+            self._words = {}
+            self._room = len(self.postings) * _KEPT_OF_A_TOOL + _KEPT
+        self._words[key] = word
+        return word
 
-    def _rarity(self, count: int) -> float:
-        """Tell words apart by how many tools have them; above 0 even when all do, which FTS5's own measure is not."""
-        return math.log(1 + (self._count - count + 0.5) / (count + 0.5))
+    def _tiers(self, readings: Iterable[Reading]) -> list[_Tier]:
+        return [_Tier(reading.weight, self._any(reading.any_of)) for reading in readings]
+
+    def _any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
+        found = [self._all(stems) for stems in any_of]
+        if len(found) == 1:
+            return found[0]
+        together = dict(found[0])
+        for counts in found[1:]:
+            steps.take(1 + len(counts) // _POSTINGS_OF_A_STEP)
+            for slot, counted in counts.items():
+                if counted > together.get(slot, 0.0):
+                    together[slot] = counted
+        return together
+
+    def _all(self, stems: tuple[str, ...]) -> dict[int, float]:
+        first, *others = sorted((self.postings.counts(stem) for stem in stems), key=len)
+        steps.take(1 + len(first) // _POSTINGS_OF_A_STEP)
+        for other in others:
+            first = {slot: min(counted, other[slot]) for slot, counted in first.items() if slot in other}
+        return first
+
+    def _rarity(self, tools: int) -> float:
+        """Tell words apart by how many tools have them; above 0 even when all do."""
+        return math.log(1 + (len(self.postings) - tools + 0.5) / (tools + 0.5))
 
 
-def _keep(hits: _Hits, found: Iterable[tuple[int, float]], weight: float) -> None:
-    for position, score in found:
-        steps.take()
-        before = hits.get(position, (0.0, 0.0))
-        hits[position] = (max(before[0], weight * score), max(before[1], weight))
+def _joined(words: list[str], at: int) -> tuple[str, ...]:
+    # Two words beside each other may be one to the author of a tool: "screen shot".
+    before, after = words[max(at - 1, 0) : at], words[at + 1 : at + 2]
+    return tuple([one + words[at] for one in before] + [words[at] + one for one in after])

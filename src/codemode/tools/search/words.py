@@ -12,6 +12,7 @@ MAX_QUERY_CHARACTERS = 500
 MAX_QUERY_WORDS = 16
 
 _WORD = re.compile(r"[^\W_]+")
+_ASCII_WORD = re.compile("[a-z0-9]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
 # Chinese and Japanese are written without spaces: two neighbouring characters are what a word is elsewhere.
@@ -20,15 +21,13 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf
 
 def words_of(text: str) -> list[str]:
     """Return words without case and accents, with ``readFile``, ``read_file`` and ``HTTPServer`` taken apart."""
-    if text.isascii():
-        return [part.lower() for word in _WORD.findall(text) for part in _CAMEL.split(word)]
-    parts = (part for word in _WORD.findall(text) for part in _CAMEL.split(word))
-    return [word for part in parts for word in _WORD.findall(_folded(part))]
+    parted = text if text.islower() else _CAMEL.sub(" ", text)
+    return _ASCII_WORD.findall(parted.lower()) if text.isascii() else _WORD.findall(_folded(parted))
 
 
 def indexed_words(text: str) -> list[str]:
     """Return the words of a text, what is written without spaces in pairs of characters."""
-    words = words_of(text)
+    words = words_of(text) if text else []
     return words if text.isascii() else [part for word in words for run in runs_of(word) for part in pairs_of(run)]
 
 
