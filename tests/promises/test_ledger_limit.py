@@ -9,6 +9,7 @@ from pausing import PAUSING, Spy, go_on, start, through_json
 
 from codemode import CodeModeBridgeLimitError, CodeModeError, Tool
 from codemode.errors import MAX_GUEST_MESSAGE_CHARACTERS
+from codemode.profile import HostErrors
 from codemode.protocol import events
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.protocol.ledger_size import LedgerSize
@@ -149,7 +150,7 @@ def test_17_a_wrong_limit_is_refused(value):
 texts = st.none() | st.text(max_size=40)
 outcomes = (
     st.builds(Fulfilled, texts)
-    | st.builds(Rejected, st.just("Error"), st.text(max_size=40), st.just(""))
+    | st.builds(Rejected, st.just("Error"), st.text(max_size=40), st.just(""), texts)
     | st.builds(Waiting, st.just("id"), st.text(max_size=40), texts, st.just(1))
 )
 
@@ -159,7 +160,7 @@ outcomes = (
 def test_17_the_count_is_that_of_the_entries(calls):
     """Counting step by step comes to what the ledger would count if it were recorded at once."""
     maximum = 3000
-    size, again = LedgerSize(maximum), LedgerSize(maximum)
+    size, again = (LedgerSize(maximum, HostErrors()) for _ in range(2))
     for number, (input_json, executed_json, outcome) in enumerate(calls, 1):
         entry = LedgerEntry(number, "tool", "t", input_json)
         try:
@@ -168,7 +169,7 @@ def test_17_the_count_is_that_of_the_entries(calls):
             break
         begun = entry._replace(executed_input_json=executed_json)
         size.changed(entry, begun)
-        settled = size.admitted(events.CallSettled(number, outcome, 1))
+        settled = size.admitted(events.CallSettled(number, outcome, 1), begun)
         ended = begun._replace(outcome=settled.outcome)
         size.changed(begun, ended)
         again.recorded(ended)

@@ -49,11 +49,13 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
     Raises `CodeModeToolApprovalRequiredError` for None, `CodeModeProtocolError` for anything else.
     """
     if answer is None:
-        raise CodeModeToolApprovalRequiredError(
+        error = CodeModeToolApprovalRequiredError(
             f"tool {request.tool_name!r} needs approval and no decision was made: set approval.on_approval_required"
             " or approval.mode = 'interrupt'",
             details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
         )
+        error.reason = "approval_required"
+        raise error
     if isinstance(answer, str):
         return Decision(answer == "approved")
     if not isinstance(answer, dict):
@@ -102,7 +104,7 @@ def denial(request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy)
     message = f"approval of tool {request.tool_name!r} was denied"
     if policy.show_denial_reason and decision.reason:
         message += f": {decision.reason}"
-    return CodeModeToolApprovalDeniedError(
+    error = CodeModeToolApprovalDeniedError(
         message,
         details={
             "tool_name": request.tool_name,
@@ -110,3 +112,5 @@ def denial(request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy)
             **({"reason": decision.reason} if decision.reason is not None else {}),
         },
     )
+    error.reason = "approval_denied"
+    return error

@@ -17,6 +17,7 @@ from ..options.parts import ExecutionPolicy
 from .call_status import IN_CONTINUATIONS, call_status
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
+from .rejections import read_fields
 from .settings import Settings, limits_that
 
 REPLAY_VERSION = 3
@@ -163,8 +164,9 @@ def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
     match outcome:
         case Fulfilled(value_json):
             return {"valueJson": value_json}
-        case Rejected(name, message, code):
-            return {"error": {"name": name, "message": message, "code": code}}
+        case Rejected(name, message, code, fields_json):
+            error = {"name": name, "message": message, "code": code}
+            return {"error": error if fields_json is None else {**error, "fields": fields_json}}
         case Waiting(interrupt_id, payload_json, input_json, attempt):
             waiting = {"interruptId": interrupt_id, "interruptPayloadJson": payload_json, "attempt": attempt}
             return {**waiting, "shownInputJson": input_json}
@@ -207,8 +209,7 @@ def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
         case words.fulfilled:
             return Fulfilled(_optional_text(body.get("valueJson")))
         case words.rejected:
-            error = _object(body.get("error"), {"name", "message", "code"})
-            return Rejected(_text(error["name"]), _text(error["message"]), _text(error["code"]))
+            return _rejected(_mapping(body.get("error")))
         case words.waiting:
             return Waiting(
                 _text(body.get("interruptId")),
@@ -220,6 +221,15 @@ def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
             return None
         case _:
             raise CodeModeProtocolError("the continuation's ledger holds an unknown status")
+
+
+def _rejected(error: dict[str, Any]) -> Rejected:
+    if error.keys() - {"fields"} != {"name", "message", "code"}:
+        raise CodeModeProtocolError("the continuation is malformed")
+    fields_json = _text(error["fields"]) if "fields" in error else None
+    if fields_json is not None:
+        read_fields(fields_json)
+    return Rejected(_text(error["name"]), _text(error["message"]), _text(error["code"]), fields_json)
 
 
 def _check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:

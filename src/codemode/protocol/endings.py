@@ -47,12 +47,14 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
     return CodeModeError(event.message, details=details)
 
 
-def placed(error: CodeModeError, event: ProgramThrew) -> CodeModeError:
-    """Return a host's own error that the program let end it, with the guest's position."""
+def placed(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
+    """Return a host's own error that the program let end it, with the guest's position and what is said of its call."""
     position = guest_error(event).details
     for key in ("line", "column", "stack", "details"):
         if key in position:
             error.details.setdefault(key, position[key])
+    if call is not None:
+        error.details["call"] = call
     return error
 
 
@@ -157,11 +159,13 @@ def returned(event: ProgramReturned, max_result_bytes: int) -> Completed | Faile
 
 
 def ledger_full(maximum: int) -> CodeModeBridgeLimitError:
-    return CodeModeBridgeLimitError(
+    error = CodeModeBridgeLimitError(
         "the ledger of this run is full: what its calls were given and gave takes more than"
         f" execution_policy.max_ledger_bytes allows ({maximum})",
         details={"limit": "max_ledger_bytes", "max": maximum},
     )
+    error.reason = "limit"
+    return error
 
 
 def deadlock() -> CodeModeError:

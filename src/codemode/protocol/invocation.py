@@ -34,13 +34,13 @@ from ..errors import (
     CodeModeError,
     CodeModeProtocolError,
     CodeModeWorkerError,
-    error_from_view,
 )
 from . import endings, events, messages
 from .counts import ConsoleCount
 from .events import CheckProgram, Failed, Finish, Interrupted, Invoke, Replayed, Send
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
+from .rejections import error_again, failed_call
 from .replay import Replay
 from .settings import Settings
 from .turns import Turns
@@ -67,7 +67,7 @@ class Invocation:
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
         self._replay = Replay(recorded)
-        self._size = LedgerSize(settings.limits.max_ledger_bytes)
+        self._size = LedgerSize(settings.limits.max_ledger_bytes, settings.profile.host_errors)
         self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
@@ -105,7 +105,7 @@ class Invocation:
 
     def admitted(self, event: events.CallSettled) -> events.CallSettled:
         """Return how a call ended as it will stand in the ledger, which may be full."""
-        self._admitted = self._size.admitted(event)
+        self._admitted = self._size.admitted(event, self.ledger[event.id])
         return self._admitted
 
     # -- the program before it runs
@@ -173,7 +173,7 @@ class Invocation:
     def _release(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
         if isinstance(outcome, Rejected):
-            self.host_errors.setdefault(entry.id, error_from_view(outcome.name, outcome.message, outcome.code))
+            self.host_errors.setdefault(entry.id, error_again(outcome))
         if outcome is None or (isinstance(outcome, Waiting) and entry.id in self._resolved):
             self._held.append(entry)
 
@@ -201,7 +201,7 @@ class Invocation:
         self._running.discard(event.id)
         self._asked.discard(event.id)
         if event is not self._admitted:  # what is told to listeners first was asked about already
-            event = self._size.admitted(event)
+            event = self._size.admitted(event, self.ledger[event.id])
         entry = self._noted(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error
@@ -285,7 +285,9 @@ class Invocation:
         error = self.host_errors.get(request_id)
         if error is None or request_id not in self._turns.taken:
             raise CodeModeProtocolError("the worker names an error that it was not given")
-        return endings.placed(error, event)
+        entry = self.ledger[request_id]
+        call = failed_call(entry, entry.outcome) if isinstance(entry.outcome, Rejected) else None
+        return endings.placed(error, event, call)
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         if event.origin == "request":  # a program that did not ask for what it was sent ahead

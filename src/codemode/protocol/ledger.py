@@ -28,7 +28,8 @@ class Fulfilled:
 class Rejected:
     """The request was answered with an error: exactly what the guest may see of it.
 
-    ``fields_json`` is the JSON text of the fields that a face makes public.
+    ``fields_json`` is the JSON text of the fields that a face makes public: the guest then sees these alone, and name
+    and code are by what the host knows the error.
     """
 
     name: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..data.json_values import utf8_length
-from ..errors import guest_view
+from ..profile import HostErrors
 from . import endings
 from .events import CallSettled
 from .ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from .rejections import rejection
 
 # So that a program which catches that the ledger is full can go on with calls that need little.
 _ROOM_FOR_INPUTS = 64 << 10
@@ -16,11 +17,12 @@ class LedgerSize:
     """Counts the UTF-8 bytes of the texts in a ledger against ``maximum``.
 
     Traces and events keep these very texts, so that they are counted too. A call whose input no longer goes in ends the
-    program; of one whose outcome does not, the program gets an error instead, and the tool has run.
+    program; of one whose outcome does not, the program gets an error instead, as ``told``, and the tool has run.
     """
 
-    def __init__(self, maximum: int) -> None:
+    def __init__(self, maximum: int, told: HostErrors) -> None:
         self._maximum = maximum
+        self._told = told
         self._bytes = 0
 
     def recorded(self, entry: LedgerEntry) -> None:
@@ -34,12 +36,12 @@ class LedgerSize:
         if self._bytes > self._maximum + _ROOM_FOR_INPUTS:
             raise endings.ledger_full(self._maximum)
 
-    def admitted(self, event: CallSettled) -> CallSettled:
+    def admitted(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
         """Return how a call ended as far as the ledger takes it: the error of a full one instead."""
         if self._bytes + _outcome_bytes(event.outcome) <= self._maximum:
             return event
         error = endings.ledger_full(self._maximum)
-        return CallSettled(event.id, Rejected(*guest_view(error)), event.now_ms, error)
+        return CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error)
 
     def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
         """Count an entry anew whose call has begun or ended."""
@@ -56,7 +58,7 @@ def _outcome_bytes(outcome: Outcome | None) -> int:
     if isinstance(outcome, Fulfilled):
         return 0 if outcome.value_json is None else utf8_length(outcome.value_json)
     if isinstance(outcome, Rejected):
-        return utf8_length(outcome.message)
+        return utf8_length(outcome.message) + _bytes(outcome.fields_json)
     if isinstance(outcome, Waiting):
         return utf8_length(outcome.payload_json) + _bytes(outcome.input_json)
     return 0

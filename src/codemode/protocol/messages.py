@@ -109,7 +109,10 @@ class DeliverValue:
 
 @record
 class DeliverError:
-    """Answer a request with an error: what of it the guest may see. ``fields_json`` are those that a face has."""
+    """Answer a request with an error: what of it the guest may see.
+
+    ``fields_json`` are the fields that a face has. They are then all that is told: name and code are the host's own.
+    """
 
     id: int
     now_ms: int
@@ -122,7 +125,8 @@ class DeliverError:
         """Return the wire form."""
         error: dict[str, Any] = {"name": self.name, "message": self.message, "code": self.error_code}
         if self.fields_json is not None:
-            error["fields"] = json.loads(self.fields_json)
+            fields = json.loads(self.fields_json)
+            error = {"name": "Error", "message": fields["message"], "code": fields["code"], "fields": fields}
         return encode_frame(b"D", _json({"id": self.id, "now": self.now_ms, "error": error}))
 
 

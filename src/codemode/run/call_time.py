@@ -28,4 +28,6 @@ def unanswered(entry: LedgerEntry, timeout_ms: int) -> CodeModeError:
     if entry.kind == "fetch":
         return CodeModeFetchError(f"fetch {message}", code=code, details={"timeout_ms": timeout_ms})
     details = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "timeout_ms": timeout_ms}
-    return CodeModeToolError(f"tool {entry.name!r} {message}", code=code, details=details)
+    error = CodeModeToolError(f"tool {entry.name!r} {message}", code=code, details=details)
+    error.reason = "timeout"
+    return error

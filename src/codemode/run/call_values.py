@@ -47,17 +47,32 @@ def check_input(
 
 def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
     what = f"the input of tool {tool.name!r}"
-    if entry.input_bytes is not None:
-        check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
-        raise CodeModeProtocolError("the worker withheld an input that is small enough")
-    if entry.input_json is not None:
-        check_size(utf8_length(entry.input_json), policy.max_tool_input_bytes, what)
-        check_values(entry.input_json, policy.max_values, what)
-    try:
-        validated = input_to_run(tool, entry)
-        return CheckedInput(validated, canonical_json(validated.json_value) if is_shown else None)
-    except ValueError as error:
-        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
+    with _Because("validation"):
+        if entry.input_bytes is not None:
+            check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+            raise CodeModeProtocolError("the worker withheld an input that is small enough")
+        if entry.input_json is not None:
+            check_size(utf8_length(entry.input_json), policy.max_tool_input_bytes, what)
+            check_values(entry.input_json, policy.max_values, what)
+        try:
+            validated = input_to_run(tool, entry)
+            return CheckedInput(validated, canonical_json(validated.json_value) if is_shown else None)
+        except ValueError as error:
+            raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
+
+
+class _Because:
+    """Says why a value is refused that is too large, or no JSON."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, CodeModeSerializationError):
+            error.reason = self._reason
 
 
 async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str | None:
@@ -69,10 +84,11 @@ async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) 
     if output is None and tool.output_json_schema is None:
         return None
     size = weigh(output, LARGE_CHARACTERS)
-    # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
-    if size < LARGE_CHARACTERS:
-        return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
-    return await run_check(size, partial(_large_output_text, tool, output, policy))
+    with _Because("output"):
+        # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
+        if size < LARGE_CHARACTERS:
+            return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
+        return await run_check(size, partial(_large_output_text, tool, output, policy))
 
 
 def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str:

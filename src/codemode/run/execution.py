@@ -101,7 +101,7 @@ class Execution:
     async def lapsed(self) -> RunOutcome:
         """Return the outcome of a resume with these answers whose host is gone: the way to go on from there."""
         continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
-        begun = begun_ledger(self._pause, self._options.approval, now_ms())
+        begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
         ledger = Recovery(self._catalog, KeptInputs(shown)).ledger(begun, settings.salt)
         error = CodeModeAbortedError(
@@ -260,6 +260,7 @@ class Execution:
             kept_inputs=self._kept_inputs,
             checked={} if answered is None else answered.inputs,
             source="invoke" if (self._given or {}).get("source") == "invoke" else "script",
+            host_errors=self._profile.host_errors,
         )
 
     def _settings(self, outer_tool_call_id: str, *, salt: str, seed: str) -> Settings:

@@ -14,15 +14,16 @@ from ..errors import (
     CodeModeFetchError,
     CodeModeProtocolError,
     CodeModeSerializationError,
-    guest_view,
 )
 from ..host.threads import run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
 from ..options.parts import CodeModeOptions
+from ..profile import HostErrors
 from ..protocol.events import CallSettled
-from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, shown_text, waiting
+from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
+from ..protocol.rejections import rejection
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
@@ -32,9 +33,10 @@ from ..tools.running import read_output, run_tool
 from ..tools.unread_outputs import UnreadOutput
 from .allowed_input import CheckedInput
 from .call_values import asked_text, check_input, output_text, payload_text, read_fetch, read_text
-from .host_code import decided, guarded, needs_approval, sound, told
+from .host_code import HostRaised, decided, guarded, needs_approval, sound, told
 from .kept_inputs import KeptInputs
 from .pipeline import CallPipeline
+from .recovery import known_outcome
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
@@ -83,6 +85,7 @@ class NestedCalls:
     fetches: Fetches | None
     kept_inputs: KeptInputs
     checked: Mapping[int, CheckedInput]
+    host_errors: HostErrors
     source: Literal["script", "invoke"] = "script"
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
@@ -93,7 +96,8 @@ class NestedCalls:
                 if not runs_tool(answer):
                     progress.shown(shown_text(entry))
                 if isinstance(answer, KnownOutcome):
-                    return CallSettled(entry.id, answer.outcome, self.now_ms(), answer.error)
+                    outcome = known_outcome(entry, answer, self.host_errors)
+                    return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
                     raise approval.denial(request, answer.decision, self.options.approval)
@@ -108,7 +112,7 @@ class NestedCalls:
         except CodeModeProtocolError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program goes on
-            return self.rejected(entry, told(entry, error))
+            return self.rejected(entry, told(entry, error), is_raised=isinstance(error, HostRaised))
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
@@ -136,12 +140,13 @@ class NestedCalls:
     def _fulfilled(self, entry: LedgerEntry, text: str | None) -> CallSettled:
         return CallSettled(entry.id, Fulfilled(text), self.now_ms())
 
-    def rejected(self, entry: LedgerEntry, error: CodeModeError) -> CallSettled:
-        """Return that a request ended with this error."""
+    def rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
+        """Return that a request ended with this error, which host code may have raised."""
         error = sound(entry, error)
         if isinstance(error, CodeModeSerializationError):
             error.details.setdefault("kind", entry.kind)  # of a call's value, not of the program's result
-        return CallSettled(entry.id, Rejected(*guest_view(error)), self.now_ms(), error)
+        outcome = rejection(entry, error, self.host_errors, is_raised=is_raised)
+        return CallSettled(entry.id, outcome, self.now_ms(), error)
 
 
 class _ToolCall:

@@ -11,7 +11,6 @@ from typing import cast
 from ..continuations.key_warnings import warn_if_unshared
 from ..continuations.sealing import pack
 from ..data.json_values import canonical_json, decode_json
-from ..errors import guest_view
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms
 from ..host.threads import InvocationThreads, run_check
@@ -19,8 +18,10 @@ from ..interrupts.approval import ApprovalRequest, denial
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
+from ..profile import HostErrors
 from ..protocol.continuation import Continuation, texts_of
-from ..protocol.ledger import Ledger, LedgerEntry, Outcome, Rejected, recovery_ledger
+from ..protocol.ledger import Ledger, LedgerEntry, Outcome, recovery_ledger
+from ..protocol.rejections import rejection
 from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
@@ -29,7 +30,7 @@ from .answered_pause import AnsweredPause
 from .kept_inputs import KeptInputs
 
 
-def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int) -> Ledger:
+def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrors) -> Ledger:
     """Return the ledger of a resume that was begun with these answers and of which nothing more is known.
 
     What an answer let run may have run. What it only told, a denial or an outcome, is so.
@@ -38,7 +39,7 @@ def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int) -
     begun = Ledger(list(ledger.entries), list(ledger.deliveries))
     for request_id, answer in answered.answers.items():
         entry, checked = begun[request_id], answered.inputs.get(request_id)
-        told = _told(entry, answer, policy)
+        told = _told(entry, answer, policy, errors)
         if told is not None:
             begun.settle(request_id, told, now_ms)
             begun.deliveries.append(request_id)
@@ -49,13 +50,20 @@ def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int) -
     return begun
 
 
-def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy) -> Outcome | None:
+def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: HostErrors) -> Outcome | None:
     if isinstance(answer, KnownOutcome):
-        return answer.outcome
+        return known_outcome(entry, answer, errors)
     if not is_denial(answer):
         return None
     request = ApprovalRequest(entry.name, None, entry.tool_call_id or "")
-    return Rejected(*guest_view(denial(request, answer.decision, policy)))
+    return rejection(entry, denial(request, answer.decision, policy), errors)
+
+
+def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
+    """Return how a call really ended, as a program of this face is told of it."""
+    if answer.error is None or errors.codes is None:
+        return answer.outcome
+    return rejection(entry, answer.error, errors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,10 +182,12 @@ def wrong_value(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeTool
     """Return the error for an input or output that does not fit its schema."""
     what = "Invalid input for" if side == "input" else "Invalid output of"
     lines = [f"{one['path'] or 'value'}: {one['message']}" for one in mismatch.problems]
-    return CodeModeToolError(
+    error = CodeModeToolError(
         f'{what} tool "{name}": {"; ".join(lines)}',
         details={"tool_name": name, "schema": side, "problems": mismatch.problems},
     )
+    error.reason = "validation" if side == "input" else "output"
+    return error
 
 
 def _failures() -> tuple[type[BaseException], ...]:

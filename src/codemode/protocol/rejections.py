@@ -1,0 +1,113 @@
+"""What of a host's error a program is told, in the words of its face. Pure: knows no call, only its tool's name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..data.json_values import decode_json, encode_json, utf8_length
+from ..data.narrowing import is_object
+from ..errors import (
+    HIDDEN_CODES,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeToolError,
+    error_from_view,
+    guest_view,
+)
+from ..profile import HostErrors
+from ..trace.failures import message_of
+from ..trace.public_message import public_message
+from .ledger import LedgerEntry, Rejected
+
+MAX_DETAILS_BYTES = 64 << 10
+MAX_SHOWN_INPUT_BYTES = 8 << 10
+_MAX_DETAILS_VALUES = 5_000
+_FIELDS = {"code", "message", "toolName"}
+# What the end of an invocation has put beside the details of the error that ended it.
+_PLACED = {"line", "column", "stack", "call", "is_resumed"}
+
+
+def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_raised: bool = False) -> Rejected:
+    """Return how a request ends with this error. ``is_raised``: the code of the host that was called has raised it.
+
+    What host code has raised has a reason of its own only if this package says so, whatever instance it is.
+    """
+    name, message, code = guest_view(error)
+    if told.codes is None or entry.kind != "tool":
+        return Rejected(name, message, code)
+    is_hidden = code in HIDDEN_CODES
+    if is_hidden and told.detail == "message" and error.__cause__ is not None:
+        message = public_message(message_of(error.__cause__), message)
+    fields = {
+        "code": _face_code(error, told.codes, is_raised=is_raised, is_hidden=is_hidden),
+        "message": message,
+        "toolName": entry.name,
+    }
+    fields_json = json.dumps(fields, separators=(",", ":"))
+    details = _details_json(error) if is_raised and not is_hidden else None
+    if details is not None:
+        fields_json = f'{fields_json[:-1]},"details":{details}}}'
+    return Rejected(name, message, code, fields_json)
+
+
+def _face_code(error: CodeModeError, codes: Mapping[str, str], *, is_raised: bool, is_hidden: bool) -> str:
+    if not is_raised and error.reason != "execution":
+        return codes.get(error.reason, codes["execution"])
+    keeps_its_own = not is_hidden and error.code != type(error).default_code
+    return error.code if keeps_its_own else codes["execution"]
+
+
+def _details_json(error: CodeModeError) -> str | None:
+    """Return what a tool has said in the details of its error; None for nothing, or for what is no small JSON."""
+    details: dict[Any, Any] = error.details
+    if error.trace is not None:
+        details = {key: value for key, value in details.items() if key not in _PLACED}
+    if not details or not isinstance(error, CodeModeToolError):
+        return None
+    what = "the details of an error"
+    try:
+        return encode_json(details, max_bytes=MAX_DETAILS_BYTES, max_values=_MAX_DETAILS_VALUES, what=what)
+    except Exception:  # noqa: BLE001 - what writes a host's values is host code
+        return None
+
+
+def read_fields(text: str) -> dict[str, Any]:
+    """Return the fields of an error that a program was told. Raises `CodeModeProtocolError` for anything else."""
+    try:
+        fields = decode_json(text)
+    except ValueError:
+        fields = None
+    if not is_object(fields) or fields.keys() - {"details"} != _FIELDS:
+        raise CodeModeProtocolError("the continuation holds an error with other fields than errors have")
+    if not all(isinstance(fields[name], str) for name in _FIELDS):
+        raise CodeModeProtocolError("the continuation holds an error with a field that is not text")
+    return fields
+
+
+def error_again(outcome: Rejected) -> CodeModeError:
+    """Return the host's error of an outcome that was recorded, as far as a program was told of it."""
+    error = error_from_view(outcome.name, outcome.message, outcome.code)
+    if outcome.fields_json is not None:
+        details = read_fields(outcome.fields_json).get("details")
+        error.details |= details if is_object(details) else {}
+    return error
+
+
+def failed_call(entry: LedgerEntry, outcome: Rejected) -> dict[str, Any] | None:
+    """Return what is said of the call whose error ended a program: the fields of the error, and what was passed.
+
+    None in a face whose errors have no fields. A large input is told as ``{"bytes": n}``.
+    """
+    if outcome.fields_json is None:
+        return None
+    return {**read_fields(outcome.fields_json), **_input(entry)}
+
+
+def _input(entry: LedgerEntry) -> dict[str, Any]:
+    text = entry.input_json if entry.executed_input_json is None else entry.executed_input_json
+    size = entry.input_bytes if text is None else utf8_length(text)
+    if text is None or size is None or size > MAX_SHOWN_INPUT_BYTES:
+        return {} if size is None else {"toolInput": {"bytes": size}}
+    return {"toolInput": decode_json(text)}
