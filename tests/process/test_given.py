@@ -50,8 +50,8 @@ def changed(interrupt: Any, change: Any) -> Any:
 
 
 def test_tools_are_seen_under_what_is_given():
-    js = 'return tools[["ot", "her"].join("")](1).catch((error) => error.message)'
-    assert within(run_strict(js, [OTHER], given={"allowedTools": ["echo"]})).value == "other is not allowed"
+    js = 'return tools[["ot", "her"].join("")](1).catch((error) => error.code)'
+    assert within(run_strict(js, [OTHER], given={"allowedTools": ["echo"]})).value == "Denied"
     assert within(run_strict(js, [OTHER], given={"allowedTools": ["other"]})).value == 1
     assert within(run_strict(js, [OTHER])).value == 1
 
@@ -62,15 +62,15 @@ def test_a_pause_keeps_what_was_given_and_what_the_program_added(spy):
 
 
 def test_what_goes_on_sees_its_tools_as_it_did(spy):
-    js = 'await tools.refund(1); return tools[["ot", "her"].join("")](1).catch((error) => error.message)'
+    js = 'await tools.refund(1); return tools[["ot", "her"].join("")](1).catch((error) => error.code)'
     interrupt = through_json(paused(spy, js))
     outcome = within(go_on_strict(interrupt, [spy.guarded(), ECHO, OTHER], OK, options=KEYED))
-    assert outcome.value == "other is not allowed"
+    assert outcome.value == "Denied"
 
 
 def test_a_tool_that_has_left_does_not_run(spy):
-    interrupt = paused(spy, "return tools.refund(1).catch((error) => error.message)")
-    assert within(go_on_strict(interrupt, [ECHO], OK, options=KEYED)).value == "no refund"
+    interrupt = paused(spy, "return tools.refund(1).catch((error) => error.code)")
+    assert within(go_on_strict(interrupt, [ECHO], OK, options=KEYED)).value == "Unknown"
     assert spy.ran == []
 
 
@@ -80,10 +80,10 @@ def test_a_tool_that_has_left_while_its_outcome_is_unknown_is_asked_about_and_do
 
     tools = [spy.tool("refund", hang)]
     limits = {**KEYED, "execution_policy": {"timeout_ms": 300}}
-    js = "return tools.refund(1).catch((error) => error.message)"
+    js = "return tools.refund(1).catch((error) => error.code)"
     recovery = within(run_strict(js, tools, limits, given=GIVEN)).error.recovery
     spy.ran.clear()
-    assert within(go_on_strict(recovery, [ECHO], {"runAgain": True}, options=KEYED)).value == "no refund"
+    assert within(go_on_strict(recovery, [ECHO], {"runAgain": True}, options=KEYED)).value == "Unknown"
     assert spy.ran == []
 
 

@@ -22,7 +22,7 @@ _TRACEBACK_LINE = re.compile(
 _FRAME_LINE = re.compile(
     r"""(?:
         at\ .*(?:[:(]\d|:line\ \d|\(native|\(<anonymous|\([\w.$]+\.(?:java|kt|scala|groovy)|\(Unknown\ Source)
-      | at\ [\w.$<>\[\]/]+\s*\(.*\)\s*$ | at\ async\  | from\ \S+:\d+ | \.\.\.\ \d+\ (?:more|common)
+      | at\ [\w.$<>\[\]/]+\s*\(.*\)\s*$ | at\ async\  | at\ <anonymous>$ | from\ \S+:\d+ | \.\.\.\ \d+\ (?:more|common)
       | \#\d+\s | \d+:\ +(?:0x|\S+::) | [~^]+\s*$ | [\w.$*()/-]+\(.*\)\s*$ | \S+\.go:\d+
     )""",
     re.VERBOSE,
@@ -37,16 +37,16 @@ _PLACE = r"(?:\(\d+(?:,\s*\d+)?\)|(?::\d+)+)?"
 _PART = r"[\w.@%+~-]+"
 _PATHS = re.compile(
     rf"""
-      (?P<kept>\b(?:https?|wss?)://(?![^\s/]*@){_CHARACTER}+ | \b\d+/\d+/\d+\b)
-    | (?P<quote>["'`])(?:file:|~|\.{{0,2}}/|[A-Za-z]:[\\/]|\\\\|[^"'`\s/\\]+[/\\][^"'`/\\]+[/\\])
+      (?P<kept>\b(?:https?|wss?)://(?![^\s/]*@){_CHARACTER}+ | \b\d+/\d+/\d+\b | </[A-Za-z][\w:-]*>)
+    | (?P<quote>["'`])(?:file:/|~|\.{{0,2}}/|[A-Za-z]:[\\/]|\\\\|[^"'`\s/\\]+[/\\][^"'`/\\]+[/\\])
         [^"'`\n]*(?P=quote){_PLACE}
     | \b[A-Za-z][A-Za-z0-9+.-]{{0,20}}://{_REST}
-    | \bfile:{_REST}{_ONWARD}
+    | \bfile:/{_REST}{_ONWARD}
     | (?<![A-Za-z0-9])[A-Za-z]:[\\/]{_REST}{_ONWARD}
     | (?<![\w.~%-])[\w.~%-]*\\(?!["']){_REST}{_ONWARD}
-    | (?<![\w/.~<)])(?:~[\w.-]*|\.{{1,2}})?/+(?=[^\s/]){_REST}{_ONWARD}
-    | (?<![\w/.<@%+~-]){_PART}(?:/{_PART}){{2,}}/?{_PLACE}
-    | (?<![\w/.<@%+~-]){_PART}/[\w.@%+~-]*\.[A-Za-z]\w{{0,5}}\b{_PLACE}
+    | (?<![\w/.~)])(?:~[\w.-]*|\.{{1,2}})?/+(?=[^\s/]){_REST}{_ONWARD}
+    | (?<![\w/.@%+~-]){_PART}(?:/{_PART}){{2,}}/?{_PLACE}
+    | (?<![\w/.@%+~-]){_PART}/[\w.@%+~-]*\.[A-Za-z]\w{{0,5}}\b{_PLACE}
     | (?<![\w-])[\w-]+\.[A-Za-z]\w{{0,5}}(?:\(\d+(?:,\s*\d+)?\)|(?::\d+)+)
     """,
     re.VERBOSE,

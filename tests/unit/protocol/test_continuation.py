@@ -69,6 +69,15 @@ def test_what_was_given_and_how_the_profile_stood_come_back():
     assert again.settings(SETTINGS).given_json == settings.given_json
 
 
+@given(st.text(), st.text(), st.none() | st.dictionaries(st.text(), st.text()))
+def test_the_fields_of_an_error_come_back(message, code, details):
+    fields = {"code": code, "message": message, "toolName": "t", **({} if details is None else {"details": details})}
+    failed = Rejected("CodeModeToolError", message, "CODE", json.dumps(fields))
+    made = Continuation.of("js", "engine", SETTINGS, Ledger([done_entry(1, failed)], [1]))
+    again = Continuation.from_dict(body_of(json.loads(json.dumps([*texts_of(made.to_dict())]))))
+    assert again.ledger[1].delivery().frame() == made.ledger[1].delivery().frame()
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -157,6 +166,10 @@ def with_entry(position, **changes):
         (1, {"valueJson": 5}),
         (4, {"error": {"name": "n", "message": "m"}}),
         (4, {"error": "n"}),
+        (4, {"error": {"name": "n", "message": "m", "code": "c", "fields": None}}),
+        (4, {"error": {"name": "n", "message": "m", "code": "c", "fields": "{}"}}),
+        (4, {"error": {"name": "n", "message": "m", "code": "c", "fields": {}}}),
+        (4, {"error": {"name": "n", "message": "m", "code": "c", "more": "{}"}}),
         (5, {"attempt": 0}),
         (5, {"attempt": True}),
         (5, {"interruptId": None}),

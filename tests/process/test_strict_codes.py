@@ -1,0 +1,167 @@
+"""A face whose errors have codes: each is decided where the error arises, and a resume says the same of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pausing import PAUSING, Spy, through_json
+from strict_surface import go_on_strict, run_strict, strict
+from waiting import within
+
+from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError, Tool, run_code_mode
+
+KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
+OK, NO = {"approved": True}, {"approved": False, "reason": "too much"}
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def raising(error: BaseException) -> Tool:
+    def fail(_value: Any) -> None:
+        raise error
+
+    return Tool("fail", execute=fail)
+
+
+async def hang(_value: Any) -> None:
+    await asyncio.Event().wait()
+
+
+def named(name: str, argument: str = "{}") -> str:
+    """A call that no check before the run knows of."""
+    return f"await tools[{list(name)!r}.join('')]({argument})"
+
+
+OWN = CodeModeToolError("no more", code="OUT_OF_STOCK", details={"left": 0})
+CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
+    "unknown": (named("nothing"), [], {}, {"code": "Unknown", "toolName": "nothing"}),
+    "hidden": (named("hidden_one"), [Tool("hidden_one", execute=hang)], {}, {"code": "Unknown"}),
+    "denied": (named("other"), [Tool("other", execute=hang)], {}, {"code": "Denied", "toolName": "other"}),
+    "input": (named("fail", "{n: 'x'}"), [Tool("fail", execute=hang, input_schema=NUMBER)], {}, {"code": "Wrong"}),
+    "large input": (
+        named("fail", "'x'.repeat(99)"),
+        [Tool("fail", execute=hang)],
+        {"execution_policy": {"max_tool_input_bytes": 50}},
+        {"code": "Wrong", "toolInput": {"bytes": 101}},
+    ),
+    "output": (named("fail"), [Tool("fail", execute=lambda: "x", output_schema=NUMBER)], {}, {"code": "Broken"}),
+    "no json": (named("fail"), [Tool("fail", execute=lambda: object())], {}, {"code": "Broken"}),
+    "time": (
+        named("fail"),
+        [Tool("fail", execute=hang)],
+        {"execution_policy": {"tool_timeout_ms": 50}},
+        {"code": "Slow"},
+    ),
+    "nobody": (named("fail"), [Tool("fail", execute=hang, needs_approval=True)], {}, {"code": "Nobody"}),
+    "refused": (
+        named("fail", "{n: 1}"),
+        [Tool("fail", execute=hang, needs_approval=True)],
+        {"approval": {"on_approval_required": lambda _request: "denied"}},
+        {"code": "No", "toolInput": {"n": 1}},
+    ),
+    "full": (
+        named("fail"),
+        [Tool("fail", execute=lambda: "x" * 9_000)],
+        {"execution_policy": {"max_ledger_bytes": 8_000}},
+        {"code": "Full"},
+    ),
+    "own": (
+        named("fail", "[1]"),
+        [raising(OWN)],
+        {},
+        {
+            "code": "OUT_OF_STOCK",
+            "message": "no more",
+            "toolName": "fail",
+            "details": {"left": 0},
+            "toolInput": [1],
+        },
+    ),
+    "plain": (named("fail"), [raising(CodeModeToolError("sorry"))], {}, {"code": "Failed", "message": "sorry"}),
+    "denied by itself": (named("fail"), [raising(CodeModeToolApprovalDeniedError("x"))], {}, {"code": "Failed"}),
+    "host": (named("fail"), [raising(OSError("/etc/shadow"))], {}, {"code": "Failed", "message": "the tool failed"}),
+    "declared": (named("fail"), [Tool("fail", execute=None)], {}, {"code": "Failed"}),
+}
+ALLOWED = {"allowedTools": ["fail", "refund", "nothing", "hidden_one"]}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_call_whose_error_ends_a_program_is_told(case):
+    js, tools, options, expected = CASES[case]
+    outcome = within(run_strict(js, tools, options, given=ALLOWED))
+    assert outcome.status == "failed"
+    call = outcome.error.details["call"]
+    assert {key: call[key] for key in expected} == expected
+    assert "shadow" not in str(call)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_program_can_read_the_code(case):
+    js, tools, options, expected = CASES[case]
+    caught = f"try {{ {js} }} catch (error) {{ return [error.name, error.code, error.message] }}"
+    name, code, message = within(run_strict(caught, tools, options, given=ALLOWED)).value
+    assert (name, code) == ("Error", expected["code"])
+    assert message == expected.get("message", message)
+
+
+@pytest.mark.parametrize("case", ["own", "input", "host", "unknown", "time"])
+def test_a_resume_says_the_same(case):
+    """The call fails, the program pauses, and goes on to let the very same error end it."""
+    js, tools, options, _ = CASES[case]
+    spy = Spy()
+    tools = [*tools, spy.guarded()]
+    settings = {**KEYED, **options}
+    late = f"let kept; try {{ {js} }} catch (error) {{ kept = error }} PAUSE throw kept"
+    at_once = within(run_strict(late.replace("PAUSE", ""), tools, settings, given=ALLOWED)).error
+    paused = within(run_strict(late.replace("PAUSE", "await tools.refund(1);"), tools, settings, given=ALLOWED))
+    interrupt = through_json(paused.interrupt)
+    again = within(go_on_strict(interrupt, tools, OK, options=settings))
+    repeated = within(go_on_strict(interrupt, tools, OK, options=settings))
+    assert again.error.details["call"] == at_once.details["call"]
+    assert (repeated.is_replayed, repeated.error.details["call"]) == (True, at_once.details["call"])
+    assert [name for name, _ in spy.ran] == ["refund"]
+
+
+def test_answers_of_people_have_codes_too():
+    spy = Spy()
+    tools = [spy.guarded()]
+    js = "await tools.refund(7)"
+    interrupt = within(run_strict(js, tools, KEYED)).interrupt
+    denied = within(go_on_strict(interrupt, tools, NO, options=KEYED)).error.details["call"]
+    assert (denied["code"], denied["toolName"], denied["toolInput"]) == ("No", "refund", 7)
+    assert "too much" not in denied["message"]
+
+
+@pytest.mark.parametrize("detail", ["hidden", "message"])
+def test_an_outcome_that_a_person_tells_is_that_of_the_tool(detail):
+    limits = {**KEYED, "execution_policy": {"timeout_ms": 300}}
+    recovery = within(run_strict("await tools.hang(1)", [Tool("hang", execute=hang)], limits)).error.recovery
+    profile = strict(detail=detail)
+    answer = {"error": {"message": "it said no"}}
+    call = within(go_on_strict(recovery, [], answer, options=KEYED, profile=profile)).error.details["call"]
+    assert call == {"code": "Failed", "message": "it said no", "toolName": "hang", "toolInput": 1}
+
+
+def test_the_text_of_host_errors_is_shown_where_the_face_shows_it_and_a_resume_shows_as_much():
+    tools = [raising(OSError("no room in /var/lib/x on line 3")), Spy().guarded()]
+    js = "let kept; try { await tools.fail(1) } catch (error) { kept = error } await tools.refund(1); throw kept"
+    interrupt = within(run_strict(js, tools, KEYED, profile=strict(detail="message"))).interrupt
+    error = within(go_on_strict(interrupt, tools, OK, options=KEYED)).error
+    assert error.details["call"]["message"] == "no room in [path]"
+
+
+def test_an_error_that_is_raised_again_tells_nothing_of_the_run_before():
+    tools = [raising(OWN)]
+    within(run_strict("await tools.fail({secret: 1})", tools))
+    call = within(run_strict("await tools.fail({})", tools)).error.details["call"]
+    assert call["details"] == {"left": 0}
+
+
+def test_codemode_tells_what_it_always_told():
+    js = "try { await tools.fail(1) } catch (error) { return Object.getOwnPropertyNames(error).sort() }"
+    names = within(run_code_mode(js, [raising(CodeModeToolError("m", code="OWN", details={"a": 1}))]))
+    assert names == ["code", "message", "name", "stack"]
+    with pytest.raises(CodeModeToolError) as caught:
+        within(run_code_mode("await tools.fail(1)", [raising(CodeModeToolError("m", code="OWN"))]))
+    assert "call" not in caught.value.details
