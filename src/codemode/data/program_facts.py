@@ -30,9 +30,34 @@ class ModuleUse(TypedDict):
     column: int
 
 
+class LoopFact(TypedDict):
+    """One loop, of a ``kind`` such as ``for-of``."""
+
+    kind: str
+    line: int
+    column: int
+
+
+class NamedCallFact(TypedDict):
+    """One call that gives a tool's literal name as text. ``caught``: the program may go on when it fails."""
+
+    name: str
+    caught: bool
+    line: int
+    column: int
+
+
 class Facts(TypedDict, total=False):
-    """What a program certainly does. ``shadowed``: it has a ``tools`` of its own."""
+    """What a program certainly does. ``shadowed``: it has a ``tools`` of its own.
+
+    The rest is there when it was asked for. ``names``: every name in use or declared, with the places of the first uses
+    as byte offsets in the UTF-8 source; None: not certain. ``definitions``: the names that `getTool` is called with.
+    """
 
     calls: list[CallFact]
     modules: list[ModuleUse]
     shadowed: bool
+    names: dict[str, list[int]] | None
+    loops: list[LoopFact]
+    named_calls: list[NamedCallFact]
+    definitions: list[str]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Analyser = Callable[[str, int], dict[str, Any]]
+    Analyser = Callable[..., dict[str, Any]]
 
 CHANNEL_FD = 3
 # Little, for each read allocates so much anew. Of a long frame more is read at once.
@@ -34,6 +34,7 @@ KERNEL_LINES_BEFORE = 1 << 20
 
 _HEADER = struct.Struct(">I")
 _LIMITS = struct.Struct(">II")
+_ANALYSIS = struct.Struct(">I?")
 _ANALYSE, _RUN, _DELIVER = b"ARD"
 _NO_MEMORY = b'F{"message": "MemoryError"}'
 
@@ -161,8 +162,8 @@ class Worker:
             exactly = _GIVEN in config and self.may_hold_long_integers(config)
             return self._take_turn("run exactly" if exactly else "run", config.decode())
         if kind == _ANALYSE and self.analyse is not None:
-            (deadline_ms,) = _HEADER.unpack_from(body, 1)
-            return _json_frame(b"a", self.analyse(str(body[1 + _HEADER.size :], "utf-8"), deadline_ms)), False
+            facts = self.analyse(str(body[1 + _ANALYSIS.size :], "utf-8"), *_ANALYSIS.unpack_from(body, 1))
+            return _json_frame(b"a", facts), False
         raise EngineFailed("unknown frame kind")
 
     def _take_turn(self, operation: str, text: str) -> tuple[bytes, bool]:

@@ -89,7 +89,8 @@ class Invocation:
             return self.receive(events.ProgramAccepted(source))
         if known is not None:
             return [CheckProgram(known.js, known.facts)]
-        return [Send(messages.AnalyseProgram(source, analysis_ms))]
+        wants_names = not self.settings.profile.static_rules.runs_unanalysed
+        return [Send(messages.AnalyseProgram(source, analysis_ms, wants_names))]
 
     def receive(self, event: messages.WorkerMessage | events.HostEvent) -> list[events.Effect]:
         """Return the effects of one event. After the end there are none."""

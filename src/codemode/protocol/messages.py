@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
 REQUEST_KINDS = ("tool", "fetch", "catalog")
 # What the worker itself looks at stands in front of the text, as numbers.
-_DEADLINE = Struct(">I")
+_ANALYSIS = Struct(">I?")
 _LIMITS = Struct(">II")
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -32,15 +32,16 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 class AnalyseProgram:
     """Parse the program, strip its types and report facts about it, within ``deadline_ms``.
 
-    ``source`` has no lone surrogates.
+    ``source`` has no lone surrogates. With ``wants_names`` the facts tell of its names and loops too.
     """
 
     source: str
     deadline_ms: int
+    wants_names: bool = False
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return encode_frame(b"A", _DEADLINE.pack(self.deadline_ms) + self.source.encode())
+        return encode_frame(b"A", _ANALYSIS.pack(self.deadline_ms, self.wants_names) + self.source.encode())
 
 
 @record
@@ -137,7 +138,9 @@ def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
     """Return kind and content of a frame to the worker, as a worker written in Python reads it."""
     kind, payload = frame[:1], frame[1:]
     if kind == b"A":
-        return kind, {"deadline_ms": _DEADLINE.unpack_from(payload)[0], "source": payload[_DEADLINE.size :].decode()}
+        deadline_ms, wants_names = _ANALYSIS.unpack_from(payload)
+        source = payload[_ANALYSIS.size :].decode()
+        return kind, {"deadline_ms": deadline_ms, "wants_names": wants_names, "source": source}
     return kind, json.loads(payload[_LIMITS.size :] if kind == b"R" else payload)
 
 

@@ -230,7 +230,9 @@ def wire(message: messages.HostMessage) -> tuple[bytes, Any]:
 
 
 def test_messages_to_the_worker():
-    assert wire(messages.AnalyseProgram("é\U0001f600", 50)) == (b"A", {"source": "é\U0001f600", "deadline_ms": 50})
+    asked = {"source": "é\U0001f600", "deadline_ms": 50, "wants_names": False}
+    assert wire(messages.AnalyseProgram("é\U0001f600", 50)) == (b"A", asked)
+    assert wire(messages.AnalyseProgram("é\U0001f600", 50, True)) == (b"A", {**asked, "wants_names": True})
     limits = {"memory_limit_bytes": 1 << 20, "max_stack_size_bytes": 2 << 20}
     run = messages.RunProgram("ü\ud800", {"seed": "00", **limits})
     assert wire(run) == (b"R", {"js": "ü\ud800", "seed": "00", **limits})

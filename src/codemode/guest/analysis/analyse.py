@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Analyser = Callable[[str, int], dict[str, Any]]
+    Analyser = Callable[..., dict[str, Any]]
 
 MAX_PROBLEMS = 64
-PARTS = ("parse", "rereading", "strip_types", "edits", "facts")
+PLACED = ("calls", "modules", "loops", "named_calls")
+PARTS = ("parse", "rereading", "strip_types", "edits", "facts", "names", "named_calls", "collecting")
 
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
@@ -26,32 +27,39 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
     not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and
     ``{"problems": [{"message", "line", "column"}]}``. No text makes it raise.
-    The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``.
+    The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``, and with
+    ``wants_names`` also ``{"names": {name: [byte offset in the text]} or None (not certain), "loops": [{"kind", "line",
+    "column"}], "named_calls": [{"name", "caught", "line", "column"}], "definitions": [name]}``.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
-    parse, rereading, strip_types, edits, facts = (import_module(f"{house}.{name}") for name in PARTS)
+    parse, rereading, strip_types, edits, facts, names, named_calls, collecting = (
+        import_module(f"{house}.{name}") for name in PARTS
+    )
     parser = parse.load_parser(site_paths)
     symbols = parse.symbols_by_kind(parser)
+    walk = collecting.FactWalk(symbols, parse=parse, edits=edits, facts=facts, names=names, named_calls=named_calls)
     now = clock or import_module("time").monotonic
 
-    def analyse(text: str, deadline_ms: int) -> dict[str, Any]:
+    def analyse(text: str, deadline_ms: int, wants_names: bool = False) -> dict[str, Any]:
         data, end = text.encode(), now() + deadline_ms / 1000
         tree = parse.parse(parser, data, end, now)
         if tree is None:
             return {"js": text, "facts": None}
         tree, arguments = rereading.reread(data, tree, partial(parse.parse, parser, end=end, clock=now))
-        stripper, collector = strip_types.TypeStripper(data, edits.Gap), facts.FactCollector(data)
+        stripper = strip_types.TypeStripper(data, edits.Gap)
         stripper.add_type_arguments(arguments)
-        parse.walk(tree, parse.handlers_by_symbol(symbols, [collector.handlers(), stripper.handlers()]))
+        find = (walk.collect_with_names if wants_names else walk.collect)(data, tree, stripper)
         blanked = edits.blanked_text(data, stripper.gaps)
         if tree.root_node.has_error:
             return _unclear(text, blanked, parse.first_error(tree), is_ambiguous=stripper.is_ambiguous)
         if stripper.problems:
             problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
             return {"problems": _placed(data, problems)}
-        found = collector.facts()
-        found["calls"], found["modules"] = _placed(data, found["calls"]), _placed(data, found["modules"])
+        found = find()
+        for kind in PLACED:
+            if kind in found:
+                found[kind] = _placed(data, found[kind])
         return {"js": blanked, "facts": found}
 
     return analyse

@@ -6,6 +6,8 @@ Loaded by path in locked workers: imports nothing.
 from __future__ import annotations
 
 NEWLINES = "\n\r\u2028\u2029"
+WIDE_BREAKS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+ALL_BREAKS = b"\n" * 256
 ASCII_BLANKS = bytes(byte if byte in b"\n\r" else 0x20 for byte in range(256))
 WHITE_SPACE = b" \t\n\r\v\f"
 NO_HAZARDS: frozenset[int] = frozenset()
@@ -51,6 +53,18 @@ def blanked_text(data: bytes, gaps: list[Gap]) -> str:
             pieces += (data[position : gap.start].decode(), _blank(data[gap.start : gap.end], gap))
             position = gap.end
     return "".join([*pieces, data[position:].decode()])
+
+
+def without(code: bytes, spans: list[tuple[int, int]]) -> bytes:
+    """``code`` (UTF-8) with the spans blank, byte for byte; where one has a line break there is still one."""
+    if not spans:
+        return code
+    blanked = bytearray(code)
+    for start, end in spans:
+        piece = code[start:end]
+        is_plain = piece.isascii() or not any(wide in piece for wide in WIDE_BREAKS)
+        blanked[start:end] = piece.translate(ASCII_BLANKS if is_plain else ALL_BREAKS)
+    return bytes(blanked)
 
 
 def _outermost(gaps: list[Gap]) -> list[Gap]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from tree_sitter import Node
+
+    from .parse import Handler
 
 MAX_CALLS = 512
 MAX_MODULE_USES = 64
@@ -24,6 +26,12 @@ MAX_WRAPPERS = 16
 # Beyond this a number is not an exact integer in JavaScript.
 MAX_SAFE_INTEGER = 2**53 - 1
 
+IDENTIFIERS = (
+    "identifier",
+    "type_identifier",
+    "shorthand_property_identifier",
+    "shorthand_property_identifier_pattern",
+)
 WRAPPERS = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
 MODULE_USES = {"import": "import()", "require": "require()"}
 # What may stand behind the name `tools` where it is only read from.
@@ -31,10 +39,15 @@ MEMBER_ACCESS = (b".", b"[", b"?.", b"!.", b"![")
 
 
 class FactCollector:
-    """Collects one program's facts from its nodes; places are byte offsets under ``"at"``."""
+    """Collects one program's facts from its nodes; places are byte offsets under ``"at"``.
 
-    def __init__(self, data: bytes) -> None:
+    With ``on_call``, which hears of each call of a plain name and of that name, somebody else collects identifiers, and
+    says where `tools` and `require` are (`add_identifiers`).
+    """
+
+    def __init__(self, data: bytes, on_call: Callable[[Node, Node], None] | None = None) -> None:
         self.data = data
+        self._on_call = on_call
         self._calls: list[dict[str, Any]] = []
         self._modules: list[dict[str, Any]] = []
         self._requires: set[int] = set()
@@ -42,13 +55,11 @@ class FactCollector:
         self._is_shadowed = False
         self._literals_left = MAX_LITERALS
 
-    def handlers(self) -> dict[str, Callable[[Node], bool]]:
+    def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
         return {
-            **dict.fromkeys(("identifier", "type_identifier"), self._identifier),
-            **dict.fromkeys(
-                ("shorthand_property_identifier", "shorthand_property_identifier_pattern"), self._identifier
-            ),
+            **dict.fromkeys(IDENTIFIERS if self._on_call is None else (), self._identifier),
+            **({} if self._on_call is None else {"meta_property": self._meta}),
             "with_statement": self._with,
             "call_expression": self._call,
             "import_statement": lambda node: self._module("import", node.start_byte),
@@ -70,17 +81,31 @@ class FactCollector:
         calls = [] if self._is_shadowed else self._calls
         return {"calls": calls, "modules": self._modules, "shadowed": self._is_shadowed}
 
+    def add_identifiers(self, tools: Iterable[int], requires: Iterable[int]) -> None:
+        """Tell where the names `tools` and `require` stand."""
+        for start in tools:
+            self._tools_at(start + 5)
+        self._requires.update(requires)
+
+    def _tools_at(self, end: int) -> None:
+        if not self.data[end : end + 64].lstrip().startswith(MEMBER_ACCESS):
+            self._is_shadowed = True
+
     def _identifier(self, node: Node) -> bool:
         start, end = node.start_byte, node.end_byte
         if end - start == 5 and self.data[start:end] == b"tools":
-            if not self.data[end : end + 64].lstrip().startswith(MEMBER_ACCESS):
-                self._is_shadowed = True
+            self._tools_at(end)
         elif end - start == 7 and self.data[start:end] == b"require":
             self._requires.add(start)
         return True
 
     def _with(self, _node: Node) -> bool:
         self._is_shadowed = True
+        return True
+
+    def _meta(self, node: Node) -> bool:
+        if self.data.startswith(b"import", node.start_byte):
+            self._module("import.meta", node.start_byte)
         return True
 
     def _module(self, kind: str, at: int) -> bool:
@@ -94,8 +119,11 @@ class FactCollector:
             return True
         if callee.type == "import":
             self._module("import()", node.start_byte)
-        elif callee.type == "identifier" and callee.text == b"require":
-            self._required.append(callee.start_byte)
+        elif callee.type == "identifier":
+            if callee.text == b"require":
+                self._required.append(callee.start_byte)
+            elif self._on_call is not None:
+                self._on_call(node, callee)
         elif callee.type in ("member_expression", "subscript_expression", *WRAPPERS):
             self._tool_call(node, callee)
         return True
@@ -143,6 +171,15 @@ class FactCollector:
             else:
                 keys[name] = {"type": "unknown"} if value is None else self._literal(value, depth + 1)
         return {"type": "object", "keys": keys, "open": is_open}
+
+
+def literal_arguments(node: Node) -> tuple[str | None, list[Node]]:
+    """The literal text that is a call's first argument, and all of its arguments."""
+    held = node.child_by_field_name("arguments")
+    if held is None or held.type != "arguments" or _first_named(held) is None:
+        return None, []
+    arguments = [child for child in held.children if child.is_named and child.type != "comment"]
+    return _quoted_text(_unwrapped(arguments[0])), arguments
 
 
 def _first_named(node: Node) -> Node | None:

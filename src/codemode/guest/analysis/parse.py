@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node, Parser, Tree
 
-    Handler = Callable[[Node], bool]
+    Handler = Callable[[Node], bool | None]
 
 CHUNK_BYTES = 16384
 ERROR_SYMBOL = 0xFFFF  # outside the range the grammar counts
+OPERATORS = ("/", "/=")
 
 
 def load_parser(site_paths: list[str]) -> Parser:
@@ -62,14 +63,14 @@ def parse(parser: Parser, data: bytes, end: float, clock: Callable[[], float]) -
 
 
 def symbols_by_kind(parser: Parser) -> dict[str, list[int]]:
-    """The grammar's symbol numbers of each kind of named node."""
+    """The grammar's symbol numbers of each kind of named node, and of the operators that have handlers."""
     language = parser.language
     if language is None:
         raise ValueError("the parser has no language")
     symbols: dict[str, list[int]] = {"ERROR": [ERROR_SYMBOL]}
     for number in range(language.node_kind_count):
         kind = language.node_kind_for_id(number)
-        if kind is not None and language.node_kind_is_named(number):
+        if kind is not None and (language.node_kind_is_named(number) or kind in OPERATORS):
             symbols.setdefault(kind, []).append(number)
     return symbols
 

@@ -11,11 +11,10 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tree_sitter import Node
 
     from .edits import Gap
+    from .parse import Handler
 
 # What would continue the statement before it if only blanks were between them.
 STATEMENT_HAZARDS = frozenset(b"([`+-*/")
@@ -93,7 +92,8 @@ EXPORT_EQUALS = "`export =` is not supported: end the program with `return value
 class TypeStripper:
     """Collects one program's ``gaps``, the parts to blank, and its ``problems``, each (byte offset, message).
 
-    ``is_ambiguous`` once something is blanked that is JavaScript too, with another meaning: `f<T>(x)`.
+    ``is_ambiguous`` once something is blanked that is JavaScript too, with another meaning: `f<T>(x)`. ``unread`` are
+    nodes that the walk is kept out of, and that are only types if somebody has blanked them.
     """
 
     def __init__(self, data: bytes, gap: type[Gap]) -> None:
@@ -101,14 +101,15 @@ class TypeStripper:
         self.is_ambiguous = False
         self.gaps: list[Gap] = []
         self.problems: list[tuple[int, str]] = []
+        self.unread: list[Node] = []
         self._gap = gap
 
-    def handlers(self) -> dict[str, Callable[[Node], bool]]:
+    def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
         return {
             **dict.fromkeys(WHOLLY_TYPES, self._type),
             **dict.fromkeys((*TYPE_STATEMENTS, *TYPE_MEMBERS), self._type_statement),
-            **dict.fromkeys((*INNER_TYPES, "ERROR"), lambda _node: False),
+            **dict.fromkeys((*INNER_TYPES, "ERROR"), self.unread.append),
             **dict.fromkeys(("comment", "html_comment"), self._comment),
             **dict.fromkeys(("as_expression", "satisfies_expression"), self._cast),
             **dict.fromkeys(("non_null_expression", "variable_declarator"), self._marks),
@@ -148,6 +149,7 @@ class TypeStripper:
         """`f<T>` and `f<T>(x)`, but not the plain comparison and shift `f < n >> 1`."""
         behind = self.data[node.end_byte : node.end_byte + 64]
         if COMPARISON_TAIL.match(behind):
+            self.unread.append(node)
             return False
         self.is_ambiguous = True
         return self._type(node)

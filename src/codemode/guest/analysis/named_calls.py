@@ -1,0 +1,118 @@
+"""Collects calls that name a tool as text, `callTool("name")`, and whether the program could go on when one fails.
+
+Loaded by path in locked workers. Knows no tool; what is not certain is not a fact.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tree_sitter import Node
+
+    from .parse import Handler
+
+MAX_CALLS = 512
+MAX_DEFINITIONS = 256
+FUNCTIONS = (
+    "arrow_function",
+    "class_body",
+    "function_declaration",
+    "function_expression",
+    "generator_function",
+    "generator_function_declaration",
+    "method_definition",
+)
+# Whatever goes on after a failure says one of these, unless it writes it with escapes.
+CATCHERS = (b"catch", b"then", b"finally", b"allSettled", b"any", b"race", b"\\u", b"\\x")
+CATCHER = re.compile(rb"\b(?:catch|then|finally|allSettled|any|race)\b|\\[ux]")
+AWAITED = re.compile(rb"(?<![\w$.#\x80-\xff])await\s*\Z")
+# What makes of a call only the first part of what is awaited.
+CHAINED = re.compile(rb"\s*(?:\.|\?\.|[\[(`])")
+MAX_INPUT_ARGUMENTS = 2
+
+
+class NamedCalls:
+    """Collects one program's calls of `callTool` and `getTool` by literal name; places are byte offsets."""
+
+    def __init__(self, literal_arguments: Callable[[Node], tuple[str | None, list[Node]]]) -> None:
+        self._literal_arguments = literal_arguments
+        self._calls: list[dict[str, Any]] = []
+        self._callees: list[int] = []
+        self._definitions: dict[str, None] = {}
+        # Nodes come in document order: a place before these is inside one.
+        self._functions_end = self._tries_end = 0
+
+    def handlers(self) -> dict[str, Handler]:
+        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        return {**dict.fromkeys(FUNCTIONS, self._function), "try_statement": self._try}
+
+    def see(self, node: Node, callee: Node) -> None:
+        """Hear of a call of a plain name."""
+        name = callee.text
+        if name == b"callTool":
+            self._call(node, callee)
+        elif name == b"getTool" and len(self._definitions) < MAX_DEFINITIONS:
+            literal = self._literal_arguments(node)[0]
+            if literal is not None:
+                self._definitions[literal] = None
+
+    def definitions(self) -> list[str]:
+        """The literal names that `getTool` is called with."""
+        return list(self._definitions)
+
+    def calls(self, code: bytes, uses: list[int]) -> list[dict[str, Any]]:
+        """The calls in ``code`` (no comments in it), each ``{"name", "caught", "at"}``; ``uses``: every `callTool`.
+
+        ``caught``: the program may go on after it. There are none when the name may mean something else somewhere.
+        """
+        if not self._calls or sorted(self._callees) != uses:
+            return []
+        has_catchers = self._tries_end > 0 or _says_catcher(code)
+        return [
+            {
+                "name": call["name"],
+                "at": call["at"],
+                "caught": call["caught"] or (has_catchers and (call["nested"] or not _is_awaited(code, call))),
+            }
+            for call in self._calls
+        ]
+
+    def _function(self, node: Node) -> bool:
+        self._functions_end = max(self._functions_end, node.end_byte)
+        return True
+
+    def _try(self, node: Node) -> bool:
+        self._tries_end = max(self._tries_end, node.end_byte)
+        return True
+
+    def _call(self, node: Node, callee: Node) -> None:
+        at = node.start_byte
+        self._callees.append(callee.start_byte)
+        name, arguments = self._literal_arguments(node)
+        if name is None or len(self._calls) >= MAX_CALLS:
+            return
+        may_return = any(argument.type == "spread_element" for argument in arguments)
+        self._calls.append(
+            {
+                "name": name,
+                "at": at,
+                "end": node.end_byte,
+                "nested": at < self._functions_end,
+                "caught": at < self._tries_end or may_return or len(arguments) > MAX_INPUT_ARGUMENTS,
+            }
+        )
+
+
+def _says_catcher(code: bytes) -> bool:
+    return any(word in code for word in CATCHERS) and CATCHER.search(code) is not None
+
+
+def _is_awaited(code: bytes, call: dict[str, Any]) -> bool:
+    """Whether a call is awaited where it stands, and nothing else is done with its promise."""
+    before = code[max(0, call["at"] - 64) : call["at"]]
+    return AWAITED.search(before) is not None and CHAINED.match(code, call["end"]) is None

@@ -1,0 +1,246 @@
+"""Collects every name that a program uses or declares and every loop in it, and whether that is certain.
+
+Loaded by path in locked workers. Knows no rule. A name is missed only where the parser reads the text as other tokens
+than the engine does: that hangs on which `/` begins a regular expression and on HTML-like comments, so each of those is
+looked at again here, and what is not beyond doubt leaves the names unknown.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tree_sitter import Node
+
+    from .parse import Handler
+
+MAX_NAMES = 4096
+MAX_USES = 16384
+# More than the rules ever tell of.
+MAX_PLACES = 64
+MAX_LOOPS = 64
+MAX_LOOKUPS = 32
+MAX_CLIMB = 8
+
+IDENTIFIERS = (
+    "identifier",
+    "type_identifier",
+    "shorthand_property_identifier",
+    "shorthand_property_identifier_pattern",
+    "undefined",
+)
+TEXTS = ("string", "string_fragment", "regex", "hash_bang_line")
+LOOPS = {"for_statement": "for", "while_statement": "while", "do_statement": "do"}
+FOR_IN = {"in": "for-in", "of": "for-of"}
+HEADED = ("if_statement", "while_statement", "with_statement")
+FOR_HEADED = ("for_statement", "for_in_statement")
+
+PLAIN = re.compile(rb"[\w$]+")
+ALL_PLAIN = re.compile(rb"[\w$\s]*")
+WORD = re.compile(rb"(?:[\w$\x80-\xff]|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]+\})+")
+ESCAPE = re.compile(r"\\u(?:([0-9a-fA-F]{4})|\{0*([0-9a-fA-F]{1,6})\})")
+LAST_WORD = re.compile(rb"(?:\.[ \t]*|\\)?[\w$\x80-\xff]+\Z")
+MAX_WORD_BYTES = 64
+# Joiners may stand in a name, though in none of Python's.
+JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
+
+OPERAND_ENDS = b")]'\"`"
+BEFORE_REGEX = b"(,=:[!&|?{;*%~^<>"
+WORDS_BEFORE_REGEX = frozenset(b"return typeof case do else in instanceof void delete throw".split())
+# What is no operand, or is one only sometimes.
+NO_OPERANDS = WORDS_BEFORE_REGEX | frozenset(
+    b"await yield of let async static new extends default get set as satisfies break continue".split()
+)
+
+
+class NameCollector:
+    """Collects one program's names and loops from its nodes; places are byte offsets.
+
+    ``without`` is `edits.without`.
+    """
+
+    def __init__(self, without: Callable[[bytes, list[tuple[int, int]]], bytes]) -> None:
+        self._without = without
+        self._identifiers: list[Node] = []
+        self._texts: list[Node] = []
+        self._slashes: list[Node] = []
+        self._loops: list[dict[str, Any]] = []
+        self._lookups_left = MAX_LOOKUPS
+        self._is_certain = True
+
+    def handlers(self) -> dict[str, Handler]:
+        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        return {
+            # Nothing but an append, which keeps out of these leaves: there is one for every fifth node.
+            **dict.fromkeys(IDENTIFIERS, self._identifiers.append),
+            **dict.fromkeys(TEXTS, self._texts.append),
+            **dict.fromkeys(("/", "/="), self._slashes.append),
+            **dict.fromkeys((*LOOPS, "for_in_statement"), self._loop),
+            "html_comment": self._html_comment,
+        }
+
+    def loops(self) -> list[dict[str, Any]]:
+        """The loops, each ``{"kind", "at"}``, the kind as in `for-await`."""
+        return self._loops
+
+    def names(self, code: bytes, unread: list[Node]) -> dict[str, list[int]] | None:
+        """The places of each name in ``code``, escapes decoded; None: not certain, or too many.
+
+        ``code`` is the text with types and comments blank; ``unread`` are nodes whose words are names unless they are
+        blank.
+        """
+        if not self._is_certain or len(self._identifiers) > MAX_USES or not self._is_read_as_written(code):
+            return None
+        written: dict[bytes, list[int]] = {}
+        find = written.get
+        for node in self._identifiers:
+            start = node.start_byte
+            word = code[start : node.end_byte]
+            places = find(word)
+            if places is None:
+                written[word] = [start]
+            else:
+                places.append(start)
+        for node in unread:
+            _add_words(code, node, written)
+        return None if len(written) > MAX_NAMES else _decoded(written)
+
+    def first_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
+        """As many places of each name as anybody asks for."""
+        return {name: places[:MAX_PLACES] for name, places in names.items()}
+
+    def _html_comment(self, _node: Node) -> bool:
+        self._is_certain = False
+        return True
+
+    def _loop(self, node: Node) -> bool:
+        if len(self._loops) < MAX_LOOPS:
+            kind = LOOPS.get(node.type)
+            if kind is None:
+                operator = node.child_by_field_name("operator")
+                is_awaited = any(child.type == "await" for child in node.children)
+                kind = "for-await" if is_awaited else FOR_IN.get("" if operator is None else operator.type, "for-of")
+            self._loops.append({"kind": kind, "at": node.start_byte})
+        return True
+
+    # -- what the engine may read in another way
+
+    def _is_read_as_written(self, code: bytes) -> bool:
+        if len(self._slashes) > MAX_USES:
+            return False
+        if b"<!--" in code or b"-->" in code:
+            bare = self._without(code, [(node.start_byte, node.end_byte) for node in self._texts])
+            if b"<!--" in bare or not _are_steps(bare):
+                return False
+        regexes = (node for node in self._texts if node.type == "regex")
+        return all(_is_division(code, node.start_byte) for node in self._slashes) and all(
+            self._is_regex(code, node) for node in regexes
+        )
+
+    def _is_regex(self, code: bytes, node: Node) -> bool:
+        before = _before(code, node.start_byte)
+        last = before[-1:]
+        if not last:
+            return True
+        if last in (b"+", b"-"):
+            return before[-2:-1] != last
+        if last == b")":
+            return self._is_behind_head(node)
+        if last in BEFORE_REGEX:
+            return True
+        word = LAST_WORD.search(before)
+        return word is not None and word.group() in WORDS_BEFORE_REGEX
+
+    def _is_behind_head(self, node: Node) -> bool:
+        """Whether the `)` before a regular expression closes the head of an `if` or a loop."""
+        self._lookups_left -= 1
+        if self._lookups_left < 0:
+            return False
+        step: Node | None = node
+        for _ in range(MAX_CLIMB):
+            before = step.prev_sibling if step is not None else None
+            while before is not None and before.type == "comment":
+                before = before.prev_sibling
+            if before is not None:
+                parent = "" if before.parent is None else before.parent.type
+                return parent in (HEADED if before.type == "parenthesized_expression" else FOR_HEADED)
+            step = step.parent if step is not None else None
+        return False
+
+
+def _add_words(code: bytes, node: Node, written: dict[bytes, list[int]]) -> None:
+    for word in WORD.finditer(code, node.start_byte, node.end_byte):
+        written.setdefault(word.group(), []).append(word.start())
+
+
+def _before(code: bytes, at: int) -> bytes:
+    """A little of what stands before a place, without the blanks between."""
+    size = MAX_WORD_BYTES
+    while True:
+        start = max(0, at - size)
+        found = code[start:at].rstrip()
+        if len(found) >= MAX_WORD_BYTES // 2 or start == 0:
+            return found
+        size *= 4
+
+
+def _is_division(code: bytes, at: int) -> bool:
+    before = _before(code, at)
+    last = before[-1:]
+    if last in (b"+", b"-"):  # a step behind its operand, on the operand's line
+        return before[-2:-1] == last and _ends_operand(before[:-2].rstrip(b" \t"))
+    return _ends_operand(before)
+
+
+def _ends_operand(before: bytes) -> bool:
+    last = before[-1:]
+    if not last:
+        return False
+    if last in OPERAND_ENDS:
+        return True
+    found = LAST_WORD.search(before)
+    word = b"" if found is None else found.group()
+    if word.isascii():
+        return bool(word) and word not in NO_OPERANDS and not word.startswith(b"\\")
+    # A space of another alphabet ends a word too.
+    return ("a" + word.lstrip(b". \t").decode(errors="replace").translate(JOINERS)).isidentifier()
+
+
+def _are_steps(code: bytes) -> bool:
+    """Whether every `-->` is a step and a comparison: what stands first in its line begins a comment."""
+    at = code.find(b"-->")
+    while at >= 0:
+        if not _ends_operand(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")):
+            return False
+        at = code.find(b"-->", at + 3)
+    return True
+
+
+def _decoded(written: dict[bytes, list[int]]) -> dict[str, list[int]] | None:
+    if ALL_PLAIN.fullmatch(b" ".join(written)):
+        return {word.decode(): places for word, places in written.items() if not word.isspace()}
+    names: dict[str, list[int]] = {}
+    for word, places in written.items():
+        if word.isspace():
+            continue  # it was only a type
+        name = word.decode() if PLAIN.fullmatch(word) else _unescaped(word.decode())
+        if name is None:
+            return None
+        known = names.setdefault(name, places)
+        if known is not places:
+            known += places
+            known.sort()
+    return names
+
+
+def _unescaped(word: str) -> str | None:
+    """A name without escapes; None when it can be none: what is not understood here, the engine may divide."""
+    try:
+        name = ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), word)
+    except ValueError:
+        return None
+    return name if ("a" + name.translate(JOINERS)).isidentifier() else None

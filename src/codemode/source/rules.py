@@ -1,0 +1,163 @@
+"""Compares the facts a worker reported about a program with what it may not say. Runs in the host; facts are hostile.
+
+With rules in force, what is not known is not allowed: facts that are missing or malformed leave a program unanalysable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
+
+from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
+from ..host import steps
+
+if TYPE_CHECKING:
+    from ..profile import StaticRules
+
+MAX_VIOLATIONS = 64
+MAX_NAMED_CALLS = 512
+MAX_DEFINITIONS = 256
+MAX_NAME_LENGTH = 256
+MAX_POSITION = 2**31
+
+MODULE_KINDS = ("import", "export", "import()", "import.meta")
+LOOP_KINDS = ("for", "for-in", "for-of", "for-await", "while", "do")
+
+
+class Location(TypedDict):
+    """A place in a program: both count from 1, columns in UTF-16 units."""
+
+    line: int
+    column: int
+
+
+class Violation(TypedDict):
+    """One rule that a program breaks. ``name`` is what it says that it may not say."""
+
+    kind: str
+    name: NotRequired[str]
+    location: Location
+
+
+class RefusedName(NamedTuple):
+    """A literal tool name that is not known, and where its call stands."""
+
+    name: str
+    line: int
+    column: int
+
+
+class _Malformed(Exception):  # noqa: N818 - never leaves this file
+    """The facts are none."""
+
+
+def is_analysable(facts: Any) -> bool:
+    """Whether the facts (unverified) say what names and loops the program has."""
+    return all(check(mapping_or_empty(facts).get(key)) for key, check in _NEEDED.items())
+
+
+def not_analysable() -> Violation:
+    """The violation of a program that nothing certain is known of."""
+    return {"kind": "NotAnalysable", "location": {"line": 1, "column": 1}}
+
+
+def violations(facts: Any, rules: StaticRules, source: str) -> list[Violation]:
+    """The rules that a program breaks, each with its place, in order of place; the first `MAX_VIOLATIONS` of them.
+
+    ``facts`` is what the worker reported of ``source``, unverified. Without rules in force nothing is broken.
+    """
+    if rules.runs_unanalysed:
+        return []
+    if not is_analysable(facts):
+        return [not_analysable()]
+    try:
+        found = list(_banned_names(facts["names"], rules, source))
+        found += _statements(facts["modules"], "DisallowedImport", MODULE_KINDS)
+        if not rules.allow_loops:
+            found += _statements(facts["loops"], "DisallowedLoop", LOOP_KINDS)
+    except _Malformed:
+        return [not_analysable()]
+    return sorted(found, key=_order)[:MAX_VIOLATIONS]
+
+
+def first_refused(facts: Any, is_known: Callable[[str], bool]) -> RefusedName | None:
+    """The first call by literal name of a tool that is not known, where nothing could catch its failure.
+
+    ``facts`` is what the worker reported, unverified; what is malformed in it is ignored.
+    """
+    for call in islice(list_or_empty(mapping_or_empty(facts).get("named_calls")), MAX_NAMED_CALLS):
+        steps.take()
+        name, place = mapping_or_empty(call).get("name"), _place(call)
+        if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or place is None or call.get("caught") is not False:
+            continue
+        if not is_known(name):
+            return RefusedName(name, place["line"], place["column"])
+    return None
+
+
+def literal_definitions(facts: Any) -> list[str]:
+    """The tools whose definitions the program asks for by literal name, from facts that are unverified."""
+    named = islice(list_or_empty(mapping_or_empty(facts).get("definitions")), MAX_DEFINITIONS)
+    return list(dict.fromkeys(name for name in named if isinstance(name, str) and len(name) <= MAX_NAME_LENGTH))
+
+
+def _banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[Violation]:
+    kinds = dict.fromkeys(rules.disabled_globals, "DisallowedGlobal")
+    kinds.update(dict.fromkeys(rules.disabled_builtins, "IllegalBuiltinAccess"))
+    uses: list[tuple[int, str]] = []
+    for name in kinds:
+        steps.take()
+        if name in names:
+            uses += ((at, name) for at in _offsets(names[name]))
+    if uses:
+        yield from _placed(sorted(uses)[:MAX_VIOLATIONS], kinds, source.encode(errors="replace"))
+
+
+def _offsets(places: Any) -> list[int]:
+    """Where a name stands: facts that name it say so."""
+    steps.take()
+    first = places[:MAX_VIOLATIONS] if is_array(places) else []
+    if not first or not all(type(at) is int and at >= 0 for at in first):
+        raise _Malformed
+    return first
+
+
+def _placed(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes) -> Iterator[Violation]:
+    position, line = 0, 1
+    for at, name in uses:
+        steps.take(1 + ((at - position) >> 12))
+        if at >= len(data):
+            raise _Malformed
+        line += data.count(b"\n", position, at)
+        position = at
+        before = data[data.rfind(b"\n", 0, at) + 1 : at].decode(errors="replace")
+        column = 1 + len(before) + sum(character > "\uffff" for character in before)
+        yield {"kind": kinds[name], "name": name, "location": {"line": line, "column": column}}
+
+
+def _statements(items: Any, broken: str, kinds: tuple[str, ...]) -> Iterator[Violation]:
+    """Loops and uses of modules, each told of by its ``kind``."""
+    for item in islice(list_or_empty(items), MAX_VIOLATIONS):
+        steps.take()
+        kind, place = mapping_or_empty(item).get("kind"), _place(item)
+        if kind == "require()":  # a name like any other
+            continue
+        if place is None or not isinstance(kind, str) or kind not in kinds:
+            raise _Malformed
+        yield {"kind": broken, "name": kind, "location": place}
+
+
+def _order(broken: Violation) -> tuple[int, int]:
+    return broken["location"]["line"], broken["location"]["column"]
+
+
+def _place(item: Any) -> Location | None:
+    fields = mapping_or_empty(item)
+    line, column = fields.get("line"), fields.get("column")
+    if type(line) is int and type(column) is int and 0 < line < MAX_POSITION and 0 < column < MAX_POSITION:
+        return {"line": line, "column": column}
+    return None
+
+
+_NEEDED: dict[str, Callable[[Any], bool]] = {"names": is_mapping, "loops": is_array, "modules": is_array}

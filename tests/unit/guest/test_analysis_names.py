@@ -1,0 +1,259 @@
+"""The names and loops of a program, and when nothing certain is known of them."""
+
+import sysconfig
+
+import pytest
+
+from codemode.guest.analysis import analyse
+
+_analyser = analyse.load(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+
+
+def facts_of(source):
+    return _analyser(source, 60_000, True)["facts"]
+
+
+def names(source):
+    found = facts_of(source)["names"]
+    return None if found is None else set(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval",
+        "\\u0065val(1)",
+        "\\u{65}v\\u{000061}l(1)",
+        "({ eval })",
+        "({ eval } = x)",
+        "({ eval = 1 } = x)",
+        "({ a: eval } = x)",
+        "[...eval] = x",
+        "function eval() {}",
+        "function f(eval) {}",
+        "function f({ a: [eval = 1] }) {}",
+        "const f = (...eval) => 1",
+        "eval => 1",
+        "try {} catch (eval) {}",
+        "class eval {}",
+        "class A extends eval {}",
+        "class A { [eval]() {} }",
+        "class A { static { eval } }",
+        "class A { x = eval }",
+        "x = class eval {}",
+        "`${`${eval}`}`",
+        "tag`${eval}`",
+        "f<eval>= 1",
+        "eval as any",
+        "(<T,>(eval: T) => eval)(1)",
+        "eval!.x",
+        "1.\neval",
+        "// c\reval(1)",
+        "// c\u2028eval(1)",
+        "a = b\n/* */ eval(1)",
+        "import { x as eval } from 'y'",
+        "label: { eval(x)\n{ y } }",
+        "x => { eval(x)\n{ y } }",
+        "a ? (eval) : b => c",
+        "/a/.test(eval)",
+        "a / eval / b",
+        "eval\u00a0(1)",
+        "n --> eval",
+    ],
+)
+def test_every_place_of_a_name(source):
+    assert "eval" in names(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "a.eval",
+        "a?.eval",
+        "a.\\u0065val",
+        "({ eval: 1 })",
+        "({ eval() {} })",
+        "({ get eval() { return 1 } })",
+        "({ 'eval': 1 })",
+        "class A { eval() {} }",
+        "class A { static eval = 1 }",
+        "class A { #eval = 1; f() { return this.#eval } }",
+        "({ eval: x } = y)",
+        "'eval'",
+        "`eval`",
+        "/eval/",
+        "// eval",
+        "/* eval */",
+        "eval: for (;;) { continue eval }",
+        "let x: eval",
+        "type T = eval | typeof eval",
+        "interface eval { a: eval }",
+        "declare const eval: any",
+        "x as eval",
+        "x as unknown as A.eval.B",
+        "x satisfies eval<eval>",
+        "f<eval>(1)",
+        "function f<eval>(a: eval): a is eval {}",
+        "\uff45val(1)",
+        "evaluate(1)",
+        "$eval(1)",
+        "if (a) /eval/.test(b)",
+        "return /eval/",
+    ],
+)
+def test_what_is_no_name(source):
+    assert "eval" not in names(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # What follows is no string, and calls eval.
+        'x => {}\n/"/; eval(1)//"',
+        'x => {}\n/"/; y = 1; eval(1)//"',
+        'a(b)\n// c\nx => {}\n/"/; eval(1)//"',
+        "<!-- c\reval(1)",
+        "x <!--y/*\n; eval(1) /**/",
+        "a\n--> eval(1)\nb",
+        "/* */ --> eval(1)",
+        "function f() { return await /* c */ / eval(1) / g / 2 }",
+    ],
+)
+def test_what_the_engine_may_read_otherwise_leaves_the_names_unknown(source):
+    facts = facts_of(source)
+    assert facts is None or facts["names"] is None or "eval" in facts["names"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "a / b / c",
+        "(a + b) / 2",
+        "a[0] / a.length / f()",
+        "i++ / 2 + i-- / 2",
+        "'a' / 2",
+        "`a` / 2",
+        "1 / 2 / 3.5 / 0x1f",
+        "this.x /= 2",
+        "x.replace(/a\\/[/'\"]b/g, '') / 2",
+        "[/a/, /b/].map((x) => /c/.test(x))",
+        "x = a ? /b/ : /c/",
+        "if (x) /a/.test(x)",
+        "while (x) /a/.test(x)",
+        "for (const a of b) /a/.test(x)",
+        "typeof /a/",
+        "case_ = { a: /b/ }",
+        "!/a/.test(b) && /c/.test(d)",
+        "`${/a/.source / 2}`",
+        "π / 2",
+        "a.return / 2",
+        "/* c */ /a/.test(b)",
+        "a /* c */ / b // d / e",
+        "(x as number) / (y as number)",
+        "x! / 2",
+        "`-->` + '<!--'",
+        "// -->\nx",
+        "while (n --> 0) f(n)",
+    ],
+)
+def test_ordinary_slashes_and_arrows_leave_no_doubt(source):
+    assert names(source) is not None
+
+
+def test_places_are_offsets_of_the_first_uses():
+    assert facts_of("const é = a; a = \\u0061")["names"] == {"é": [6], "a": [11, 14, 18]}
+    assert len(facts_of("a;" * 500)["names"]["a"]) == 64
+
+
+def test_too_many_names_are_unknown():
+    assert names(";".join(f"a{index}" for index in range(5000))) is None
+    assert names("a;" * 20_000) is None
+
+
+def test_loops_of_every_kind_and_depth():
+    source = "for (;;) { x = () => { for (a in b) do { for (a of b) ; } while (c) } }\nfor await (a of b) while (1) ;"
+    loops = [(loop["kind"], loop["line"], loop["column"]) for loop in facts_of(source)["loops"]]
+    assert loops == [
+        ("for", 1, 1),
+        ("for-in", 1, 24),
+        ("do", 1, 37),
+        ("for-of", 1, 42),
+        ("for-await", 2, 1),
+        ("while", 2, 20),
+    ]
+    assert facts_of("a.for; ({ while: 1, do() {} }); 'for'; while_; type T = { for: 1 }")["loops"] == []
+
+
+def test_uses_of_modules():
+    source = "import a from 'b'; export { a }; import('c'); import.meta.url; function f() { return new.target }"
+    kinds = [use["kind"] for use in facts_of(source)["modules"]]
+    assert kinds == ["import", "export", "import()", "import.meta"]
+
+
+def test_the_other_facts_are_the_same():
+    for source in ("tools.a({ n: 1 }); require('x')", "const tools = 1; tools.a()", "f(tools); function require() {}"):
+        plain = _analyser(source, 60_000)["facts"]
+        assert {key: value for key, value in facts_of(source).items() if key in plain} == plain
+
+
+def named(source):
+    return [(call["name"], call["caught"]) for call in facts_of(source)["named_calls"]]
+
+
+@pytest.mark.parametrize(
+    ("source", "caught"),
+    [
+        ("await callTool('a')", False),
+        ("return callTool('a', { b: 1 })", False),
+        ("await callTool(`a`, {}); try { f() } catch {}", False),
+        ("try { f() } catch {} return await /* c */ callTool('a')", False),
+        ("await Promise.all([callTool('a')])", False),
+        ("async function f() { await callTool('a') }", False),
+        ("await callTool('a'); const company = 'Athens'; brace(company)", False),
+        ("const x: any = await callTool('a')", False),
+        ("try { await callTool('a') } finally { b() }", True),
+        ("try { b() } catch { await callTool('a') }", True),
+        ("try { (() => callTool('a'))() } catch {}", True),
+        ("await callTool('a', {}, { throwOnError: false })", True),
+        ("await callTool('a', ...rest)", True),
+        ("await callTool('a').catch(() => 1)", True),
+        ("await callTool('a')\n  .catch(() => 1)", True),
+        ("await callTool('a') /* c */ ['catch'](f)", True),
+        ("await callTool('a').then(f, g)", True),
+        ("const p = callTool('a'); await p.catch(f)", True),
+        ("const p = callTool('a'); await p['c\\u0061tch'](f)", True),
+        ("await Promise.allSettled([callTool('a')])", True),
+        ("await Promise.any([callTool('a'), b])", True),
+        ("await Promise.race([callTool('a'), b])", True),
+        ("const f = async () => await callTool('a'); try { await f() } catch {}", True),
+        ("const f = async () => await callTool('a'); f().catch(g)", True),
+        ("class A { async b() { await callTool('a') } } new A().b().then(f, g)", True),
+    ],
+)
+def test_whether_something_could_catch_a_call(source, caught):
+    assert named(source) == [("a", caught)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "callTool(name)",
+        "callTool('a' + b)",
+        "callTool(`a${b}`)",
+        "callTool('\\x61')",
+        "callTool()",
+        "callTool`a`",
+        "tools.callTool('a')",
+        "callTool('a'); function callTool() {}",
+        "callTool('a'); const { callTool } = x",
+        "((callTool) => callTool('a'))(x)",
+        "callTool('a'); c\\u0061llTool = x",
+        "'callTool(\"a\")'",
+    ],
+)
+def test_calls_by_name_that_are_not_certain(source):
+    assert named(source) == []
+
+
+def test_definitions_asked_for_by_name():
+    assert facts_of("getTool('a'); getTool(`b`); getTool('a'); getTool(c)")["definitions"] == ["a", "b"]
