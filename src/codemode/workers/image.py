@@ -24,7 +24,7 @@ ANALYSER_PATH = str(_GUEST / "analysis" / "analyse.py")
 # In the order in which they are evaluated.
 _KERNEL_PARTS = (
     "intrinsics", "json", "powers", "determinism", "text", "bridge", "surface", "fetch", "code_call", "notices",
-    "faces", "harden", "entry",
+    "result", "faces", "harden", "entry",
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ const endFenced = (error, origin) => {
 const programThrew = (error) => endFenced(error, "");
 
 const resultJson = (text) => {
-  const tail = ',"unobserved":' + unobservedIds() + "}";
+  const tail = ',"unobserved":' + unobservedIds() + (resultWarnings === "" ? "}" : ',"warnings":[' + resultWarnings + "]}");
   if (text === undefined) return '{"value":null,"undefined":true' + tail;
   if (text.length > limits.max_result_bytes) return '{"bytes":' + utf8Length(text) + tail;
   return '{"value":' + stringify(text) + tail;
@@ -43,7 +43,7 @@ const resultJson = (text) => {
 const programReturned = (value) => {
   let text;
   try {
-    text = toJson(value);
+    text = resultRule === undefined ? toJson(value) : boundedJson(value);
     if (text === undefined && value !== undefined) throw new TypeErr("a " + typeof value + " is not a JSON value");
   } catch (error) {
     return endFenced(error, error === null ? "" : ',"origin":"result"');
@@ -84,6 +84,7 @@ const run = (config) => {
   limits = config;
   seed = config.seed;
   clock = config.now_ms;
+  resultRule = config.result;
   wrapper = WRAPPERS[config.wrapper];
   install(config);
   if (config.shadowed !== undefined) shadow(config.wrapper, config.shadowed);

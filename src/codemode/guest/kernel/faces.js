@@ -45,22 +45,29 @@ const namesOf = (list) => {
   return names;
 };
 
+// What a program that may name the global object finds there. One process has one program, which takes from it.
+const shownGlobals = create(Obj.prototype);
+const show = (name, value) =>
+  defineProperty(shownGlobals, name, { __proto__: null, value, writable: false, enumerable: false, configurable: true });
+for (const name of ownKeys(G)) if (typeof name === "string") show(name, name === "globalThis" ? shownGlobals : G[name]);
+
 // Shadowed names are parameters of the wrapper that get no argument. The global object is one of them, for it hands out
 // the others by any key; a program that may name it gets one without them. The first parameter, so that `arguments`
-// shows nothing else.
+// shows nothing else. What the global object has not is nothing anyway, and may not even be a name.
 let wrapperArguments = [];
-const shadow = (kind, names) => {
-  const shadowed = namesOf(names), shown = create(Obj.prototype), keys = ownKeys(G);
+const shadow = (kind, list) => {
+  const names = namesOf(list);
   let parameters = "globalThis";
-  for (let i = 0; i < keys.length; i++) {
-    const name = keys[i];
-    if (name === "globalThis" || typeof name !== "string") continue;
-    if (mapGet(shadowed, name) === true) parameters += "," + name;
-    else constant(shown, name, G[name]);
-  }
-  constant(shown, "globalThis", shown);
+  mapForEach(names, (_, name) => {
+    if (name !== "globalThis" && getOwnPropertyDescriptor(G, name) !== undefined) parameters += "," + name;
+    deleteProperty(shownGlobals, name);
+  });
   wrapper = wrapperOf(kind, parameters);
-  wrapperArguments = mapGet(shadowed, "globalThis") === true ? [] : [freeze(shown)];
+  if (mapGet(names, "globalThis") !== true) {
+    for (let i = 0; i < installed.length; i++)
+      if (mapGet(names, installed[i]) !== true) show(installed[i], G[installed[i]]);
+    wrapperArguments = [freeze(shownGlobals)];
+  }
   // `__proto__ = {get x() { return this }}` would else make the bare name `x` an accessor's, called with the real one.
-  freeze(G);
+  preventExtensions(G);
 };

@@ -5,7 +5,7 @@ const Obj = G.Object, Arr = G.Array, Str = G.String, Err = G.Error, TypeErr = G.
 const SyntaxErr = G.SyntaxError, EvalErr = G.EvalError, NativePromise = G.Promise, NativeDate = G.Date;
 const NativeMap = G.Map, NativeWeakMap = G.WeakMap, NativeProxy = G.Proxy, Sym = G.Symbol;
 const { apply, construct, defineProperty, deleteProperty, ownKeys } = G.Reflect;
-const { getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf } = G.Reflect;
+const { getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf, preventExtensions } = G.Reflect;
 const { freeze, create } = Obj;
 const { stringify, parse } = G.JSON;
 const { floor, imul } = G.Math;

@@ -1,0 +1,288 @@
+"""A result that is cut to what its surface allows, on a worker with the real kernel and no host."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel_driver import KernelDriver, Said
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelDriver]:
+    driver = KernelDriver()
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def cut(kernel: KernelDriver) -> Any:
+    def run(js: str, depth: int = 50, properties: int = 2000, **config: Any) -> Said:
+        return kernel.run(js, globals=["callTool"], result={"depth": depth, "properties": properties}, **config)
+
+    return run
+
+
+PLAIN = [
+    "{ a: [1, 'x', null, true, { b: {} }] }",
+    "[undefined, () => 1, Symbol('a'), NaN, Infinity, -0]",
+    "{ a: undefined, b: () => 1, c: Symbol('a'), d: 1 }",
+    "new Date(0)",
+    "[new Date(NaN), new Map([[1, 2]]), new Set([1]), /a/, new Uint8Array([1, 2])]",
+    "[2n ** 70n, Object(2n ** 60n), Object(1), Object('x'), Object(false)]",
+    "{ toJSON(key) { return [key, typeof this] } }",
+    "{ x: { toJSON(key) { return key } }, y: [{ toJSON(key) { return key } }] }",
+    "Object.assign(() => 1, { toJSON() { return 'told' } })",
+    "[, 1, ,]",
+    "'text'",
+    "0.1 + 0.2",
+    'JSON.parse(\'{"__proto__": {"a": 1}, "toJSON": 1}\')',
+    "Object.create({ inherited: 1 }, { hidden: { value: 1 }, shown: { value: 2, enumerable: true } })",
+    "new Proxy({ a: 1 }, {})",
+    "new Proxy([1, 2], {})",
+    "[shared, shared, { shared }]",
+    "[[shared], [[shared]]]",
+    "Object.assign(Object.create({ toJSON: 5 }), { 2: 'b', 1: 'a', z: 0 })",
+    "class A { #p = 1; q = 2; get r() { return 3 } }; new A()",
+]
+
+
+@pytest.mark.parametrize("expression", [one for one in PLAIN if not one.startswith("class")])
+def test_what_needs_no_cutting_is_as_json_has_it(kernel, cut, expression):
+    js = f"const shared = {{ s: [1] }}; return {expression}"
+    said, plain = cut(js), kernel.run(js, globals=["callTool"])
+    assert said.body == plain.body
+    # The same where another member needs cutting, so that the copy is what becomes JSON.
+    beside = cut(f"const shared = {{ s: [1] }}; return [{expression}, new Error('x')]").value
+    wanted = kernel.run(f"const shared = {{ s: [1] }}; return [{expression}, 'Error: x']", globals=["callTool"]).value
+    assert beside == wanted
+
+
+def test_undefined_is_null(cut):
+    for js in ("return", "", "return undefined"):
+        assert cut(js).body == {"value": "null", "unobserved": []}
+
+
+@pytest.mark.parametrize(
+    "value", ["() => 1", "Symbol('a')", "callTool", "class {}", "{ toJSON() { return undefined } }"]
+)
+def test_what_is_no_value_is_an_error_of_the_result(cut, value):
+    error = cut(f"const value = {value}; return value").error
+    assert (error["name"], error["origin"]) == ("TypeError", "result")
+
+
+@pytest.mark.parametrize(
+    ("js", "value", "warnings"),
+    [
+        ("return [[[1]]]", [["[cut: too deep]"]], ["result[0][0]: cut, deeper than 2 levels"]),
+        ("return { a: { b: {} } }", {"a": {"b": "[cut: too deep]"}}, ["result.a.b: cut, deeper than 2 levels"]),
+        (
+            "return { a: { b: 1, 'c d': [] } }",
+            {"a": {"b": 1, "c d": "[cut: too deep]"}},
+            ['result.a["c d"]: cut, deeper than 2 levels'],
+        ),
+        ("return [[], {}]", [[], {}], None),
+        ("return [1, [2, 3], new Map()]", [1, [2, 3], {}], None),
+    ],
+)
+def test_what_is_too_deep_is_cut(cut, js, value, warnings):
+    said = cut(js, depth=2)
+    assert (said.value, said.body.get("warnings")) == (value, warnings)
+
+
+@pytest.mark.parametrize(
+    ("js", "value", "warnings"),
+    [
+        ("return [1, 2, 3]", [1, 2, 3], None),
+        ("return [1, 2, 3, 4, 5]", [1, 2, 3], ["result: 2 of 5 items left out, over 3 members in all"]),
+        (
+            "return { a: 1, b: 2, c: 3, d: 4 }",
+            {"a": 1, "b": 2, "c": 3},
+            ["result: 1 of 4 properties left out, over 3 members in all"],
+        ),
+        (
+            "return { rows: [1, 2, 3], n: 1 }",
+            {"rows": [1, 2]},
+            [
+                "result.rows: 1 of 3 items left out, over 3 members in all",
+                "result: 1 of 2 properties left out, over 3 members in all",
+            ],
+        ),
+        (
+            "const a = []; a.length = 4294967295; return a",
+            [None] * 3,
+            ["result: 4294967292 of 4294967295 items left out, over 3 members in all"],
+        ),
+        ("return [[], [], []]", [[], [], []], None),
+    ],
+)
+def test_what_is_too_much_is_left_out(cut, js, value, warnings):
+    said = cut(js, properties=3)
+    assert (said.value, said.body.get("warnings")) == (value, warnings)
+
+
+@pytest.mark.parametrize(
+    ("js", "value", "place"),
+    [
+        ("const ring = {}; ring.self = ring; return ring", {"self": "[Circular]"}, "result.self"),
+        ("const a = [1]; a.push(a); return { a }", {"a": [1, "[Circular]"]}, "result.a[1]"),
+        ("const a = {}, b = { a }; a.b = b; return [a]", [{"b": {"a": "[Circular]"}}], "result[0].b.a"),
+        ("const a = {}; const b = { toJSON() { return a } }; a.b = b; return a", {"b": "[Circular]"}, "result.b"),
+    ],
+)
+def test_a_cycle_becomes_text(cut, js, value, place):
+    said = cut(js)
+    assert (said.value, said.body["warnings"]) == (value, [f"{place}: a cycle, shown as [Circular]"])
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("new TypeError('no')", "TypeError: no"),
+        ("new Error()", "Error"),
+        ("Object.assign(new Error('a'), { name: 'Mine' })", "Mine: a"),
+        ("new (class Mine extends RangeError { name = 'Mine' })('b')", "Mine: b"),
+        ("Object.defineProperty(new Error('a'), 'message', { get() { throw 1 } })", "Error"),
+        ("new Error('x'.repeat(9000))", "Error: " + "x" * 4000 + "\u2026"),
+        ("Object.assign(new Error('a'), { message: Symbol('s') })", "Error: Symbol()"),
+        ("new AggregateError([1], 'many')", "AggregateError: many"),
+    ],
+)
+def test_an_error_becomes_text(cut, error, text):
+    said = cut(f"return {{ at: [{error}] }}")
+    assert (said.value, said.body["warnings"]) == ({"at": [text]}, ["result.at[0]: an Error, shown as text"])
+    assert cut(f"return {error}").value == text
+
+
+def test_what_an_error_says_of_itself_as_json_is_taken(cut):
+    said = cut("return Object.assign(new Error('a'), { toJSON() { return { told: 1 } } })")
+    assert (said.value, "warnings" in said.body) == ({"told": 1}, False)
+
+
+def test_warnings_are_few_and_short(cut):
+    row = "{ ['k'.repeat(300) + i]: { ['\u00fc'.repeat(300)]: new Error('x') } }"
+    js = f"return Array.from({{ length: 100 }}, (_, i) => ({row}))"
+    warnings = cut(js).body["warnings"]
+    assert (len(warnings), warnings[-1]) == (32, "and 69 more")
+    assert max(len(warning) for warning in warnings) <= 200
+    js = "let deep = new Error('x'); for (let i = 0; i < 45; i++) deep = { ['key' + i]: deep }; return deep"
+    (warning,) = cut(js).body["warnings"]
+    assert len(warning) <= 200
+    assert warning.startswith("result.key44.key43.")
+    assert warning.endswith(".key1.key0: an Error, shown as text")
+
+
+@pytest.mark.parametrize("shape", ["{ next: list }", "[list]", "{ get next() { return prior } }"])
+def test_a_very_long_chain_is_cut(cut, shape):
+    js = f"let list = null; for (let i = 0; i < 100000; i++) {{ const prior = list; list = {shape} }} return list"
+    text = cut(js, depth=100).body["value"]
+    assert (text.count("{") + text.count("["), "[cut: too deep]" in text) == (101, True)
+
+
+ENDLESS_PROXY = """
+const shown = { value: 1, enumerable: true, configurable: true };
+const traps = { ownKeys: () => ['a', 'b'], getOwnPropertyDescriptor: () => shown };
+const endless = () => new Proxy({}, { ...traps, get: (_, key) => (key === 'toJSON' ? undefined : endless()) });
+return endless();
+"""
+
+
+@pytest.mark.parametrize(
+    ("js", "bound"),
+    [
+        ("const endless = () => ({ get next() { return endless() } }); return endless()", 50),
+        ("const endless = () => ({ toJSON() { return { next: endless() } } }); return endless()", 50),
+        (ENDLESS_PROXY, 2000),
+        ("return new Proxy([], { get: (t, k) => k === 'length' ? 2 ** 40 : k === 'toJSON' ? undefined : 7 })", 2000),
+        ("return new Proxy([], { get: (t, k) => k === 'length' ? 'many' : undefined })", 0),
+        ("return Array.from({ length: 3000 }, () => ({ a: 1 }))", 2000),
+        ("const o = {}; for (let i = 0; i < 100000; i++) o['k' + i] = i; return o", 2000),
+        ("return new Uint8Array(1000000)", 2000),
+        ("let n = 0; const a = [{ get x() { n++; return n } }, new Error('x')]; return [a, a]", 2000),
+    ],
+)
+def test_hostile_values_are_bounded(cut, js, bound):
+    said = cut(js)
+    assert said.kind == "V"
+    assert len(said.body["value"]) < 64_000
+    assert json.loads(said.body["value"]) is not None
+    assert bound == 0 or said.body["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("js", "name"),
+    [
+        ("return { get x() { throw new EvalError('mine') } }", "EvalError"),
+        ("return { toJSON() { throw new EvalError('mine') } }", "EvalError"),
+        ("return new Proxy({}, { ownKeys() { throw new EvalError('mine') } })", "EvalError"),
+        ("const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); return [proxy]", "TypeError"),
+        ("const f = () => ({ toJSON: f, x: f() }); return { get x() { return f() } }", "RangeError"),
+        ("return 10n ** 1001n", "RangeError"),
+        ("return [10n ** 1001n, new Error('x')]", "RangeError"),
+    ],
+)
+def test_what_a_result_throws_ends_the_program(cut, js, name):
+    error = cut(js).error
+    assert (error["name"], error["origin"]) == (name, "result")
+
+
+def test_the_size_limit_holds_as_for_every_result(cut):
+    assert cut("return 'x'.repeat(200)", max_result_bytes=100).body["bytes"] == 202
+    cut_and_long = cut("return ['x'.repeat(200), new Error('x')]", max_result_bytes=100).body
+    assert cut_and_long["bytes"] == 215
+    assert cut_and_long["warnings"] == ["result[1]: an Error, shown as text"]
+
+
+# --- against a second reading ---
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=40,
+)
+
+
+def cut_by_hand(value: Any, depth: int, properties: int) -> Any:
+    left = properties
+
+    def copy(one: Any, level: int) -> Any:
+        nonlocal left
+        if not isinstance(one, list | dict):
+            return one
+        if level >= depth:
+            return "[cut: too deep]"
+        made: list[tuple[Any, Any]] = []
+        for key, item in one.items() if isinstance(one, dict) else enumerate(one):
+            if left == 0:
+                break
+            left -= 1
+            made.append((key, copy(item, level + 1)))
+        return dict(made) if isinstance(one, dict) else [item for _, item in made]
+
+    return copy(value, 0)
+
+
+def integer_like(value: Any) -> bool:
+    """JavaScript puts such keys in front, so that another member would be the last."""
+    if isinstance(value, dict):
+        return any(key.isdigit() or integer_like(item) for key, item in value.items())
+    return isinstance(value, list) and any(integer_like(item) for item in value)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    value=VALUES.filter(lambda value: not integer_like(value)), depth=st.integers(1, 4), properties=st.integers(1, 12)
+)
+def test_cutting_equals_a_second_reading(kernel, value, depth, properties):
+    js = f"return JSON.parse({json.dumps(json.dumps(value))})"
+    said = kernel.run(js, result={"depth": depth, "properties": properties})
+    wanted = cut_by_hand(value, depth, properties)
+    assert said.value == wanted
+    assert ("warnings" in said.body) == (wanted != value)
