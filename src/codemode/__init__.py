@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .interrupts.store import InterruptStore
+    from .surfaces.code_call.options import CodeCallOptions
+    from .surfaces.code_call.result import CodeCallResult
+    from .surfaces.code_call.toolset import CodeCallToolset, create_code_call_tools
     from .surfaces.code_mode.failure_text import failure_text
     from .surfaces.code_mode.messages import (
         get_approval_response,
@@ -79,6 +82,9 @@ if TYPE_CHECKING:
 __all__ = [
     "PIPELINE_NULL",
     "ApprovalPolicy",
+    "CodeCallOptions",
+    "CodeCallResult",
+    "CodeCallToolset",
     "CodeModeAbortedError",
     "CodeModeBridgeLimitError",
     "CodeModeConcurrencyError",
@@ -126,6 +132,7 @@ __all__ = [
     "continue_approval_sync",
     "continue_interrupt",
     "continue_interrupt_sync",
+    "create_code_call_tools",
     "create_code_mode_tool",
     "failure_text",
     "get_approval_response",
@@ -149,6 +156,9 @@ _LATE = {
         "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync "
         "is_approval_interrupt is_interrupt"
     ),
+    "surfaces.code_call.options": "CodeCallOptions",
+    "surfaces.code_call.result": "CodeCallResult",
+    "surfaces.code_call.toolset": "CodeCallToolset create_code_call_tools",
     "surfaces.code_mode.failure_text": "failure_text",
     "surfaces.code_mode.messages": (
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"

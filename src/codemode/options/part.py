@@ -70,6 +70,14 @@ class OptionPart:
         named = {name: getattr(defaults, name) for name in defaults._said}
         return self.with_defaults(**named) if named else self
 
+    def says(self, name: str) -> bool:
+        """Tell whether the maker of these options named this one."""
+        return name in self._said
+
+    def without(self, *names: str) -> Self:
+        """Return the same options as if their maker had not named these: they have their defaults."""
+        return type(self)(**{name: getattr(self, name) for name in self._said if name not in names})
+
     @classmethod
     def _keywords(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         known = {option.name for option in fields(cls)}

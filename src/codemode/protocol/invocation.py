@@ -302,7 +302,8 @@ class Invocation:
         self._fail(CodeModeAbortedError("the invocation was aborted"))
 
     def _worker_ended(self, event: events.WorkerEnded) -> None:
-        self._fail(CodeModeWorkerError(f"the worker ended without a result: {event.reason}"))
+        text = f"the worker ended without a result: {event.reason}"
+        self._fail(CodeModeWorkerError(text, details={"origin": "worker"}))
 
     def _host_failed(self, event: events.HostFailed) -> None:
         self._fail(event.error)

@@ -17,16 +17,21 @@ from .tool import Tool
 
 
 def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, PreparedTool]:
-    """Make tools ready, of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are their names.
+    """Make tools ready, as `collect_plain_tools` collects them."""
+    return {name: prepared(one) for name, one in collect_plain_tools(tools).items()}
+
+
+def collect_plain_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
+    """Collect tools, of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are their names.
 
     Raises `ValueError` for an impossible or repeated name, and for an object that is no tool. A framework's tool that
     no program could call by its name is left out, with a warning in the log: nobody here has named it.
     """
     if is_mapping(tools):
-        return {check_name(name): prepared(_as_tool(value, name)) for name, value in tools.items()}
+        return {check_name(name): _as_tool(value, name) for name, value in tools.items()}
     if not is_listing(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
-    collected: dict[str, PreparedTool] = {}
+    collected: dict[str, Tool] = {}
     for value in tools:
         try:
             one = _as_tool(value, None)
@@ -37,7 +42,7 @@ def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Prepare
             continue
         if one.name in collected:
             raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
-        collected[one.name] = prepared(one)
+        collected[one.name] = one
     return collected
 
 

@@ -1,0 +1,170 @@
+"""The tools that one invocation of CodeCall may see and call: a view of the index. Never runs a tool.
+
+Whatever is outside the index has one answer, that of a name that nobody has registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from ...data.json_values import decode_json, encode_json, utf8_length
+from ...data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty
+from ...errors import CodeModeSerializationError, CodeModeToolError
+from ...schemas.compiled import JsonSchema
+from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog
+from ...tools.prepared import PreparedTool
+from .names import looks_like_meta_tool
+
+if TYPE_CHECKING:
+    from ...data.program_facts import Facts
+
+MAX_DEFINITIONS_BYTES = 64 * 1024
+_READS_DEFINITIONS = frozenset({"getTool", "globalThis"})
+
+
+class CodeCallCatalog:
+    """What a run asks about its tools. ``allowed`` None are all in the index."""
+
+    def __init__(
+        self,
+        index: Catalog[PreparedTool],
+        allowed: frozenset[str] | None = None,
+        definitions: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        self._index = index
+        self._allowed = allowed
+        self._definitions = {} if definitions is None else definitions  # of all views of one index
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index and (self._allowed is None or name in self._allowed)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def names(self) -> tuple[str, ...]:
+        """All names that lead to tools, in the order of registration."""
+        return self._names
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name in self._index if self._allowed is None or name in self._allowed)
+
+    @property
+    def language_names(self) -> tuple[str, ...]:
+        """None: scripts name tools with text."""
+        return ()
+
+    def get(self, name: str) -> PreparedTool | None:
+        """Return the tool of exactly this name."""
+        return self._index.get(name) if name in self else None
+
+    def unknown_tool(self, name: str) -> CodeModeToolError:
+        """Return the error for a name that leads to no tool: that of a meta-tool first of all."""
+        shown = name[:MAX_NAME_CHARACTERS]
+        if looks_like_meta_tool(name):
+            return _refusal(f"{shown!r} is a meta-tool, which no script can call.", shown, "self_reference")
+        if name in self._index:
+            return self.denied_tool(name)
+        near = [one for one in self._index.nearest(name) if one in self]
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        return _refusal(f"There is no tool named {shown!r}.{hint}", shown, "unknown_tool")
+
+    def denied_tool(self, name: str) -> CodeModeToolError:
+        """Return the error for a tool of the index that may not be called."""
+        shown = name[:MAX_NAME_CHARACTERS]
+        return _refusal(f"Tool {shown!r} may not be called here.", shown, "access_denied")
+
+    def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
+        """Return what fits a query, as a `Catalog` does."""
+        return [found for found in self._index.search(query, limit) if found["name"] in self]
+
+    def describe(self, name: str) -> str:
+        """Return the declaration of one tool as TypeScript. Raises `CodeModeToolError`."""
+        if name not in self:
+            raise self.unknown_tool(name)
+        return self._index.describe(name)
+
+    def under(self, given: Mapping[str, Any] | None) -> CodeCallCatalog:
+        """Return the tools that an invocation which was given this may see and call."""
+        allowed = mapping_or_empty(given).get("allowedTools")
+        if not is_array(allowed):
+            return self
+        return CodeCallCatalog(self._index, frozenset(map(str, allowed)), self._definitions)
+
+    def given_for(self, facts: Facts | None) -> dict[str, Any]:
+        """Return the definitions that ``getTool`` knows in a program, and the namespaces that it uses."""
+        used = names_in_use(facts)
+        namespaces = [one for one in self._namespaces if used is None or one in used]
+        definitions: dict[str, Any] | None = {}
+        if used is None or _READS_DEFINITIONS & used:
+            definitions = self._small_definitions
+            if definitions is None:
+                literal = literal_names(facts)
+                definitions = {name: self.definition(name) if name in self else None for name in literal}
+        return {"definitions": definitions, "all": definitions is self._small_definitions, "namespaces": namespaces}
+
+    def definition(self, name: str) -> dict[str, Any]:
+        """Return what ``getTool`` gives of a tool that is here, as plain JSON."""
+        found = self._definitions.get(name)
+        if found is None:
+            found = self._definitions[name] = _definition(cast("PreparedTool", self.get(name)))
+        return found
+
+    @cached_property
+    def _small_definitions(self) -> dict[str, Any] | None:
+        """All definitions, where they are small together. It stops at the first that is too much."""
+        definitions: dict[str, Any] = {}
+        left = MAX_DEFINITIONS_BYTES
+        for name in self._names:
+            definitions[name] = self.definition(name)
+            left -= len(name) + utf8_length(encode_json(definitions[name], what="a definition"))
+            if left < 0:
+                return None
+        return definitions
+
+    @cached_property
+    def _namespaces(self) -> tuple[str, ...]:
+        parts = (name.partition(".") for name in self._names)
+        return tuple(dict.fromkeys(space for space, dot, method in parts if dot and method and space.isidentifier()))
+
+
+def shown_schema(schema: JsonSchema | None) -> JsonSchema | None:
+    """Return a schema as plain JSON; of what is none, as with a default that is no number, as much as there is."""
+    if schema is None or isinstance(schema, bool):
+        return {} if schema is True else schema
+    try:
+        return decode_json(encode_json(schema, what="a schema"))
+    except (CodeModeSerializationError, ValueError):
+        return {}
+
+
+def names_in_use(facts: Facts | None) -> frozenset[str] | None:
+    """Return the names that a program has or uses; None where its facts do not say."""
+    names: Any = mapping_or_empty(facts).get("names")
+    return frozenset(str(one.get("name")) for one in names if is_object(one)) if is_array(names) else None
+
+
+def literal_names(facts: Facts | None) -> frozenset[str]:
+    """Return the names of tools that a program says literally, as far as its facts say."""
+    calls = list_or_empty(mapping_or_empty(facts).get("calls"))
+    return frozenset(str(one.get("name")) for one in calls if is_object(one))
+
+
+def _definition(tool: PreparedTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": shown_schema(tool.input_json_schema) or {},
+        "outputSchema": shown_schema(tool.output_json_schema),
+    }
+
+
+def _refusal(message: str, name: str, reason: str) -> CodeModeToolError:
+    error = CodeModeToolError(message, details={"tool_name": name})
+    error.reason = reason
+    return error

@@ -1,0 +1,93 @@
+"""Which tools are in the index and which are listed: one rule for search, describe, scripts and direct calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...tools.catalog import Catalog
+from ...tools.collecting import collect_plain_tools
+from ...tools.prepared import PreparedTool, prepared
+from ...tools.search.index import ToolIndex
+from ...tools.tool import Tool
+from .catalog import CodeCallCatalog
+from .metadata import ToolInfo, ToolMetadata, info_of, metadata_of
+from .names import begins_with, refuse_confusable
+from .options import CodeCallOptions
+
+
+@dataclass(frozen=True)
+class KnownTool:
+    """A tool of a set, what it says of itself, and where it stands."""
+
+    made: Tool
+    tool: PreparedTool
+    metadata: ToolMetadata
+    info: ToolInfo
+    is_indexed: bool
+    is_listed: bool
+
+
+class ToolSet:
+    """An unchanging set of tools under some options. Safe to use from several threads.
+
+    ``catalog`` holds the tools of the index; what is not in it cannot be found, described or called.
+    """
+
+    def __init__(self, known: Mapping[str, KnownTool], before: ToolSet | None) -> None:
+        self.version = 1 if before is None else before.version + 1
+        tools = [(name, one.tool) for name, one in known.items() if one.is_indexed]
+        self.search_index: ToolIndex = ToolIndex(tools) if before is None else before.search_index.updated(tools)
+        self.known = dict(known)
+        self.indexed = {name: one for name, one in self.known.items() if one.is_indexed}
+        self.examples: dict[str, list[dict[str, str]]] = {}  # as far as they were asked for
+        self.catalog = CodeCallCatalog(Catalog({name: one.tool for name, one in self.indexed.items()}))
+
+    @classmethod
+    def of(
+        cls, tools: Mapping[str, Any] | Iterable[Any], options: CodeCallOptions, before: ToolSet | None = None
+    ) -> ToolSet:
+        """Collect tools. Raises `ValueError` for what is wrong with one of them, and for a filter that raises."""
+        collected = collect_plain_tools(tools)
+        refuse_confusable(collected)
+        for tool in collected.values():
+            prepared(tool).compile()
+        return cls({name: _known(tool, options) for name, tool in collected.items()}, before)
+
+    def listed(self) -> Iterator[Tool]:
+        """Yield the tools that a client is shown beside the meta-tools, in the order of registration."""
+        return (one.made for one in self.known.values() if one.is_listed)
+
+
+def _known(tool: Tool, options: CodeCallOptions) -> KnownTool:
+    metadata = metadata_of(tool)
+    info = info_of(tool, metadata)
+    if _is_left_out(info, options):
+        return KnownTool(tool, prepared(tool), metadata, info, is_indexed=False, is_listed=True)
+    is_enabled = metadata.enabled_in_code_call
+    if is_enabled is None:
+        is_enabled = options.mode == "codecall_only"
+    is_indexed = is_enabled and not begins_with(tool.name, options.reserved_prefixes)
+    is_listed = metadata.visible_in_list_tools is True
+    return KnownTool(tool, prepared(tool), metadata, info, is_indexed=is_indexed, is_listed=is_listed)
+
+
+def _is_left_out(info: ToolInfo, options: CodeCallOptions) -> bool:
+    """Tell whether a tool is not CodeCall's: it is listed as if there were none."""
+    if options.include_tools is not None and not _included(options.include_tools, info):
+        return True
+    return options.app_ids is not None and info.app_id not in options.app_ids
+
+
+def _included(include_tools: Any, info: ToolInfo) -> bool:
+    try:
+        answer = include_tools(info)
+    except Exception as error:
+        raise ValueError(f"include_tools raised {type(error).__name__} for tool {info.name!r}: {error}") from error
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise ValueError("include_tools must be a plain function: it gave an awaitable")
+    return bool(answer)

@@ -1,0 +1,108 @@
+"""Inputs of the meta-tools, read field by field: every mistake of one is told at once. Knows no tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ...data.narrowing import is_mapping, is_sequence
+from ...errors import CodeModeToolError
+from ...schemas.compiled import Problem, json_type, path_text
+
+ValueT = TypeVar("ValueT")
+_MOST_SHOWN = 8
+
+
+class InputReader:
+    """Reads the fields of one input. None is a field that is not given: models write null for it."""
+
+    def __init__(self, meta_tool: str, value: Any, known: tuple[str, ...]) -> None:
+        self._meta_tool = meta_tool
+        self._problems: list[Problem] = []
+        self._path: tuple[str, ...] = ()
+        self._fields = self._mapping(value, known)
+
+    def within(self, key: str, known: tuple[str, ...]) -> InputReader:
+        """Return the reader of an object in this one; what it finds wrong is told with the rest."""
+        inner = object.__new__(InputReader)
+        inner._meta_tool, inner._problems, inner._path = self._meta_tool, self._problems, (*self._path, key)
+        value = self._fields.get(key)
+        inner._fields = inner._mapping({} if value is None else value, known)
+        return inner
+
+    def text(self, key: str) -> str | None:
+        """Return a string."""
+        return self._read(key, lambda value: isinstance(value, str), "a string")
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return a boolean."""
+        given = self._read(key, lambda value: isinstance(value, bool), "a boolean")
+        return default if given is None else given
+
+    def number(self, key: str) -> float | None:
+        """Return a number."""
+        return self._read(key, lambda value: isinstance(value, int | float) and not isinstance(value, bool), "a number")
+
+    def count(self, key: str, default: int, most: int) -> int:
+        """Return an integer, brought into 1 to ``most``."""
+        given = self._read(key, _is_whole, "an integer")
+        return default if given is None else min(max(int(given), 1), most)
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """Return a list of strings, each of them once."""
+        given = self._read(key, _are_texts, "an array of strings")
+        return None if given is None else tuple(dict.fromkeys(given))
+
+    def mapping(self, key: str) -> Mapping[str, Any] | None:
+        """Return an object."""
+        return self._read(key, is_mapping, "an object")
+
+    def anything(self, key: str) -> Any:
+        """Return what is given, or None."""
+        return self._fields.get(key)
+
+    def wrong(self, key: str, message: str) -> None:
+        """Note that a field is wrong."""
+        self._problems.append({"path": path_text((*self._path, key) if key else self._path), "message": message})
+
+    def require(self, key: str) -> None:
+        """Note that a field is missing, if it is."""
+        if self._fields.get(key) is None:
+            self.wrong(key, "is required")
+
+    def finish(self) -> None:
+        """Raise `CodeModeToolError` for all that was wrong: ``problems``, each ``{"path", "message"}``."""
+        if self._problems:
+            shown = self._problems[:_MOST_SHOWN]
+            said = "; ".join(f"{one['path'] or 'input'} {one['message']}" for one in shown)
+            error = CodeModeToolError(
+                f'Invalid input for tool "{self._meta_tool}": {said}',
+                details={"tool_name": self._meta_tool, "schema": "input", "problems": shown},
+            )
+            error.reason = "validation"
+            raise error
+
+    def _mapping(self, value: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
+        if not is_mapping(value):
+            self.wrong("", f"must be an object, got {json_type(value)}")
+            return {}
+        for key in [key for key in value if key not in known][:_MOST_SHOWN]:
+            self.wrong(str(key)[:100], f"is unknown; known are {', '.join(known)}")
+        return value
+
+    def _read(self, key: str, fits: Callable[[Any], bool], what: str) -> Any:
+        value = self._fields.get(key)
+        if value is None:
+            return None
+        if not fits(value):
+            self.wrong(key, f"must be {what}, got {json_type(value)}")
+            return None
+        return value
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+
+
+def _are_texts(value: Any) -> bool:
+    return is_sequence(value) and all(isinstance(one, str) for one in value)

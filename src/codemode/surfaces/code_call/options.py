@@ -1,0 +1,250 @@
+"""Options of the CodeCall tools: which tools, what the rules for scripts are, how failures and meta-tools are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, TypeAlias, TypedDict
+
+from ...options.checked_fields import CALLABLE, Check, checked, flag, having, limit, one_of, positive, strings
+from ...options.part import OptionPart
+from ...options.parts import MAX_SOURCE_BYTES, MIB, CodeModeOptions
+
+Mode: TypeAlias = Literal["codecall_only", "codecall_opt_in", "metadata_driven"]
+Names: TypeAlias = Literal["dotted", "colon", "underscore"]
+MODES = ("codecall_only", "codecall_opt_in", "metadata_driven")
+
+MAX_LISTED = 50
+"""Of tools in one answer of search or describe, whatever is asked for."""
+MAX_SANITIZE_DEPTH = 100
+ALWAYS_BANNED = ("eval", "Function")
+RESERVED_PREFIXES = ("system:", "internal:", "__")
+_IN_FLIGHT = 32
+_DISABLED_BUILTINS = (*ALWAYS_BANNED, "AsyncFunction")
+_STRICT_GLOBALS = (
+    "require", "process", "fetch", "setTimeout", "setInterval", "setImmediate", "global", "globalThis",
+)  # fmt: skip
+_RESERVED_TEXT = """
+    arguments await break case catch class const continue debugger default delete do else enum export extends false
+    finally for function if implements import in instanceof interface let new null package private protected public
+    return static super switch this throw true try typeof var void while with yield
+"""
+_RESERVED_WORDS = frozenset(_RESERVED_TEXT.split())
+
+
+class _PresetValues(TypedDict):
+    timeout_ms: int
+    max_steps: int
+    allow_loops: bool
+    allow_console: bool
+    disabled_builtins: tuple[str, ...]
+    disabled_globals: tuple[str, ...]
+    max_sanitize_depth: int
+    max_sanitize_properties: int
+
+
+def _preset(
+    timeout_ms: int, max_steps: int, banned: tuple[str, ...], depth: int, properties: int, **allowed: bool
+) -> _PresetValues:
+    return {
+        "timeout_ms": timeout_ms,
+        "max_steps": max_steps,
+        "allow_loops": allowed["loops"],
+        "allow_console": allowed["console"],
+        "disabled_builtins": _DISABLED_BUILTINS,
+        "disabled_globals": banned,
+        "max_sanitize_depth": depth,
+        "max_sanitize_properties": properties,
+    }
+
+
+PRESETS: Mapping[str, _PresetValues] = MappingProxyType(
+    {
+        "locked_down": _preset(2_000, 2_000, _STRICT_GLOBALS, 10, 1_000, loops=False, console=False),
+        "secure": _preset(3_500, 5_000, _STRICT_GLOBALS, 50, 2_000, loops=False, console=True),
+        "balanced": _preset(5_000, 10_000, ("require", "process", "fetch"), 50, 5_000, loops=True, console=True),
+        "experimental": _preset(10_000, 20_000, ("require", "process"), 100, 20_000, loops=True, console=True),
+    }
+)
+
+
+def _optional(check: Check) -> Any:
+    def checked_or_none(value: Any, path: str) -> Any:
+        return None if value is None else check(value, path)
+
+    return field(default=None, metadata={"check": checked_or_none})
+
+
+def _at_most(maximum: int) -> Check:
+    return lambda value, path: positive(value, path, maximum)
+
+
+def _boolean(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - every wrong option is one
+    return value
+
+
+def _identifiers(value: Any, path: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(strings(value, path)))
+    for name in names:
+        # They become text around the script: nothing but a name may.
+        if not name.replace("$", "_").isidentifier() or name in _RESERVED_WORDS:
+            raise ValueError(f"{path} must be names of JavaScript variables, and {name!r} is none")
+    return names
+
+
+def _strings_or_none(value: Any, path: str) -> tuple[str, ...] | None:
+    return None if value is None else strings(value, path)
+
+
+def _strings_even_empty(value: Any, path: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(strings(value, path)))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class DirectCalls(OptionPart):
+    """Whether and what ``codecall.invoke`` calls without a script.
+
+    ``allowed_tools`` None are all in the index. ``filter`` gets what ``include_tools`` gets, and may be async; one that
+    raises refuses.
+    """
+
+    path: ClassVar[str] = "direct_calls"
+
+    enabled: bool = flag(default=False)
+    allowed_tools: tuple[str, ...] | None = checked(None, _strings_or_none)
+    filter: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Vm(OptionPart):
+    """What scripts may say and take: a preset, and each field that is given in place of the preset's.
+
+    ``max_steps`` bounds the calls of tools. Lists replace the preset's, but ``eval`` and ``Function`` stay banned.
+    ``check_tools`` False leaves literal names of tools that cannot be called to run time.
+    """
+
+    path: ClassVar[str] = "vm"
+
+    preset: Literal["locked_down", "secure", "balanced", "experimental"] = checked("secure", one_of(*PRESETS))
+    timeout_ms: int = _optional(positive)
+    max_steps: int = _optional(positive)
+    allow_loops: bool = _optional(_boolean)
+    allow_console: bool = _optional(_boolean)
+    disabled_builtins: tuple[str, ...] = _optional(_identifiers)
+    disabled_globals: tuple[str, ...] = _optional(_identifiers)
+    max_sanitize_depth: int = _optional(_at_most(MAX_SANITIZE_DEPTH))
+    max_sanitize_properties: int = _optional(positive)
+    check_tools: bool = flag(default=True)
+
+    def __post_init__(self) -> None:
+        """Check every field, and take what is not given from the preset."""
+        super().__post_init__()
+        for name, value in PRESETS[self.preset].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        banned = tuple(dict.fromkeys((*ALWAYS_BANNED, *self.disabled_builtins)))
+        object.__setattr__(self, "disabled_builtins", banned)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Sidecar(OptionPart):
+    """Large strings of tools as references in scripts. Sizes are bytes.
+
+    ``max_reference_size`` bounds one string, ``max_total_size`` all of an invocation, ``max_resolved_size`` what
+    conversions and joins have made of them. Without it a script has at most ``max_script_length_when_disabled``.
+    """
+
+    path: ClassVar[str] = "sidecar"
+
+    enabled: bool = flag(default=False)
+    max_total_size: int = limit(10 * MIB)
+    max_reference_size: int = limit(MIB)
+    extraction_threshold: int = limit(1024)
+    max_resolved_size: int = limit(5 * MIB)
+    allow_composites: bool = flag(default=False)
+    max_script_length_when_disabled: int | None = checked(
+        65_536, lambda value, path: None if value is None else positive(value, path, MAX_SOURCE_BYTES)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Search(OptionPart):
+    """How tools are found: ``embed(texts) -> vectors``, sync or async, beside the words; or a ``strategy`` instead."""
+
+    path: ClassVar[str] = "search"
+
+    embed: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
+    strategy: Any = field(default=None, metadata={"check": having("search")})
+
+
+def _part(kind: type[OptionPart]) -> dict[str, Check]:
+    return {"check": lambda value, _path: kind.of(value)}
+
+
+def _settings(value: Any, path: str) -> CodeModeOptions:
+    if value is not None and not isinstance(value, CodeModeOptions | Mapping):
+        raise ValueError(f"{path} must be CodeModeOptions or a mapping, got {value!r}")
+    try:
+        settings = CodeModeOptions.of(value)  # pyright: ignore[reportUnknownArgumentType] - it checks each key
+    except ValueError as error:
+        raise ValueError(f"{path}.{error}") from error
+    if settings.fetch_policy is not None:
+        raise ValueError(f"{path}.fetch_policy is not for CodeCall: its scripts have no fetch")
+    return settings
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class CodeCallOptions(OptionPart):
+    """All options of `create_code_call_tools`. Each part may also be a mapping with snake_case or camelCase keys.
+
+    ``include_tools(info) -> bool`` and then ``app_ids``, ``mode`` and the tools' metadata say which tools are in the
+    index; names that begin with one of ``reserved_prefixes`` never are. ``tool_errors`` "message" shows scripts what
+    tools raise, without paths. ``notify(event)`` hears of calls, logs and notes of scripts. ``settings``: approvals,
+    lifecycle, telemetry, continuations, limits, as `create_code_mode_tool` takes them; of it ``vm`` alone decides the
+    timeout and the number of calls. Raises `ValueError` naming the full path of what is wrong.
+    """
+
+    mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"] = checked("codecall_only", one_of(*MODES))
+    top_k: int = limit(8, MAX_LISTED)
+    max_definitions: int = limit(8, MAX_LISTED)
+    include_tools: Callable[..., bool] | None = field(default=None, metadata=CALLABLE)
+    app_ids: tuple[str, ...] | None = checked(None, _strings_or_none)
+    direct_calls: DirectCalls = field(metadata=_part(DirectCalls))
+    vm: Vm = field(metadata=_part(Vm))
+    sidecar: Sidecar = field(metadata=_part(Sidecar))
+    search: Search = field(metadata=_part(Search))
+    names: Literal["dotted", "colon", "underscore"] = checked("dotted", one_of("dotted", "colon", "underscore"))
+    tool_errors: Literal["hidden", "message"] = checked("hidden", one_of("hidden", "message"))
+    notify: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
+    settings: CodeModeOptions = field(metadata={"check": _settings})
+    reserved_prefixes: tuple[str, ...] = checked(RESERVED_PREFIXES, _strings_even_empty)
+
+    def __init__(
+        self,
+        *,
+        mode: Mode = "codecall_only",
+        top_k: int = 8,
+        max_definitions: int = 8,
+        include_tools: Callable[..., bool] | None = None,
+        app_ids: Iterable[str] | None = None,
+        direct_calls: DirectCalls | Mapping[str, Any] | None = None,
+        vm: Vm | Mapping[str, Any] | None = None,
+        sidecar: Sidecar | Mapping[str, Any] | None = None,
+        search: Search | Mapping[str, Any] | None = None,
+        names: Names = "dotted",
+        tool_errors: Literal["hidden", "message"] = "hidden",
+        notify: Callable[..., Any] | None = None,
+        settings: CodeModeOptions | Mapping[str, Any] | None = None,
+        reserved_prefixes: Iterable[str] = RESERVED_PREFIXES,
+    ) -> None:
+        for name, value in locals().items():
+            if name not in ("self", "__class__"):
+                object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def replaced(self, **values: Any) -> CodeCallOptions:
+        """Return the same options with some of them replaced."""
+        return replace(self, **values)

@@ -1,0 +1,85 @@
+"""What ``codecall.execute`` and ``codecall.invoke`` are asked for, read from their inputs. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...data.json_values import decode_json, encode_json
+from ...errors import CodeModeSerializationError
+from ...options.checked_fields import mapping_or_none
+from .catalog import CodeCallCatalog
+from .inputs import InputReader
+
+MAX_CONTEXT_BYTES = 64 * 1024
+_MAX_SHOWN_NAMES = 5
+_MAX_NAME_CHARACTERS = 128
+
+
+@dataclass(frozen=True)
+class ExecuteRequest:
+    """A script to run. ``allowed_tools`` None are all in the index; ``context`` is plain JSON."""
+
+    script: str
+    allowed_tools: tuple[str, ...] | None
+    context: Mapping[str, Any]
+
+    def given(self, catalog: CodeCallCatalog) -> dict[str, Any]:
+        """Return what the invocation is given, signed into its pauses."""
+        allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
+        return {"source": "script", "context": dict(self.context), "allowedTools": allowed}
+
+    def warnings(self, catalog: CodeCallCatalog) -> list[str]:
+        """Return what should be known of the names that are allowed."""
+        unknown = [name[:_MAX_NAME_CHARACTERS] for name in self.allowed_tools or () if name not in catalog]
+        if not unknown:
+            return []
+        more = f" and {len(unknown) - _MAX_SHOWN_NAMES} more" if len(unknown) > _MAX_SHOWN_NAMES else ""
+        return [f"allowedTools names no tool: {', '.join(map(repr, unknown[:_MAX_SHOWN_NAMES]))}{more}"]
+
+
+def read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
+    """Return what is asked for. Raises `CodeModeToolError` for a wrong input, `ValueError` for a wrong context."""
+    hosts = _hosts_context(script_context)
+    reader = InputReader(meta_tool, given, ("script", "allowedTools", "context"))
+    reader.require("script")
+    script, context = reader.text("script"), reader.mapping("context")
+    request = ExecuteRequest(script or "", reader.texts("allowedTools"), _merged(reader, context, hosts))
+    reader.finish()
+    return request
+
+
+def read_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
+    """Return name and input of the call that is asked for. Raises `CodeModeToolError` for a wrong input."""
+    reader = InputReader(meta_tool, given, ("tool", "input"))
+    reader.require("tool")
+    name, value = reader.text("tool"), reader.anything("input")
+    try:
+        value = _plain(value, None)
+    except CodeModeSerializationError as error:
+        reader.wrong("input", f"is not JSON: {error.message}")
+    reader.finish()
+    return name or "", value
+
+
+def _hosts_context(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    try:
+        return _plain(dict(mapping_or_none(given, "script_context") or {}), MAX_CONTEXT_BYTES)
+    except CodeModeSerializationError as error:
+        raise ValueError(f"script_context: {error.message}") from error
+
+
+def _merged(reader: InputReader, given: Mapping[str, Any] | None, hosts: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not given:
+        return hosts
+    try:
+        return _plain({**given, **hosts}, MAX_CONTEXT_BYTES)
+    except CodeModeSerializationError as error:
+        reader.wrong("context", error.message)
+        return hosts
+
+
+def _plain(value: Any, max_bytes: int | None) -> Any:
+    """Return plain JSON of its own: nothing that the caller changes later changes it."""
+    return decode_json(encode_json(value, max_bytes=max_bytes, what="the context"))

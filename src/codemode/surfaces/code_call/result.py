@@ -1,0 +1,169 @@
+"""The outcome of a run in the words of CodeCall: one of six statuses. Raises what is the host's own trouble."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...data.json_values import canonical_json, utf8_length
+from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
+from ...errors import (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeIllegalAccessError,
+    CodeModeProtocolError,
+    CodeModeSourceTooLargeError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+    Resumable,
+    guest_view,
+)
+from .profile import TOOL_ERROR_CODES
+
+if TYPE_CHECKING:
+    from ...run.outcome import RunOutcome
+    from ...trace.trace import Trace
+
+MAX_TOOL_INPUT_BYTES = 8 * 1024
+WORKER_ENDED = "worker"
+"""``details["origin"]`` of an error: the worker that ran the program ended without a result."""
+_DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
+_HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
+_LIMIT = TOOL_ERROR_CODES["limit"]
+# At least two names, and nothing of a URL: `/var/books/a.txt`, `C:\\books\\a.txt`, `file:///var/books`.
+_PATHS = re.compile(
+    r"(?:file://|(?<![\w/:.\-~]))(?:~|\.{1,2})?(?:/[\w.\-+@]+){2,}/?"
+    r"|\b[A-Za-z]:\\[^\s\"'<>|]+|\\\\[\w.$\-]+\\[^\s\"'<>|]+"
+)
+
+
+class CodeCallResult(dict[str, Any]):
+    """What the model is answered: plain JSON with a ``status``. The attributes are the host's alone.
+
+    ``exception`` is the error behind any status but ok, ``trace`` the `Trace` of the run where there is one, and
+    ``recovery``, after a timeout or a dead worker, the `Interrupt` from which the script can go on.
+    """
+
+    exception: CodeModeError | None = None
+    trace: Trace | None = None
+    recovery: Resumable | None = None
+
+    def noting(self, warnings: Iterable[str]) -> CodeCallResult:
+        """Return it with more warnings."""
+        told = [*list_or_empty(self.get("warnings")), *warnings]
+        if told:
+            self["warnings"] = told
+        return self
+
+
+def told(outcome: RunOutcome) -> Any:
+    """Return the result, or the interrupt, that a run came to; raise the host's own trouble."""
+    if outcome.interrupt is not None:
+        return outcome.interrupt
+    error = outcome.error
+    if error is not None and _is_hosts_own(error):
+        try:
+            raise error
+        finally:
+            del error, outcome  # the traceback holds this frame: nothing in it may hold the error
+    result = CodeCallResult(status="ok", result=outcome.value) if error is None else failed(error)
+    result.trace = outcome.trace
+    if outcome.console:
+        result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
+    return result.noting(getattr(outcome, "warnings", ()))
+
+
+def _is_hosts_own(error: CodeModeError) -> bool:
+    if isinstance(error, CodeModeWorkerError):
+        return error.details.get("origin") != WORKER_ENDED
+    return isinstance(error, _HOSTS_OWN)
+
+
+def failed(error: CodeModeError) -> CodeCallResult:
+    """Return the result that an error is."""
+    status, said = _worded(error)
+    result = CodeCallResult(status=status, error=said)
+    result.exception, result.recovery, result.trace = error, error.recovery, error.trace
+    return result
+
+
+def refused_call(error: CodeModeError, tool_name: str, tool_input: Any) -> CodeCallResult:
+    """Return the result of a direct call that was refused before anything of it ran."""
+    said = {
+        "source": "tool",
+        "toolName": tool_name,
+        "toolInput": shown_input(tool_input),
+        "message": without_paths(error.message),
+        "code": TOOL_ERROR_CODES[error.reason],
+    }
+    result = CodeCallResult(status="tool_error", error=said)
+    result.exception = error
+    return result
+
+
+def shown_input(value: Any) -> Any:
+    """Return the input of a call as an answer shows it: of a large one its size."""
+    size = utf8_length(canonical_json(value))
+    return value if size <= MAX_TOOL_INPUT_BYTES else {"bytes": size}
+
+
+def without_paths(message: str) -> str:
+    """Return an error's message without the paths of files in it."""
+    return _PATHS.sub("[path]", message)
+
+
+def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
+    call = error.details.get("call")
+    if is_object(call) and call.get("code") != _LIMIT:
+        return "tool_error", _tool_error(error, call)
+    if isinstance(error, CodeModeTimeoutError):
+        return "timeout", {"message": without_paths(error.message)}
+    if isinstance(error, CodeModeIllegalAccessError):
+        return "illegal_access", _illegal_access(error)
+    if isinstance(error, CodeModeSyntaxError | CodeModeSourceTooLargeError):
+        return "syntax_error", _syntax_error(error)
+    return "runtime_error", _runtime_error(error)
+
+
+def _tool_error(error: CodeModeError, call: Mapping[str, Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {"source": "tool", "toolName": call.get("toolName")}
+    if "toolInput" in call:
+        said["toolInput"] = call["toolInput"]
+    said |= {"message": without_paths(string_or_empty(call.get("message"))), "code": call.get("code")}
+    details: Any = call.get("details")
+    if "ran" in error.details:
+        details = {**mapping_or_empty(details), "ran": error.details["ran"]}
+    return said if details is None else {**said, "details": details}
+
+
+def _illegal_access(error: CodeModeError) -> dict[str, Any]:
+    violations = list_or_empty(error.details.get("violations"))
+    first = mapping_or_empty(violations[0] if violations else None)
+    said: dict[str, Any] = {"message": error.message, "kind": first.get("kind")}
+    return {**said, "location": first.get("location"), "violations": violations}
+
+
+def _syntax_error(error: CodeModeError) -> dict[str, Any]:
+    if isinstance(error, CodeModeSourceTooLargeError):
+        size, most = error.details.get("bytes"), error.details.get("max_bytes")
+        message = f"the script has {size} bytes; at most {most} bytes are allowed. Send a shorter one"
+        return {"name": "ScriptTooLargeError", "message": message}
+    return {"message": error.message, **_location(error), "name": "SyntaxError"}
+
+
+def _location(error: CodeModeError) -> dict[str, Any]:
+    place = {key: error.details.get(key) for key in ("line", "column")}
+    return {} if None in place.values() else {"location": place}
+
+
+def _runtime_error(error: CodeModeError) -> dict[str, Any]:
+    if isinstance(error, CodeModeWorkerError):
+        return {"source": "script", "name": type(error).__name__, "message": _DEAD_WORKER}
+    name, message, _ = guest_view(error)
+    thrown = string_or_empty(error.details.get("name"))
+    said = {"source": "script", "name": thrown or name, "message": without_paths(message)}
+    stack = string_or_empty(error.details.get("stack"))
+    return {**said, "stack": without_paths(stack)} if stack else said

@@ -1,0 +1,117 @@
+"""What ``codecall.search`` answers: the tools of the index that fit, after filters, and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...signatures.declarations import first_sentence, summary_of
+from .index import KnownTool, ToolSet
+from .inputs import InputReader
+from .options import MAX_LISTED, CodeCallOptions
+
+_KNOWN = ("query", "topK", "filter", "queries", "appIds", "excludeToolNames", "minRelevanceScore")
+_FILTERS = ("appIds", "tags", "includeOpenApi", "includeInline")
+_MAX_QUERIES = 10
+_NOTHING = "no tool fits: try other words, or fewer filters"
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What a search asks for. Filters are None where nothing is filtered."""
+
+    queries: tuple[str, ...]
+    tells_queries: bool
+    top_k: int
+    app_ids: frozenset[str] | None
+    tags: frozenset[str] | None
+    left_out_sources: frozenset[str]
+    excluded: frozenset[str]
+    least_score: float
+
+    def admits(self, one: KnownTool) -> bool:
+        """Tell whether a tool is among those that are searched."""
+        info = one.info
+        if self.app_ids is not None and info.app_id not in self.app_ids:
+            return False
+        if self.tags is not None and self.tags.isdisjoint(info.tags):
+            return False
+        return info.source not in self.left_out_sources and info.name not in self.excluded
+
+    @property
+    def narrows(self) -> bool:
+        """True when not every tool may be among them."""
+        filters = self.app_ids, self.tags
+        return any(one is not None for one in filters) or bool(self.left_out_sources or self.excluded)
+
+
+def read_search(meta_tool: str, given: Any, options: CodeCallOptions) -> SearchRequest:
+    """Return what is asked for. Raises `CodeModeToolError` for a wrong input."""
+    reader = InputReader(meta_tool, given, _KNOWN)
+    filters = reader.within("filter", _FILTERS)
+    query, queries = reader.text("query"), reader.texts("queries")
+    if query is None and queries is None:
+        reader.require("query")
+    if queries is not None and not 0 < len(queries) <= _MAX_QUERIES:
+        reader.wrong("queries", f"must be 1 to {_MAX_QUERIES} queries")
+    sources = {
+        "openapi": filters.flag("includeOpenApi", default=True),
+        "inline": filters.flag("includeInline", default=True),
+    }
+    request = SearchRequest(
+        queries=tuple(dict.fromkeys((*(() if query is None else (query,)), *(queries or ())))),
+        tells_queries=queries is not None,
+        top_k=reader.count("topK", options.top_k, MAX_LISTED),
+        app_ids=_both(filters.texts("appIds"), reader.texts("appIds")),
+        tags=_both(filters.texts("tags"), None),
+        left_out_sources=frozenset(name for name, is_included in sources.items() if not is_included),
+        excluded=frozenset(reader.texts("excludeToolNames") or ()),
+        least_score=reader.number("minRelevanceScore") or 0.0,
+    )
+    reader.finish()
+    return request
+
+
+def _both(given: Sequence[str] | None, also: Sequence[str] | None) -> frozenset[str] | None:
+    # Models write an empty list where they mean none at all.
+    if given and also:
+        return frozenset(given).intersection(also)
+    return frozenset(given or also or ()) or None
+
+
+def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
+    """Return the tools that fit, best first, and warnings where something should be known of that."""
+    known = list(tools.indexed.values())
+    among = {at for at, one in enumerate(known) if request.admits(one)} if request.narrows else None
+    scores: dict[int, float] = {}
+    matched: dict[int, list[str]] = {}
+    warnings: dict[str, None] = {}
+    for query in request.queries:
+        found, told = tools.search_index.answer(query, request.top_k, among)
+        warnings |= dict.fromkeys(told)
+        for position, score in found:
+            scores[position] = max(score, scores.get(position, 0.0))
+            matched.setdefault(position, []).append(query)
+    best = sorted(scores, key=lambda position: (-scores[position], position))
+    best = [position for position in best if scores[position] >= request.least_score][: request.top_k]
+    if not best and not warnings:
+        warnings[_NOTHING] = None
+    answer: dict[str, Any] = {
+        "tools": [
+            _told(known[position], scores[position], matched[position] if request.tells_queries else None)
+            for position in best
+        ],
+        "totalAvailableTools": len(known),
+    }
+    return {**answer, "warnings": list(warnings)} if warnings else answer
+
+
+def _told(one: KnownTool, score: float, matched: list[str] | None) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": one.info.name, "description": first_sentence(summary_of(one.tool))}
+    if one.info.app_id is not None:
+        said["appId"] = one.info.app_id
+    if one.info.source is not None:
+        said["source"] = one.info.source
+    said["score"] = score
+    return said if matched is None else {**said, "matchedQueries": matched}
