@@ -113,18 +113,19 @@ def test_local_time_is_utc_and_opens_no_file(zygote: Zygote) -> None:
 def test_programs_are_analysed_by_the_parser_loaded_before_the_lock(tmp_path: Path) -> None:
     parser = tmp_path / "analyse.py"
     parser.write_text(
-        "def load(site_paths):\n    return lambda text, deadline_ms: {'js': text, 'deadline': deadline_ms}\n"
+        "def load(site_paths):\n"
+        "    return lambda text, deadline_ms, names=False: {'js': text, 'deadline': deadline_ms, 'names': names}\n"
     )
     zygote = Zygote(stub_image(analyser_path=str(parser)))
     worker = zygote.spawn()
     read_hello(worker)
-    worker.channel.sendall(AnalyseProgram("x\u00e9\U0001f600", 50).frame())
+    worker.channel.sendall(AnalyseProgram("x\u00e9\U0001f600", 50, wants_names=True).frame())
     kind, payload = read_frame(worker)
     run_program(worker, "after")
     assert read_frame(worker) == (b"V", b'"after"')
     worker.close()
     zygote.kill()
-    assert (kind, json.loads(payload)) == (b"a", {"js": "x\u00e9\U0001f600", "deadline": 50})
+    assert (kind, json.loads(payload)) == (b"a", {"js": "x\u00e9\U0001f600", "deadline": 50, "names": True})
 
 
 def test_messages_of_a_turn_are_frames_of_their_own_when_they_are_long(zygote: Zygote) -> None:
