@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 from codemode_langchain import CodeModeMiddleware
+from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import UnknownInterruptError
 from langgraph.types import Command
-from scripted_agent import START, agent, model, results
+from scripted_agent import START, ScriptedModel, agent, model, results
 
 from codemode.testing.contract import (
-    CONTRACT,
+    CODE_MODE,
+    CONTRACTS,
     Check,
     ContractAnswer,
     ContractTool,
@@ -26,6 +28,7 @@ from codemode.testing.contract import (
     Outcome,
     Paused,
     WaitingCall,
+    contract_id,
 )
 
 
@@ -36,6 +39,8 @@ class Plugin:
     answers as before stand for a look at the thread.
     """
 
+    face = CODE_MODE
+
     def __init__(self) -> None:
         self._saver = InMemorySaver()
         self._answered: dict[str, Any] = {}
@@ -45,9 +50,11 @@ class Plugin:
         await self._agent(tools, scripted).ainvoke(START, self._config(str(uuid.uuid4())))
         return {one.name: one.description for one in scripted.shown[0]}
 
-    async def run(self, tools: Sequence[ContractTool], js: str) -> Outcome:
+    async def call(self, tools: Sequence[ContractTool], name: str, given: Mapping[str, Any]) -> Outcome:
         thread = str(uuid.uuid4())
-        return self._outcome(await self._agent(tools, model(js)).ainvoke(START, self._config(thread)), thread)
+        called = {"name": name, "args": dict(given), "id": "call_0", "type": "tool_call"}
+        scripted = ScriptedModel(messages=iter([AIMessage("", tool_calls=[called]), AIMessage("done")]), shown=[])
+        return self._outcome(await self._agent(tools, scripted).ainvoke(START, self._config(thread)), thread)
 
     async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
         thread = json.loads(state)
@@ -103,6 +110,6 @@ def _value(text: str) -> Any:
         return text  # a text is shown to a model as it is
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [check for face, check in CONTRACTS if face is CODE_MODE], ids=contract_id)
 def test_contract(check: Check):
     asyncio.run(check(Plugin()))

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from codemode_pydantic_ai import CodeMode, answer, create_code_mode_tool
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved, ToolDenied
-from pydantic_ai.messages import ModelMessagesTypeAdapter
-from scripted import Script, program
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
+from scripted import Script
 
 from codemode.testing.contract import (
-    CONTRACT,
+    CODE_MODE,
+    CONTRACTS,
     ContractAnswer,
     ContractTool,
     Failed,
@@ -22,6 +23,7 @@ from codemode.testing.contract import (
     Outcome,
     Paused,
     WaitingCall,
+    contract_id,
 )
 
 WAIT_SECONDS = 30.0
@@ -29,6 +31,8 @@ WAIT_SECONDS = 30.0
 
 class Capability:
     """Agents with the `CodeMode` capability."""
+
+    face = CODE_MODE
 
     def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
         return Agent(
@@ -43,8 +47,8 @@ class Capability:
         await self.agent(tools, script).run("go")
         return {tool.name: tool.description or "" for tool in script.seen[0][1].function_tools}
 
-    async def run(self, tools: Sequence[ContractTool], js: str) -> Outcome:
-        script = Script(program(js), "done")
+    async def call(self, tools: Sequence[ContractTool], name: str, given: Mapping[str, Any]) -> Outcome:
+        script = Script([ToolCallPart(name, dict(given), tool_call_id="outer")], "done")
         return self.outcome(script, await self.agent(tools, script).run("go"))
 
     async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
@@ -94,8 +98,6 @@ class OneTool(Capability):
         return [WaitingCall(id=one["toolCallId"], tool_name=one["toolName"], input=one["args"]) for one in shown]
 
     def results(self, kept: Any, answers: Mapping[str, Any]) -> DeferredToolResults:
-        from pydantic_ai.messages import ToolCallPart
-
         approvals = [ToolCallPart("codeMode", {}, tool_call_id=one) for one in kept["approvals"]]
         return answer(DeferredToolRequests(approvals=approvals, metadata=kept["metadata"]), answers)
 
@@ -111,6 +113,6 @@ def decision(given: ContractAnswer) -> Any:
 
 
 @pytest.mark.parametrize("plugin", [Capability, OneTool])
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [check for face, check in CONTRACTS if face is CODE_MODE], ids=contract_id)
 def test_contract(check: Any, plugin: type[Capability]) -> None:
     asyncio.run(asyncio.wait_for(check(plugin()), WAIT_SECONDS))
