@@ -135,6 +135,7 @@ const reset = () => {
   seed = "";
   uninstall();
   wrapperArguments = [];
+  resultWarnings = "";
   return "ok";
 };
 
