@@ -123,8 +123,8 @@ def test_loop_a_cancelled_caller_leaves_the_outcome_behind(monkeypatch):
     writing, go_on = threading.Event(), threading.Event()
     real = recorded_outcomes.RecordedOutcomes.of_value
 
-    def slow(self: Any, value: Any) -> str:
-        text = real(self, value)
+    def slow(self: Any, *written: Any) -> str:
+        text = real(self, *written)
         if threading.current_thread() is not threading.main_thread():
             writing.set()
             assert go_on.wait(30)

@@ -12,6 +12,7 @@ from ..host.clock import now_ms
 from ..options.parts import Lifecycle
 from ..protocol.call_status import IN_TRACES, call_status
 from ..protocol.ledger import LedgerEntry, Outcome, shown_text
+from ..protocol.messages import NoticeKind
 from ..trace.events import (
     ConsoleEvent,
     Event,
@@ -108,6 +109,9 @@ class Reporter:
         event = ConsoleEvent(**self._ids, level=level, text=text)
         self.console.append(event)
         self._emit(event)
+
+    def notice(self, kind: NoticeKind, payload_json: str) -> None:
+        """Tell what the program tells whoever listens."""
 
     def interrupted(self, interrupt: Any) -> None:
         """Tell that the invocation paused."""

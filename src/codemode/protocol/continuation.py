@@ -63,12 +63,13 @@ class Continuation:
             "settings": dict(self.kept),
             "ledger": [_entry_to_dict(entry) for entry in self.ledger.entries],
             "deliveries": list(self.ledger.deliveries),
+            "notices": self.ledger.notices,
         }
 
     @classmethod
     def from_dict(cls, value: Any) -> Continuation:
         """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
-        body = _object(value, {"replayVersion", "engine", "js", "given", "settings", "ledger", "deliveries"})
+        body = _object(value, {"replayVersion", "engine", "js", "given", "settings", "ledger", "deliveries", "notices"})
         if body["replayVersion"] != REPLAY_VERSION:
             raise CodeModeProtocolError(
                 f"the continuation has replay version {body['replayVersion']!r}, this host has {REPLAY_VERSION}:"
@@ -79,7 +80,8 @@ class Continuation:
             read(kept[name])
         _check_limits(kept)
         entries = [_entry_from_dict(item, position) for position, item in enumerate(_list(body["ledger"]), 1)]
-        ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])])
+        notices = _positive(body["notices"]) if body["notices"] != 0 else 0
+        ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])], notices)
         _check_ledger(ledger, kept["outer_tool_call_id"])
         given_json = _optional_text(body["given"])
         if given_json is not None:

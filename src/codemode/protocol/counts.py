@@ -1,14 +1,16 @@
-"""Counts of the guest's requests, as the guest itself sees them, and of the lines it has written. Pure."""
+"""Counts of the guest's requests, as the guest itself sees them, and of what it has written and told. Pure."""
 
 from __future__ import annotations
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeProtocolError
-from .messages import RequestKind
+from .messages import GuestNotice, RequestKind
 from .settings import Settings
 
 _CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
 _MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
+_NOTICE_GLOBALS = {"log": "mcpLog", "notify": "mcpNotify"}
+_MAX_NOTICES = 4096  # the kernel's limit
 
 
 class RequestCounts:
@@ -58,3 +60,22 @@ class ConsoleCount:
         self._lines += 1
         if self._bytes > self._maximum or self._lines > _MAX_CONSOLE_LINES:
             raise CodeModeProtocolError("the worker sent more console output than the limit allows")
+
+
+class NoticeCount:
+    """Counts what the guest tells the host's listeners, which the kernel bounds as it does the console."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._maximum = settings.limits.max_console_bytes
+        self._globals = settings.profile.guest.globals
+        self._bytes = 0
+        self.told = 0
+
+    def add(self, notice: GuestNotice) -> None:
+        """Count one. Raises `CodeModeProtocolError` beyond the limits, and for one that this guest cannot send."""
+        if _NOTICE_GLOBALS[notice.kind] not in self._globals:
+            raise CodeModeProtocolError(f"the worker sent a notice of kind {notice.kind!r}, which this program has not")
+        self._bytes += utf8_length(notice.payload_json)
+        self.told += 1
+        if self._bytes > self._maximum or self.told > _MAX_NOTICES:
+            raise CodeModeProtocolError("the worker sent more messages of its program than the limit allows")

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..data.json_values import decode_json, utf8_length
 from ..errors import (
+    CodeModeAbortedError,
     CodeModeBridgeLimitError,
     CodeModeDetachedBridgeRequestError,
     CodeModeError,
+    CodeModeIllegalAccessError,
     CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeSyntaxError,
     CodeModeTimeoutError,
+    CodeModeWorkerError,
 )
 from .call_status import AT_THE_END, call_id, call_status
-from .events import Completed, Failed
+from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, WorkerEnded
 from .ledger import Ledger, LedgerEntry
-from .messages import CallRequested, ProgramReturned, ProgramThrew, RequestKind
+from .messages import CallRequested, EngineFailed, ProgramReturned, ProgramThrew, RequestKind
 from .settings import Settings
 
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
+_MAX_LISTED = 8  # violations in a message
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
 
 
@@ -155,7 +159,7 @@ def returned(event: ProgramReturned, max_result_bytes: int) -> Completed | Faile
         )
     if event.value_bytes is not None:
         raise CodeModeProtocolError("the worker withheld a result that is small enough")
-    return Completed(event.value_json)
+    return Completed(event.value_json, event.warnings)
 
 
 def ledger_full(maximum: int) -> CodeModeBridgeLimitError:
@@ -182,3 +186,51 @@ def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
     text = "; ".join(f"line {p['line']}, column {p['column']}: {p['message']}" for p in problems)
     details = {"name": "SyntaxError", "problems": problems, "line": first["line"], "column": first["column"]}
     return CodeModeSyntaxError(text or str(first["message"]), details=details)
+
+
+def illegal_access(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAccessError:
+    """Return the error for a program that says what its surface forbids; its message lists the first violations."""
+    first = violations[0]
+    lines = [_violation_text(one) for one in violations[:_MAX_LISTED]]
+    if len(violations) > _MAX_LISTED:
+        lines.append(f"and {len(violations) - _MAX_LISTED} more")
+    details = {"name": "IllegalAccess", "violations": [dict(one) for one in violations], **first["location"]}
+    return CodeModeIllegalAccessError("; ".join(lines), details=details)
+
+
+def not_analysable(line: int = 1, column: int = 1) -> CodeModeIllegalAccessError:
+    """Return the error for a program that compiles, and of which nothing else is certain."""
+    return illegal_access([{"kind": "NotAnalysable", "location": {"line": line, "column": column}}])
+
+
+def _violation_text(violation: Mapping[str, Any]) -> str:
+    place, kind = violation["location"], str(violation["kind"])
+    text = _VIOLATIONS.get(kind, "the program breaks the rule {kind}")
+    said = text.format(kind=kind, name=violation.get("name", "this"))
+    return f"line {place['line']}, column {place['column']}: {said}"
+
+
+_VIOLATIONS = {
+    "IllegalBuiltinAccess": "`{name}` may not be used here",
+    "DisallowedGlobal": "`{name}` may not be used here",
+    "DisallowedLoop": "loops are not allowed here (`{name}`): use array methods such as map, filter and reduce",
+    "DisallowedImport": "`{name}` is not available: a program has no modules",
+    "NotAnalysable": "it cannot be told what the program does, so that it does not run: write it simpler",
+}
+
+
+def cut_short(
+    event: DeadlinePassed | AbortRequested | WorkerEnded | HostFailed | EngineFailed, settings: Settings
+) -> CodeModeError:
+    """Return the error for an invocation that something outside its program has ended."""
+    match event:
+        case DeadlinePassed():
+            return timeout_error(settings)
+        case AbortRequested():
+            return CodeModeAbortedError("the invocation was aborted")
+        case WorkerEnded(reason):
+            return CodeModeWorkerError(f"the worker ended without a result: {reason}", details={"origin": "worker"})
+        case EngineFailed(message):
+            return CodeModeError(message, details={"name": "InternalError"})
+        case HostFailed(error):
+            return error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..data.records import record
 from ..errors import CodeModeError
 from .ledger import LedgerEntry, Outcome
-from .messages import HostMessage
+from .messages import HostMessage, NoticeKind
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
@@ -35,17 +36,24 @@ class ProgramAccepted:
     """The host has checked the program, which is now plain JavaScript.
 
     ``given_json`` is what the invocation is given, now that its program is known; None: what it was given before.
+    ``compile_only``: it could not be checked, and does not run; but the engine may know what is wrong with it.
     """
 
     js: str
     given_json: str | None = None
+    compile_only: bool = False
 
 
 @record
 class ProgramRefused:
-    """The program has problems, each ``{"message", "line", "column"}``; nothing of it may run."""
+    """The program has problems, or breaks rules of its surface, or must fail for one reason; nothing of it may run.
 
-    problems: tuple[ProgramProblem, ...]
+    A problem is ``{"message", "line", "column"}``, a violation ``{"kind", "name"?, "location"}``.
+    """
+
+    problems: tuple[ProgramProblem, ...] = ()
+    violations: tuple[Mapping[str, Any], ...] = ()
+    error: CodeModeError | None = None
 
 
 @record
@@ -159,6 +167,14 @@ class WriteConsole:
 
 
 @record
+class TellNotice:
+    """The program tells the host's listeners something that they have not been told."""
+
+    kind: NoticeKind
+    payload_json: str
+
+
+@record
 class PauseClock:
     """Nothing is outstanding that the clock measures: the deadline stands still."""
 
@@ -170,9 +186,10 @@ class ResumeClock:
 
 @record
 class Completed:
-    """The program returned a JSON text; None is undefined."""
+    """The program returned a JSON text; None is undefined. ``warnings`` say what was cut of it."""
 
     value_json: str | None
+    warnings: tuple[str, ...] = ()
 
 
 @record
@@ -197,4 +214,6 @@ class Finish:
     ending: Ending
 
 
-Effect: TypeAlias = Send | CheckProgram | Invoke | Replayed | WriteConsole | PauseClock | ResumeClock | Finish
+Effect: TypeAlias = (
+    Send | CheckProgram | Invoke | Replayed | WriteConsole | TellNotice | PauseClock | ResumeClock | Finish
+)

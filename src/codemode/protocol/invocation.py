@@ -7,7 +7,7 @@ deliveries:
     event                what it does
     -------------------  ---------------------------------------------------------------------------------------
     ProgramAnalysed      CheckProgram; the host answers ProgramAccepted or ProgramRefused
-    ProgramAccepted      Send(RunProgram)
+    ProgramAccepted      Send(RunProgram); what could not be checked is compiled, and told as what it is
     CallRequested        noted; the call is not made before the turn ends, and never if the program ends in it
     TurnEnded            Invoke every request of the turn; with nothing in flight and nobody asked: a deadlock
     CallSettled          the outcome goes into the ledger and is delivered; or the request waits for somebody
@@ -29,14 +29,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from ..errors import (
-    CodeModeAbortedError,
     CodeModeBridgeLimitError,
     CodeModeError,
     CodeModeProtocolError,
-    CodeModeWorkerError,
 )
 from . import endings, events, messages
-from .counts import ConsoleCount
+from .counts import ConsoleCount, NoticeCount
 from .events import CheckProgram, Failed, Finish, Interrupted, Invoke, Replayed, Send
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
@@ -44,6 +42,8 @@ from .rejections import error_again, failed_call
 from .replay import Replay
 from .settings import Settings
 from .turns import Turns
+
+_OF_A_RUN = (messages.CallRequested, messages.ConsoleWritten, messages.GuestNotice, messages.TurnEnded)
 
 
 class Invocation:
@@ -74,6 +74,8 @@ class Invocation:
         self._turns = Turns(settings, self.ledger)
         self._tool_calls = 0
         self._output = ConsoleCount(settings)
+        self._notices = NoticeCount(settings)
+        self._compiles_only = False
         self._running: set[int] = set()  # requests that the host works on
         self._asked: set[int] = set()  # those of them that a person decides about
         self._clock_paused = False
@@ -99,6 +101,8 @@ class Invocation:
             return []
         self._effects = []
         try:
+            if self._compiles_only and isinstance(event, _OF_A_RUN):
+                raise CodeModeProtocolError("the worker runs a program that it was to compile")
             self._TABLE[type(event)](self, event)
         except (CodeModeProtocolError, CodeModeBridgeLimitError) as error:
             self._fail(error)
@@ -126,18 +130,23 @@ class Invocation:
         self.js = event.js
         if event.given_json is not None:
             self.settings = replace(self.settings, given_json=event.given_json)
+        self._compiles_only = event.compile_only
         if self._identify is not None:
             self.settings = self._identify(self.settings, event.js)
         self._turns.program_started()
         told, given_json = self.settings.for_worker(), self.settings.given_json
-        self._effects.append(Send(messages.RunProgram(event.js, told, self._draft, given_json)))
+        self._effects.append(Send(messages.RunProgram(event.js, told, self._draft, given_json, event.compile_only)))
         # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost
         # a trip to the worker and back.
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
 
     def _refused(self, event: events.ProgramRefused) -> None:
-        problems = [problem.copy() for problem in event.problems]
-        self._fail(endings.syntax_error(problems))
+        if event.error is not None:
+            self._fail(event.error)
+        elif event.violations:
+            self._fail(endings.illegal_access(event.violations))
+        else:
+            self._fail(endings.syntax_error([problem.copy() for problem in event.problems]))
 
     # -- turns
 
@@ -260,10 +269,22 @@ class Invocation:
         self._output.written(event.text)
         self._effects.append(events.WriteConsole(event.level, event.text))
 
+    def _noticed(self, event: messages.GuestNotice) -> None:
+        self._turns.require_one()
+        self._notices.add(event)
+        self.ledger.notices = self._notices.told
+        if not self._replay.has_told(self._notices.told):
+            self._effects.append(events.TellNotice(event.kind, event.payload_json))
+
     # -- endings
 
     def _returned(self, event: messages.ProgramReturned) -> None:
         self._turns.require_one()
+        if self._compiles_only:
+            place = () if self._draft is None else (self._draft.line, self._draft.column)
+            return self._fail(endings.not_analysable(*place))
+        if event.warnings and self.settings.profile.guest.result != "sanitised":
+            raise CodeModeProtocolError("the worker cut a result that is taken as it is")
         self._replay.require_seen(self.ledger)
         unsent = {entry.id for entry in self._turn_requests}
         calls = endings.detached_calls(self.ledger, self._turns.taken, unsent, event.unobserved)
@@ -293,20 +314,10 @@ class Invocation:
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         if event.origin == "request":  # a program that did not ask for what it was sent ahead
             self._replay.require_seen(self.ledger)
-        self._fail(CodeModeError(event.message, details={"name": "InternalError"}))
+        self._cut_short(event)
 
-    def _deadline_passed(self, _event: events.DeadlinePassed) -> None:
-        self._fail(endings.timeout_error(self.settings))
-
-    def _abort_requested(self, _event: events.AbortRequested) -> None:
-        self._fail(CodeModeAbortedError("the invocation was aborted"))
-
-    def _worker_ended(self, event: events.WorkerEnded) -> None:
-        text = f"the worker ended without a result: {event.reason}"
-        self._fail(CodeModeWorkerError(text, details={"origin": "worker"}))
-
-    def _host_failed(self, event: events.HostFailed) -> None:
-        self._fail(event.error)
+    def _cut_short(self, event: Any) -> None:
+        self._fail(endings.cut_short(event, self.settings))
 
     def _fail(self, error: CodeModeError) -> None:
         self._finish(Failed(error))
@@ -320,6 +331,7 @@ class Invocation:
         messages.ProgramAnalysed: _analysed,
         messages.CallRequested: _requested,
         messages.ConsoleWritten: _console,
+        messages.GuestNotice: _noticed,
         messages.TurnEnded: _turn_ended,
         messages.ProgramReturned: _returned,
         messages.ProgramThrew: _threw,
@@ -330,8 +342,8 @@ class Invocation:
         events.ExecutionStarted: _execution_started,
         events.PersonAsked: _person_asked,
         events.PersonAnswered: _person_answered,
-        events.DeadlinePassed: _deadline_passed,
-        events.AbortRequested: _abort_requested,
-        events.WorkerEnded: _worker_ended,
-        events.HostFailed: _host_failed,
+        events.DeadlinePassed: _cut_short,
+        events.AbortRequested: _cut_short,
+        events.WorkerEnded: _cut_short,
+        events.HostFailed: _cut_short,
     }

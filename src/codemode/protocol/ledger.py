@@ -113,10 +113,14 @@ def shown_text(entry: LedgerEntry) -> str | None:
 
 @dataclass(slots=True)
 class Ledger:
-    """All requests of an invocation in issue order, and the order in which their outcomes were delivered."""
+    """All requests of an invocation in issue order, and the order in which their outcomes were delivered.
+
+    ``notices`` is how much the program has told the host's listeners, who are told nothing twice.
+    """
 
     entries: list[LedgerEntry] = field(default_factory=list[LedgerEntry])
     deliveries: list[int] = field(default_factory=list[int])
+    notices: int = 0
 
     def __getitem__(self, request_id: int) -> LedgerEntry:
         return self.entries[request_id - 1]
@@ -171,7 +175,7 @@ def recovery_ledger(
             return entry._replace(executed_input_json=runs_again_with(entry))
         return _waiting_for_outcome(entry, salt, input_json(entry))
 
-    return Ledger([recovered(entry) for entry in ledger.entries], list(ledger.deliveries))
+    return Ledger([recovered(entry) for entry in ledger.entries], list(ledger.deliveries), ledger.notices)
 
 
 def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:

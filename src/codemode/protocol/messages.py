@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
+NoticeKind: TypeAlias = Literal["log", "notify"]
 REQUEST_KINDS = ("tool", "fetch", "catalog")
 # What the worker itself looks at stands in front of the text, as numbers.
 _ANALYSIS = Struct(">I?")
@@ -185,6 +186,14 @@ class ConsoleWritten:
 
 
 @record
+class GuestNotice:
+    """The program tells the host's listeners something: JSON of an object, whose members depend on ``kind``."""
+
+    kind: NoticeKind
+    payload_json: str
+
+
+@record
 class TurnEnded:
     """The guest has nothing left to do until it gets an answer."""
 
@@ -193,12 +202,16 @@ class TurnEnded:
 
 @record
 class ProgramReturned:
-    """The program ended. ``value_json`` None with ``value_bytes`` set: the result is too large."""
+    """The program ended. ``value_json`` None with ``value_bytes`` set: the result is too large.
+
+    ``warnings`` say what was cut of a result that is made to fit.
+    """
 
     value_json: str | None
     is_undefined: bool
     value_bytes: int | None
     unobserved: tuple[int, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,5 +240,12 @@ class EngineFailed:
 
 
 WorkerMessage: TypeAlias = (
-    ProgramAnalysed | CallRequested | ConsoleWritten | TurnEnded | ProgramReturned | ProgramThrew | EngineFailed
+    ProgramAnalysed
+    | CallRequested
+    | ConsoleWritten
+    | GuestNotice
+    | TurnEnded
+    | ProgramReturned
+    | ProgramThrew
+    | EngineFailed
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -15,6 +16,7 @@ from .messages import (
     ConsoleWritten,
     Draft,
     EngineFailed,
+    GuestNotice,
     ProgramAnalysed,
     ProgramReturned,
     ProgramThrew,
@@ -38,7 +40,11 @@ _MAX_MEMBERS = 64
 _CONTAINERS = frozenset({dict, list})
 _SHORT_BYTES = 4096
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
-_SMALL_KINDS = (b"L", b"T", b"X", b"F")
+_SMALL_KINDS = (b"L", b"N", b"T", b"X", b"F")
+_MAX_WARNINGS = 32
+_MAX_WARNING = 200
+# Of each kind of notice, the texts in it and the one that is JSON.
+_NOTICES = {"log": (("level", "message"), "metadata"), "notify": (("event",), "payload")}
 
 
 def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
@@ -165,6 +171,22 @@ def _read_console(body: dict[str, Any]) -> ConsoleWritten:
     return ConsoleWritten(level, _text(body, "text"))
 
 
+def _read_notice(body: dict[str, Any]) -> GuestNotice:
+    kind = body.get("kind")
+    if kind != "log" and kind != "notify":
+        _violation("a bad kind of notice")
+    texts, more = _NOTICES[kind]
+    members = [f'"{name}":{json.dumps(_text(body, name), ensure_ascii=False)}' for name in texts]
+    payload = _optional_text(body, more)
+    if payload is not None:
+        try:
+            decode_json(payload)
+        except ValueError:
+            _violation(f"a bad {more!r}")
+        members.append(f'"{more}":{payload}')
+    return GuestNotice(kind, f"{{{','.join(members)}}}")
+
+
 def _read_turn(body: dict[str, Any]) -> TurnEnded:
     return TurnEnded(_count(body.get("in_flight"), "in_flight"))
 
@@ -175,7 +197,13 @@ def _read_returned(body: dict[str, Any]) -> ProgramReturned:
     is_undefined = body.get("undefined") is True
     if (value is not None) + (size is not None) + is_undefined != 1:
         _violation("a result that is not exactly one value")
-    return ProgramReturned(value, is_undefined, size, tuple(_count(item, "unobserved") for item in unobserved))
+    unseen = tuple(_count(item, "unobserved") for item in unobserved)
+    if "warnings" not in body:
+        return ProgramReturned(value, is_undefined, size, unseen)
+    warnings = _items(body, "warnings", _MAX_WARNINGS)
+    if not all(isinstance(warning, str) and len(warning) <= _MAX_WARNING for warning in warnings):
+        _violation("a bad warning")
+    return ProgramReturned(value, is_undefined, size, unseen, tuple(warnings))
 
 
 def _read_threw(body: dict[str, Any]) -> ProgramThrew:
@@ -199,6 +227,7 @@ _READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
     b"a": _read_analysed,
     b"C": _read_call,
     b"L": _read_console,
+    b"N": _read_notice,
     b"T": _read_turn,
     b"V": _read_returned,
     b"X": _read_threw,

@@ -28,6 +28,10 @@ class Replay:
             raise endings.diverged(request.id, f"recorded {was}, now {now}")
         return recorded
 
+    def has_told(self, notice: int) -> bool:
+        """True for one of the program's messages, counted from 1, that was passed on in the recorded run."""
+        return notice <= self._recorded.notices
+
     def is_unfinished(self, ledger: Ledger) -> bool:
         """True while recorded outcomes are still to be handed in."""
         return not self._is_empty and len(ledger.deliveries) < len(self._recorded.deliveries)
@@ -56,3 +60,4 @@ class Replay:
         """Add what the replay had not come to yet: a run that is cut short must not forget which calls are done."""
         ledger.entries += self._recorded.entries[len(ledger.entries) :]
         ledger.deliveries += self._recorded.deliveries[len(ledger.deliveries) :]
+        ledger.notices = max(ledger.notices, self._recorded.notices)

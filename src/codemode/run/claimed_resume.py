@@ -46,7 +46,7 @@ class ClaimedResume:
             await self._settle(error)
             raise
         if outcome.error is not None:
-            await self._settle(outcome.error)
+            await self._settle(outcome.error, outcome)
             return outcome
         return await self._recorded(outcome)
 
@@ -65,13 +65,15 @@ class ClaimedResume:
         other = await self.claim.settle(lambda outcomes: outcomes.of_outcome(outcome))
         return outcome if other is None else await self.as_claimed(other)
 
-    async def _settle(self, error: BaseException) -> None:
+    async def _settle(self, error: BaseException, outcome: RunOutcome | None = None) -> None:
         try:
             # Nothing was run and the program did not get to its end: as if nobody had tried.
             if not self.execution.has_gone_on and not _is_programs_end(error):
                 await self.claim.release()
             else:
-                await self.claim.settle(lambda outcomes: outcomes.of_error(error))
+                await self.claim.settle(
+                    lambda outcomes: outcomes.of_error(error) if outcome is None else outcomes.of_outcome(outcome)
+                )
         except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
             error.add_note(f"The resume guard failed too: {failure!r}")
 

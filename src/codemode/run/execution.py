@@ -155,7 +155,7 @@ class Execution:
             return self.failed(await self._ended(ending.error))
         if isinstance(ending, events.Interrupted):
             return await self._interrupted()
-        return await self._completed(ending.value_json)
+        return await self._completed(ending)
 
     async def _drive(self, source: str) -> events.Ending:
         machine, on_saturation = self._machine, self._options.execution_policy.on_saturation
@@ -185,8 +185,8 @@ class Execution:
             if not loop.is_closed():
                 loop.call_soon(lease.refill)
 
-    async def _completed(self, text: str | None) -> RunOutcome:
-        max_values = self._options.execution_policy.max_values
+    async def _completed(self, ending: events.Completed) -> RunOutcome:
+        text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
             value = None if text is None else await run_check(len(text), lambda: _decoded_result(text, max_values))
         except CodeModeError as error:
@@ -194,7 +194,7 @@ class Execution:
         trace = None
         if self._reporter.is_watched or self._outer.is_traced:
             trace = await self._reporter.ended(result_bytes=None if text is None else utf8_length(text))
-        return RunOutcome("completed", *self._record, value=value, trace=trace)
+        return RunOutcome("completed", *self._record, value=value, trace=trace, warnings=ending.warnings)
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine

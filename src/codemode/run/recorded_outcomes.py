@@ -19,6 +19,7 @@ from ..errors import CodeModeError, CodeModeProtocolError, Resumable, error_from
 from ..host.steps import metered
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
+from ..trace.events import ConsoleEvent
 from .outcome import RunOutcome
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -27,33 +28,40 @@ _DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutcomes:
-    """Writes and reads the outcomes of resumes of one continuation, which ``auth`` has signed."""
+    """Writes and reads the outcomes of resumes of one continuation, which ``auth`` has signed.
+
+    ``keeps_output``: with what was written to the console, and what was cut of the value.
+    """
 
     options: ContinuationOptions
     auth: Auth
     is_sealed: bool
     outer_tool_call_id: str
+    keeps_output: bool = False
 
     @classmethod
-    def of(cls, interrupt: Interrupt, auth: Auth, options: ContinuationOptions) -> RecordedOutcomes:
+    def of(
+        cls, interrupt: Interrupt, auth: Auth, options: ContinuationOptions, *, keeps_output: bool = False
+    ) -> RecordedOutcomes:
         """Return those of an interrupt that was verified."""
         is_sealed = str(interrupt.continuation["encoding"]).startswith("sealed")
-        return cls(options, auth, is_sealed, interrupt.outer_tool_call_id)
+        return cls(options, auth, is_sealed, interrupt.outer_tool_call_id, keeps_output)
 
     def of_outcome(self, outcome: RunOutcome) -> str:
         """Write what a run came to."""
+        output = self._output(outcome)
         if outcome.error is not None:
-            return self.of_error(outcome.error)
-        return self.of_value(outcome.value if outcome.interrupt is None else outcome.interrupt)
+            return self.of_error(outcome.error, output)
+        return self.of_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
 
-    def of_value(self, value: Any) -> str:
+    def of_value(self, value: Any, output: str = "") -> str:
         """Write a value, or the next interrupt."""
         if isinstance(value, Interrupt):
             plain, texts = _taken_apart(value)
-            return self._written(f'{{"interrupt":{_json(plain)}}}', texts)
-        return self._written(f'{{"value":{_json(value)}}}', ())
+            return self._written(f'{{"interrupt":{_json(plain)}{output}}}', texts)
+        return self._written(f'{{"value":{_json(value)}{output}}}', ())
 
-    def of_error(self, error: BaseException) -> str:
+    def of_error(self, error: BaseException, output: str = "") -> str:
         """Write an error, with its recovery."""
         if not isinstance(error, CodeModeError):
             aborted = error.__cause__
@@ -61,7 +69,14 @@ class RecordedOutcomes:
         failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
         recovery, texts = (None, ()) if error.recovery is None else _taken_apart(error.recovery)
         head = _as_json({"error": failure, "calls": error.calls}, error.details)
-        return self._written(f'{head[:-1]},"recovery":{_json(recovery)}}}', texts)
+        return self._written(f'{head[:-1]},"recovery":{_json(recovery)}{output}}}', texts)
+
+    def _output(self, outcome: RunOutcome) -> str:
+        """Return the members beside what a run came to, behind a comma; both are as bounded as the run itself."""
+        if not self.keeps_output:
+            return ""
+        lines = [[line.invocation_id, line.level, line.text] for line in outcome.console]
+        return f',"console":{_json(lines)},"warnings":{_json(list(outcome.warnings))}'
 
     def replayed(self, text: str) -> RunOutcome:
         """Return the outcome that was recorded. Raises `CodeModeProtocolError` when it cannot be read."""
@@ -70,12 +85,15 @@ class RecordedOutcomes:
         except ValueError as error:
             raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
         outer_id = self.outer_tool_call_id
+        console = [_console_event(outer_id, *line) for line in outcome.get("console", ())]
+        more: dict[str, Any] = {"is_replayed": True, "warnings": tuple(outcome.get("warnings", ()))}
         if "value" in outcome:
-            return RunOutcome("completed", outer_id, value=outcome["value"], is_replayed=True)
+            return RunOutcome("completed", outer_id, console, value=outcome["value"], **more)
         if "interrupt" in outcome:
-            interrupt = _put_together(outcome["interrupt"], texts)
-            return RunOutcome("interrupted", outer_id, interrupt=interrupt, is_replayed=True)
-        return RunOutcome("failed", outer_id, error=_recorded_error(outcome, texts), is_replayed=True)
+            return RunOutcome(
+                "interrupted", outer_id, console, interrupt=_put_together(outcome["interrupt"], texts), **more
+            )
+        return RunOutcome("failed", outer_id, console, error=_recorded_error(outcome, texts), **more)
 
     def _written(self, head: str, texts: Iterable[str]) -> str:
         text = "".join([head, "\n", *metered(texts)])
@@ -125,6 +143,10 @@ def _as_json(outcome: Mapping[str, Any], details: Mapping[str, Any]) -> str:
         return json.dumps({**outcome, "details": details}, default=str)
     except Exception:  # noqa: BLE001 - a tool may raise an error with any details
         return json.dumps({**outcome, "details": {}}, default=str)
+
+
+def _console_event(outer_tool_call_id: str, invocation_id: str, level: str, text: str) -> ConsoleEvent:
+    return ConsoleEvent(invocation_id=invocation_id, outer_tool_call_id=outer_tool_call_id, level=level, text=text)
 
 
 def _recorded_error(outcome: Mapping[str, Any], texts: _Texts) -> CodeModeError:

@@ -36,7 +36,7 @@ def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, e
     What an answer let run may have run. What it only told, a denial or an outcome, is so.
     """
     ledger = answered.continuation.ledger
-    begun = Ledger(list(ledger.entries), list(ledger.deliveries))
+    begun = Ledger(list(ledger.entries), list(ledger.deliveries), ledger.notices)
     for request_id, answer in answered.answers.items():
         entry, checked = begun[request_id], answered.inputs.get(request_id)
         told = _told(entry, answer, policy, errors)

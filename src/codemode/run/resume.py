@@ -104,7 +104,7 @@ async def _resume(
     execution = Execution(own, tools, settings, outer_call, pool, answered)
     warn_if_unshared(keeping)
     with _refusals():
-        claim = await _claim(interrupt, auth, resolutions, keeping)
+        claim = await _claim(interrupt, auth, resolutions, keeping, own)
         standing = await claim.take()
     resuming = ClaimedResume(claim, execution)
     if standing is not None:
@@ -119,12 +119,14 @@ async def _resume(
 
 
 async def _claim(
-    interrupt: Interrupt, auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions
+    interrupt: Interrupt, auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions, profile: Profile
 ) -> ResumeClaim:
     size = weigh(resolutions, LARGE_CHARACTERS)
     claim = await run_check(size, lambda: claim_of_answers(auth, resolutions, options))
     refuse_own(claim.key)
-    return ResumeClaim(guard_of(options), claim, RecordedOutcomes.of(interrupt, auth, options))
+    keeps_output = profile.guest.result == "sanitised"
+    outcomes = RecordedOutcomes.of(interrupt, auth, options, keeps_output=keeps_output)
+    return ResumeClaim(guard_of(options), claim, outcomes)
 
 
 async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:

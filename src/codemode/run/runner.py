@@ -126,6 +126,8 @@ class Runner:
                 self._check_program(js, facts)
             case events.WriteConsole(level, text):
                 self._reporter.console_written(level, text)
+            case events.TellNotice(kind, payload_json):
+                self._reporter.notice(kind, payload_json)
             case events.PauseClock():
                 self._clock.stop()
             case events.ResumeClock():
