@@ -54,11 +54,13 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
 def placed(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
     """Return a host's own error that the program let end it, with the guest's position and what is said of its call."""
     position = guest_error(event).details
-    for key in ("line", "column", "stack", "details"):
+    keys = ("line", "column", "stack", "details")
+    if call is not None:  # which has the details of its own error
+        keys = keys[:3]
+        error.details["call"] = call
+    for key in keys:
         if key in position:
             error.details.setdefault(key, position[key])
-    if call is not None:
-        error.details["call"] = call
     return error
 
 
