@@ -113,6 +113,42 @@ def test_no_program_finds_a_name_that_it_does_not_write(kernel, js, more):
     assert plain.value is True, "the test looks at nothing"
 
 
+CODE_CALL = ["callTool", "getTool", "codecallContext", "console", "mcpLog", "mcpNotify"]
+THROUGH_CODE_CALL = [
+    "for (const one of [callTool, getTool, mcpLog, mcpNotify]) { look(one); look(Object.getPrototypeOf(one)) }",
+    "const input = { get x() { look(this); return 1 }, toJSON() { look(this); return 1 } }; await callTool('e', input)",
+    "await callTool('e', 1, new Proxy({}, { get(t, k, self) { look(t); look(self); look(this) } }))",
+    "await callTool.call(undefined, 'e', 1, { get throwOnError() { look(this); return false } })",
+    "try { await callTool({ toString() { look(this) } }) } catch (error) { look(error); look(error.stack) }",
+    "look(await callTool('e', { then: 1 }, { throwOnError: false }))",
+    "callTool('e', 1).then(function () { look(this) }, function () { look(this) }); await callTool('e', 2)",
+    "const p = callTool('e', 1); look(p); look(p.constructor); await p.then.call(p, function () { look(this) })",
+    "const p = callTool('e', 1); try { look(p.then.call(undefined, () => {})) } catch {}; await p",
+    "await Promise.all.call(class { constructor(f) { look(this); f(look, look) } static resolve(v) { return v } }, [])",
+    "try { mcpLog('info', { toString() { look(this); return '' } }, { toJSON() { look(this); return 1 } }) } catch {}",
+    "try { mcpNotify('e', new Proxy({}, { ownKeys() { look(this); return [] } })) } catch {}",
+    "look(codecallContext); look(Object.getPrototypeOf(codecallContext)); look(codecallContext.constructor)",
+    "look(codecallContext['__proto__']); look(codecallContext.a); look(getTool('t')); look(getTool('t').inputSchema)",
+    "look(getTool.call(globalThis, 't')); look(Reflect.apply(getTool, undefined, ['__proto__']))",
+    "try { look(Reflect.construct(callTool, ['e'], function () {})) } catch {}",
+    "try { look(callTool.bind().constructor('return this')()) } catch {}",
+    "try { look(new (class extends callTool {})()) } catch {}",
+    "return { get found() { look(this); return found }, toJSON() { look(this); return found } }",
+    "return new Proxy({}, { get(t, k, self) { look(self); look(this); return k === 'toJSON' ? () => found : 1 } })",
+]
+
+
+@pytest.mark.parametrize("js", THROUGH_CODE_CALL)
+@pytest.mark.parametrize("more", [(), ("globalThis",)], ids=["globalThis", "no globalThis"])
+def test_nor_do_the_globals_of_code_call_hand_it_out(kernel, js, more):
+    if "globalThis" in more:
+        js = js.replace("globalThis", "undefined")
+    definition = {"name": "t", "description": "", "inputSchema": {"type": "object"}}
+    given = {"context": {"a": {}}, "definitions": {"t": definition}, "all": True, "namespaces": []}
+    said = hidden(kernel, LOOK + js + "\nreturn found", *more, globals=CODE_CALL, given=given)
+    assert said.value is False
+
+
 def test_no_function_of_the_engine_hands_the_global_object_to_what_it_calls(kernel):
     said = hidden(kernel, LOOK + CALLED_WITH_SPIES)
     assert said.value == [True, False]
