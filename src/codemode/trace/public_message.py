@@ -64,11 +64,16 @@ _EMPTY_BRACKETS = re.compile(r"\s*(?:\(\s*[,;:]?\s*\)|\[\s*\])")
 def public_message(text: str, instead: str) -> str:
     """Return the text on one line, of at most 200 characters; ``instead`` where nothing is left of it."""
     shown = " ".join(filter(None, _without_stack(text[:_MAX_READ_CHARACTERS])))
-    shown = _PATHS.sub(lambda found: found["kept"] or _REMOVED, shown)
+    shown = without_paths(shown)
     for pattern in (_STACK_IN_ONE_LINE, _LINE_NUMBERS, _EMPTY_BRACKETS):
         shown = pattern.sub("", shown)
     shown = one_line(" ".join(shown.split()), MAX_PUBLIC_CHARACTERS)
     return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
+
+
+def without_paths(text: str) -> str:
+    """Return the text without the paths of files in it."""
+    return _PATHS.sub(lambda found: found["kept"] or _REMOVED, text)
 
 
 def _without_stack(text: str) -> list[str]:

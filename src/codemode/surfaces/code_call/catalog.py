@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from ...data.json_values import decode_json, encode_json, utf8_length
-from ...data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty
+from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeSerializationError, CodeModeToolError
 from ...schemas.compiled import JsonSchema
+from ...source.rules import literal_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog
 from ...tools.prepared import PreparedTool
 from .names import looks_like_meta_tool
@@ -98,13 +99,13 @@ class CodeCallCatalog:
 
     def given_for(self, facts: Facts | None) -> dict[str, Any]:
         """Return the definitions that ``getTool`` knows in a program, and the namespaces that it uses."""
-        used = names_in_use(facts)
-        namespaces = [one for one in self._namespaces if used is None or one in used]
+        used = mapping_or_empty(mapping_or_empty(facts).get("names"))
+        namespaces = [one for one in self._namespaces if one in used]
         definitions: dict[str, Any] | None = {}
-        if used is None or _READS_DEFINITIONS & used:
+        if _READS_DEFINITIONS & used.keys():
             definitions = self._small_definitions
             if definitions is None:
-                literal = literal_names(facts)
+                literal = literal_definitions(facts)
                 definitions = {name: self.definition(name) if name in self else None for name in literal}
         return {"definitions": definitions, "all": definitions is self._small_definitions, "namespaces": namespaces}
 
@@ -141,18 +142,6 @@ def shown_schema(schema: JsonSchema | None) -> JsonSchema | None:
         return decode_json(encode_json(schema, what="a schema"))
     except (CodeModeSerializationError, ValueError):
         return {}
-
-
-def names_in_use(facts: Facts | None) -> frozenset[str] | None:
-    """Return the names that a program has or uses; None where its facts do not say."""
-    names: Any = mapping_or_empty(facts).get("names")
-    return frozenset(str(one.get("name")) for one in names if is_object(one)) if is_array(names) else None
-
-
-def literal_names(facts: Facts | None) -> frozenset[str]:
-    """Return the names of tools that a program says literally, as far as its facts say."""
-    calls = list_or_empty(mapping_or_empty(facts).get("calls"))
-    return frozenset(str(one.get("name")) for one in calls if is_object(one))
 
 
 def _definition(tool: PreparedTool) -> dict[str, Any]:

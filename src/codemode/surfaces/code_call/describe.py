@@ -20,8 +20,7 @@ def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple
     reader = InputReader(meta_tool, given, _KNOWN)
     asked, also = reader.texts("tools"), reader.texts("toolNames")
     most = reader.count("max", options.max_definitions, MAX_LISTED)
-    if asked is None and also is None:
-        reader.require("tools")
+    reader.require("tools", "toolNames")
     reader.finish()
     return tuple(dict.fromkeys((*(asked or ()), *(also or ())))), most
 

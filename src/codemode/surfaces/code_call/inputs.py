@@ -20,6 +20,7 @@ class InputReader:
         self._meta_tool = meta_tool
         self._problems: list[Problem] = []
         self._path: tuple[str, ...] = ()
+        self._is_object = is_mapping(value)
         self._fields = self._mapping(value, known)
 
     def within(self, key: str, known: tuple[str, ...]) -> InputReader:
@@ -65,9 +66,9 @@ class InputReader:
         """Note that a field is wrong."""
         self._problems.append({"path": path_text((*self._path, key) if key else self._path), "message": message})
 
-    def require(self, key: str) -> None:
-        """Note that a field is missing, if it is."""
-        if self._fields.get(key) is None:
+    def require(self, key: str, *aliases: str) -> None:
+        """Note that a field is missing, if it and its aliases are."""
+        if self._is_object and all(self._fields.get(one) is None for one in (key, *aliases)):
             self.wrong(key, "is required")
 
     def finish(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from ...errors import (
     Resumable,
     guest_view,
 )
+from ...trace.public_message import without_paths
 from .profile import TOOL_ERROR_CODES
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ WORKER_ENDED = "worker"
 _DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
 _LIMIT = TOOL_ERROR_CODES["limit"]
-# At least two names, and nothing of a URL: `/var/books/a.txt`, `C:\\books\\a.txt`, `file:///var/books`.
-_PATHS = re.compile(
-    r"(?:file://|(?<![\w/:.\-~]))(?:~|\.{1,2})?(?:/[\w.\-+@]+){2,}/?"
-    r"|\b[A-Za-z]:\\[^\s\"'<>|]+|\\\\[\w.$\-]+\\[^\s\"'<>|]+"
-)
+_OWN_WORDS = frozenset(TOOL_ERROR_CODES.values()) - {TOOL_ERROR_CODES["execution"]}
 
 
 class CodeCallResult(dict[str, Any]):
@@ -96,7 +92,7 @@ def refused_call(error: CodeModeError, tool_name: str, tool_input: Any) -> CodeC
         "source": "tool",
         "toolName": tool_name,
         "toolInput": shown_input(tool_input),
-        "message": without_paths(error.message),
+        "message": error.message,
         "code": TOOL_ERROR_CODES[error.reason],
     }
     result = CodeCallResult(status="tool_error", error=said)
@@ -110,17 +106,12 @@ def shown_input(value: Any) -> Any:
     return value if size <= MAX_TOOL_INPUT_BYTES else {"bytes": size}
 
 
-def without_paths(message: str) -> str:
-    """Return an error's message without the paths of files in it."""
-    return _PATHS.sub("[path]", message)
-
-
 def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     call = error.details.get("call")
     if is_object(call) and call.get("code") != _LIMIT:
         return "tool_error", _tool_error(error, call)
     if isinstance(error, CodeModeTimeoutError):
-        return "timeout", {"message": without_paths(error.message)}
+        return "timeout", {"message": error.message}
     if isinstance(error, CodeModeIllegalAccessError):
         return "illegal_access", _illegal_access(error)
     if isinstance(error, CodeModeSyntaxError | CodeModeSourceTooLargeError):
@@ -129,10 +120,14 @@ def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
 
 
 def _tool_error(error: CodeModeError, call: Mapping[str, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {"source": "tool", "toolName": call.get("toolName")}
+    name, message, code = (string_or_empty(call.get(key)) for key in ("toolName", "message", "code"))
+    said: dict[str, Any] = {"source": "tool", "toolName": name}
     if "toolInput" in call:
         said["toolInput"] = call["toolInput"]
-    said |= {"message": without_paths(string_or_empty(call.get("message"))), "code": call.get("code")}
+    if code not in _OWN_WORDS:
+        # A tool's name may look like a path.
+        message = name.join(map(without_paths, message.split(name) if name else [message]))
+    said |= {"message": message, "code": code}
     details: Any = call.get("details")
     if "ran" in error.details:
         details = {**mapping_or_empty(details), "ran": error.details["ran"]}
@@ -164,6 +159,6 @@ def _runtime_error(error: CodeModeError) -> dict[str, Any]:
         return {"source": "script", "name": type(error).__name__, "message": _DEAD_WORKER}
     name, message, _ = guest_view(error)
     thrown = string_or_empty(error.details.get("name"))
-    said = {"source": "script", "name": thrown or name, "message": without_paths(message)}
+    said = {"source": "script", "name": thrown or name, "message": without_paths(message) if thrown else message}
     stack = string_or_empty(error.details.get("stack"))
-    return {**said, "stack": without_paths(stack)} if stack else said
+    return {**said, "stack": stack} if stack else said

@@ -51,8 +51,7 @@ def read_search(meta_tool: str, given: Any, options: CodeCallOptions) -> SearchR
     reader = InputReader(meta_tool, given, _KNOWN)
     filters = reader.within("filter", _FILTERS)
     query, queries = reader.text("query"), reader.texts("queries")
-    if query is None and queries is None:
-        reader.require("query")
+    reader.require("query", "queries")
     if queries is not None and not 0 < len(queries) <= _MAX_QUERIES:
         reader.wrong("queries", f"must be 1 to {_MAX_QUERIES} queries")
     sources = {
