@@ -1,0 +1,206 @@
+"""Embeddings by a function that the host gives: of each text once, in batches, beside searches that go on without.
+
+Whatever that function does, raise, hang, or give something else than vectors, costs a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ...host.cancellation import FAILURES
+from ...host.threads import Errands
+from .vectors import Vector, vectors_of
+
+Embed = Callable[[list[str]], Any]
+
+WAIT_SECONDS = 2.0
+_PAUSE_SECONDS = 30.0  # after it was slow, no search waits for it
+_BATCH = 64
+_KEPT_QUERIES = 256
+_KEPT_VECTORS = 1000
+
+
+class Unusable(Exception):  # noqa: N818 - no error of the search
+    """What was asked of the host's function cannot be had. Says why, and nothing of what the function said itself."""
+
+
+class Embeddings:
+    """The vectors of texts. Shared by the versions of an index; safe to use from several threads and loops.
+
+    A sync function is called in a thread, one call at a time, and an async one on the loop of the search.
+    """
+
+    def __init__(self, embed: Embed) -> None:
+        self._embed = embed
+        self._is_async = is_async(embed)
+        self._threads = Errands("codemode-embed", 1)
+        self._lock = threading.Lock()
+        self._vectors: dict[bytes, Vector] = {}
+        self._queries: OrderedDict[str, Vector] = OrderedDict()
+        self._dimension: int | None = None
+        self._waiting: dict[bytes, str] = {}
+        self._job: asyncio.Task[None] | None = None
+        self._has_errand = False
+        self._problem: str | None = None
+        self._quiet_until = 0.0
+
+    def of_texts(self, digests: list[bytes]) -> list[Vector] | None:
+        """Return the vectors of all these texts, once each of them has one."""
+        vectors = self._vectors
+        try:
+            return [vectors[digest] for digest in digests]
+        except KeyError:
+            return None
+
+    async def of_query(self, query: str) -> Vector:
+        """Return the vector of a query. Raises `Unusable`, after two seconds at most."""
+        kept = self._queries.get(query)
+        if kept is not None:
+            return kept
+        if time.monotonic() < self._quiet_until:
+            raise Unusable("embed was too slow a moment ago")
+        try:
+            [vector] = await bounded(self._asked([query]), "embed", WAIT_SECONDS)
+        except TooSlow:
+            self._quiet_until = time.monotonic() + _PAUSE_SECONDS
+            raise
+        with self._lock:
+            self._queries[query] = vector
+            if len(self._queries) > _KEPT_QUERIES:
+                self._queries.popitem(last=False)
+        return vector
+
+    def prepare(self, texts: Mapping[bytes, str]) -> str | None:
+        """Have vectors made, beside whatever goes on, of those texts that have none. Returns what went wrong before."""
+        with self._lock:
+            problem = self._problem
+            if len(self._vectors) > 2 * len(texts) + _KEPT_VECTORS:
+                self._vectors = {digest: self._vectors[digest] for digest in texts if digest in self._vectors}
+            self._waiting = {digest: text for digest, text in texts.items() if digest not in self._vectors}
+            if not self._waiting:
+                self._problem = None
+                return None
+        if not self._is_async:
+            self._send()
+        elif self._job is None or self._job.done() or self._job.get_loop().is_closed():
+            self._job = asyncio.get_running_loop().create_task(self._embed_on_the_loop())
+        return problem
+
+    def _send(self) -> None:
+        with self._lock:
+            if self._has_errand:
+                return
+            self._has_errand = True
+        self._threads.send(self._embed_a_batch)
+
+    def _embed_a_batch(self) -> None:
+        batch = self._next_batch()
+        try:
+            given = self._embed(list(batch.values()))
+            if inspect.isawaitable(given):
+                self._is_async = True  # the next search goes on with it, on its loop
+                _close(given)
+                return
+            self._keep(batch, self._checked(given, len(batch)))
+        except FAILURES as error:
+            self._stop(reason_of(error, "embed"))
+        finally:
+            with self._lock:
+                self._has_errand = False
+        if self._waiting:
+            self._send()  # a new errand, so that a query comes between two batches
+
+    async def _embed_on_the_loop(self) -> None:
+        while batch := self._next_batch():
+            try:
+                self._keep(batch, await bounded(self._asked(list(batch.values())), "embed", None))
+            except Unusable as unusable:
+                self._stop(str(unusable))
+
+    def _next_batch(self) -> dict[bytes, str]:
+        with self._lock:
+            some = zip(range(_BATCH), self._waiting.items(), strict=False)
+            return dict(item for _, item in some)
+
+    def _keep(self, batch: dict[bytes, str], vectors: list[Vector]) -> None:
+        with self._lock:
+            self._vectors.update(zip(batch, vectors, strict=True))
+            self._problem = None
+            for digest in batch:
+                self._waiting.pop(digest, None)
+
+    def _stop(self, problem: str) -> None:
+        # Begun again by the next search: what was wrong may have been mended.
+        with self._lock:
+            self._waiting = {}
+            self._problem = problem
+
+    async def _asked(self, texts: list[str]) -> list[Vector]:
+        given = self._embed(texts) if self._is_async else await self._threads.run(lambda: self._embed(texts))
+        if inspect.isawaitable(given):
+            self._is_async = True
+            given = await given
+        return await self._threads.run(lambda: self._checked(given, len(texts)))
+
+    def _checked(self, given: Any, count: int) -> list[Vector]:
+        try:
+            vectors = vectors_of(given, count, self._dimension)
+        except ValueError as error:
+            raise Unusable(f"embed cannot be used: {error}") from None
+        with self._lock:
+            if self._dimension is None:
+                self._dimension = len(vectors[0].numbers)
+        return vectors
+
+
+def _close(awaitable: Any) -> None:
+    close = getattr(awaitable, "close", None)
+    if callable(close):
+        close()  # a coroutine that nobody awaits would be warned of
+
+
+class TooSlow(Unusable):
+    """The host's function did not answer in time."""
+
+
+def is_async(function: Any) -> bool:
+    """Tell whether calling it gives a coroutine."""
+    called: Any = getattr(function, "__call__", None)  # noqa: B004 - looked at, not called
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+async def bounded(work: Awaitable[Any], what: str, seconds: float | None) -> Any:
+    """Await what the host's function gives. Raises `Unusable` for whatever it raises, and when it takes longer."""
+    task = asyncio.ensure_future(_caught(work))
+    try:
+        await asyncio.wait([task], timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()  # nobody waits for one that does not listen
+    if not task.done():
+        raise TooSlow(f"{what} took longer than {seconds:g} seconds")
+    value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+    if error is not None:
+        raise Unusable(reason_of(error, what)) from error
+    return value
+
+
+async def _caught(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    # A `SystemExit` that leaves a task ends the loop.
+    try:
+        return await work, None
+    except FAILURES as error:
+        return None, error
+
+
+def reason_of(error: BaseException, what: str) -> str:
+    """Return what may be told of an error of the host's function: nothing that it says."""
+    if isinstance(error, Unusable):
+        return str(error)
+    return f"{what} raised {type(error).__name__}"
