@@ -453,6 +453,23 @@ def test_what_cannot_be_told_throws(script, js, name, says):
     assert says in error["message"]
 
 
+@pytest.mark.parametrize("shape", ["[value]", "{ a: 1, value }", "[1, { value }]"])
+@pytest.mark.parametrize("filler", ["", ", 'x'.repeat(300)"])
+def test_what_is_told_nests_no_deeper_than_a_host_reads(script, shape, filler):
+    js = f"""
+    const told = (count) => {{
+      let value = 1;
+      for (let i = 0; i < count; i++) value = {shape};
+      try {{ mcpNotify('e', [value{filler}]); return 'told' }} catch (e) {{ return e.name + ': ' + e.message }}
+    }};
+    return [told(49), told(101), told(600)];
+    """
+    said = script(js)
+    too_deep = "RangeError: mcpNotify(event, payload): the payload nests deeper than 100 levels"
+    assert said.value == ["told", too_deep, too_deep]
+    assert len(said.of_kind("N")) == 1
+
+
 def test_notices_are_bounded_whatever_is_caught(script):
     js = "for (let i = 0; i < 9000; i++) try { mcpLog('info', 'x'.repeat(100)) } catch {} return 1"
     frames = script(js, max_console_bytes=200_000).of_kind("N")

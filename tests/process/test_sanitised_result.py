@@ -172,6 +172,11 @@ def test_warnings_are_few_and_short(cut):
     warnings = cut(js).body["warnings"]
     assert (len(warnings), warnings[-1]) == (32, "and 69 more")
     assert max(len(warning) for warning in warnings) <= 200
+    js = "const a = new Proxy([], { get: (_, k) => (k === 'length' ? 2 ** 53 - 1 : undefined) }); return {key}"
+    key = "{ " + "x" * 39 + ": { " + "y" * 39 + ": { " + "z" * 39 + ": a } } }"
+    (warning, *_) = cut(js.replace("{key}", key), properties=20_000).body["warnings"]
+    assert len(warning) <= 200
+    assert "9007199254740991 items left out" in warning
     js = "let deep = new Error('x'); for (let i = 0; i < 45; i++) deep = { ['key' + i]: deep }; return deep"
     (warning,) = cut(js).body["warnings"]
     assert len(warning) <= 200

@@ -1,8 +1,25 @@
 // What a script tells the host's listeners: mcpLog and mcpNotify. Nothing answers, so each has an end of its own.
 
 // Each notice costs the host a frame, and what stands in one is JSON that cannot be cut.
-const MAX_NOTICES = 4096, MAX_NOTICE_JSON = 16000;
+const MAX_NOTICES = 4096, MAX_NOTICE_JSON = 16000, MAX_NOTICE_DEPTH = 100;
 let noticeBytes = 0, notices = 0;
+
+// The host reads no JSON that nests without end. What it parses to here is ours, without getters or cycles.
+const nestsDeeper = (text, depth) => {
+  if (text.length <= 2 * depth) return false;
+  let level = [parse(text)];
+  for (let reached = 0; level.length > 0; reached++) {
+    const next = [];
+    for (let i = 0; i < level.length; i++) {
+      if (!isObject(level[i])) continue;
+      if (reached === depth) return true;
+      const keys = enumerableKeys(level[i]);
+      for (let j = 0; j < keys.length; j++) next[next.length] = level[i][keys[j]];
+    }
+    level = next;
+  }
+  return false;
+};
 
 const noticeJson = (place, value) => {
   if (value === undefined) return undefined;
@@ -10,6 +27,8 @@ const noticeJson = (place, value) => {
   if (text === undefined) throw new TypeErr(place + " must be a JSON value, not " + typeof value);
   if (text.length > MAX_NOTICE_JSON)
     throw new RangeErr(place + " is longer than " + MAX_NOTICE_JSON + " characters of JSON");
+  if (nestsDeeper(text, MAX_NOTICE_DEPTH))
+    throw new RangeErr(place + " nests deeper than " + MAX_NOTICE_DEPTH + " levels");
   return text;
 };
 const noticeName = (place, value) => {

@@ -1,7 +1,7 @@
 // A result that is cut to what its surface allows, and what was cut: `result` {depth, properties} of a program's config.
 // What needs no cutting takes one walk of the engine's; else a copy of ours is what becomes JSON.
 
-const MAX_WARNINGS = 32, MAX_PLACE = 120, MAX_PLACE_KEY = 40;
+const MAX_WARNINGS = 32, MAX_WARNING = 200, MAX_PLACE = 100, MAX_PLACE_KEY = 40;
 const PLAIN_KEY = /^[A-Za-z_$][\w$]*$/;
 const { isArray } = Arr;
 const objectText = uncurry(Obj.prototype.toString);
@@ -46,7 +46,7 @@ const boundedJson = (value) => {
 };
 
 const addWarning = (text) => {
-  resultWarnings += (resultWarnings === "" ? "" : ",") + stringify(text);
+  resultWarnings += (resultWarnings === "" ? "" : ",") + stringify(clip(text, MAX_WARNING - 1));
 };
 const placeOf = (keys, count) => {
   let place = "result";
