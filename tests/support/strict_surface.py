@@ -40,7 +40,7 @@ def _restored(parameters: Mapping[str, Any]) -> Profile:
 STRICT = Profile(
     name="strictCalls",
     outer_tool="strict",
-    guest=GuestFace(wrapper="strict", globals=("tools", "console")),
+    guest=GuestFace(wrapper="strict", globals=("tools", "callTool", "mcpLog", "mcpNotify", "console")),
     request_kinds=frozenset({"tool"}),
     limits=ExecutionPolicy(max_bridge_requests=3),
     host_errors=HostErrors(codes=CODES),
@@ -125,6 +125,12 @@ async def execution(
 async def run_strict(js: str, tools: Any, options: Any = None, **more: Any) -> Any:
     """Return the outcome of a program."""
     return await (await execution(tools, options, **more)).start(js)
+
+
+async def call_strict(name: str, value: Any, tools: Any, options: Any = None, **more: Any) -> Any:
+    """Return the outcome of one call without a program."""
+    given = {"source": "invoke", "allowedTools": [name]}
+    return await (await execution(tools, options, given=given, **more)).call(name, value)
 
 
 async def go_on_strict(

@@ -5,9 +5,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
-from ..data.json_values import MAX_DEPTH, canonical_json, check_values, decode_json, nests_deeper_than, utf8_length
+from ..data.json_shape import weigh
+from ..data.json_values import (
+    MAX_DEPTH,
+    NOT_GIVEN,
+    canonical_json,
+    check_values,
+    decode_json,
+    nests_deeper_than,
+    utf8_length,
+)
 from ..errors import (
     CodeModeAbortedError,
     CodeModeError,
@@ -17,7 +28,7 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..host.clock import now_ms
-from ..host.threads import run_check
+from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..observe.reporter import Reporter
 from ..options.parts import CodeModeOptions
@@ -31,8 +42,10 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.events import ConsoleEvent
 from ..workers import nesting
+from ..workers.lease import Lease
 from ..workers.pool import WorkerPool, pool_or_default
 from .answered_pause import AnsweredPause
+from .direct_call import DirectCall, DirectSeat
 from .identity import derived_identity
 from .kept_inputs import KeptInputs
 from .nested_call import NestedCalls
@@ -79,6 +92,7 @@ class Execution:
         random = secrets.token_hex(32)
         invocation_id = "code-mode-" + random[:16]
         outer_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
+        self._seat: DirectSeat | None = None  # of a call without a program
         self._machine = self._invocation(self._settings(outer_id, salt=random[16:32], seed=random[32:]))
         self._kept_inputs = KeptInputs()
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
@@ -93,6 +107,16 @@ class Execution:
         except CodeModeError as error:
             return self.failed(error)
         return await self._run(source)
+
+    async def call(self, name: str, value: Any = NOT_GIVEN) -> RunOutcome:
+        """Make one call with plain JSON as its input, as a program that returns what it gives. It takes no worker.
+
+        Raises `CodeModeSerializationError` for an input that is no JSON.
+        """
+        work = partial(DirectCall.of, name, value)
+        call = await run_check(0 if value is NOT_GIVEN else weigh(value, LARGE_CHARACTERS), work)
+        self._seat = DirectSeat(call, self._threads)
+        return await self._run(call.js)
 
     async def resume(self) -> RunOutcome:
         """Go on with the paused program."""
@@ -158,11 +182,9 @@ class Execution:
         return await self._completed(ending)
 
     async def _drive(self, source: str) -> events.Ending:
-        machine, on_saturation = self._machine, self._options.execution_policy.on_saturation
-        lease = await self._pool.acquire(machine.settings.limits.memory_limit_bytes, on_saturation)
-        lease.wait_for(self._threads)
+        machine = self._machine
+        lease = self._seat if self._seat is not None else await self._worker()
         try:
-            self._reporter.worker_taken()
             program = self._checker(source)
             check = is_checked if program is None else program.check
             runner = Runner(machine, lease, self._nested_calls(), self._reporter, check)
@@ -184,6 +206,17 @@ class Execution:
             await runner.close()
             if not loop.is_closed():
                 loop.call_soon(lease.refill)
+
+    async def _worker(self) -> Lease:
+        policy, limits = self._options.execution_policy, self._machine.settings.limits
+        lease = await self._pool.acquire(limits.memory_limit_bytes, policy.on_saturation)
+        lease.wait_for(self._threads)
+        try:
+            self._reporter.worker_taken()
+        except BaseException:
+            lease.leave()
+            raise
+        return lease
 
     async def _completed(self, ending: events.Completed) -> RunOutcome:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
@@ -224,6 +257,10 @@ class Execution:
         return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger
 
     @property
+    def _is_direct(self) -> bool:
+        return (self._given or {}).get("source") == "invoke"
+
+    @property
     def _pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
 
@@ -238,8 +275,8 @@ class Execution:
         return Invocation(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
 
     def _checker(self, source: str) -> ProgramChecker | None:
-        if self._answered is not None:
-            return None  # it is what was checked before the pause
+        if self._answered is not None or self._seat is not None:
+            return None  # it is what was checked before the pause, or nothing to check
         compares = self._options.execution_policy.check_program
         return ProgramChecker(source, self._profile, self._catalog, self._given, compares=compares)
 
@@ -259,7 +296,7 @@ class Execution:
             fetches=self._fetches,
             kept_inputs=self._kept_inputs,
             checked={} if answered is None else answered.inputs,
-            source="invoke" if (self._given or {}).get("source") == "invoke" else "script",
+            source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
         )
 
@@ -270,11 +307,16 @@ class Execution:
             seed=seed,
             started_ms=self._outer.started_at_ms or now_ms(),
             limits=self._options.execution_policy,
-            profile=self._profile,
+            profile=_of_direct_call(self._profile) if self._is_direct else self._profile,
             language_names=self._catalog.language_names,
             fetch=self._fetches is not None,
             given_json=None if self._given is None else canonical_json(self._given),
         )
+
+
+def _of_direct_call(profile: Profile) -> Profile:
+    """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
+    return replace(profile, guest=replace(profile.guest, result="json"))
 
 
 def _decoded_result(text: str, max_values: int) -> Any:

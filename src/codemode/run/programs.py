@@ -14,8 +14,11 @@ from ..options.parts import ExecutionPolicy
 from ..profile import Profile
 from ..protocol.endings import syntax_error
 from ..protocol.events import ProgramAccepted, ProgramRefused
+from ..protocol.ledger import LedgerEntry
+from ..protocol.rejections import read_fields, rejection
 from ..source.cache import AnalysedProgram, ProgramCache
 from ..source.checks import check_program, fence_problems
+from ..source.rules import first_refused, is_analysable, violations
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 
@@ -66,11 +69,35 @@ class ProgramChecker:
         """Return that the program may run, with all that it is given, or what is certainly wrong with it."""
         if self.known is None and facts is not None:
             _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
-        problems = () if facts is None or not self._compares else self._problems(facts)
-        if problems:
-            return ProgramRefused(problems)
+        if self._profile.static_rules.is_in_force:
+            if not is_analysable(facts):
+                return ProgramAccepted(js, compile_only=True)
+            refused = self._broken_rules(facts) or self._refused_name(facts)
+        else:
+            problems = () if facts is None or not self._compares else self._problems(facts)
+            refused = ProgramRefused(problems) if problems else None
+        if refused is not None:
+            return refused
         added = self._catalog.given_for(facts)
         return ProgramAccepted(js, None if added is None else canonical_json({**(self._given or {}), **added}))
+
+    def _broken_rules(self, facts: Facts | None) -> ProgramRefused | None:
+        broken = violations(facts, self._profile.static_rules, self._source)
+        return ProgramRefused(violations=tuple(broken)) if broken else None
+
+    def _refused_name(self, facts: Facts | None) -> ProgramRefused | None:
+        """Return what a program comes to that calls by name what it cannot: the error of that very call."""
+        if not (self._compares and self._profile.static_rules.checks_tools):
+            return None
+        refused = first_refused(facts, self._catalog.__contains__)
+        if refused is None:
+            return None
+        error = self._catalog.unknown_tool(refused.name)
+        told = rejection(LedgerEntry(1, "tool", refused.name, None), error, self._profile.host_errors).fields_json
+        if told is not None:
+            error.details["call"] = read_fields(told)
+        error.details |= {"ran": False, "line": refused.line, "column": refused.column}
+        return ProgramRefused(error=error)
 
     def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
         known = self.known

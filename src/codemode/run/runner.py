@@ -17,10 +17,9 @@ from ..options.parts import MAX_SOURCE_BYTES
 from ..protocol import events
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import LedgerEntry, Rejected, Waiting
-from ..protocol.messages import WorkerMessage
+from ..protocol.messages import HostMessage, WorkerMessage
 from ..protocol.settings import Settings
-from ..workers.channel import WorkerChannel
-from ..workers.pool import Lease
+from ..workers.nesting import Place
 from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
 from .nested_call import NestedCalls
@@ -44,11 +43,64 @@ class ProgramCheck(Protocol):
         ...
 
 
+class Channel(Protocol):
+    """The way to a worker, as `WorkerChannel` is."""
+
+    def listen(self) -> None:
+        """Begin to hear it."""
+        ...
+
+    def send(self, message: HostMessage, *, hold: bool = False) -> None:
+        """Send one message; with ``hold`` more may follow at once."""
+        ...
+
+    def close(self) -> None:
+        """Hear and send nothing more."""
+        ...
+
+
+class Seat(Protocol):
+    """What an invocation runs on, as `Lease` is."""
+
+    @property
+    def place(self) -> Place:
+        """The place that what it starts is part of."""
+        ...
+
+    def channel(
+        self,
+        max_frame_bytes: int,
+        *,
+        on_message: Callable[[WorkerMessage], None],
+        on_end: Callable[[str], None],
+        on_violation: Callable[[CodeModeProtocolError], None],
+        on_failure: Callable[[Exception], None],
+    ) -> Channel:
+        """Open the way to the worker."""
+        ...
+
+    def refill(self, wanted: int | None = None) -> None:
+        """Let the next one be made ready."""
+        ...
+
+    def kill(self) -> None:
+        """End the worker at once."""
+        ...
+
+    def leave(self) -> None:
+        """End the worker at once, and give all back."""
+        ...
+
+    def give_back(self) -> None:
+        """Give all back."""
+        ...
+
+
 class Runner:
     """Drives one invocation on one worker, from `start` to its end. ``ended`` gives that; `close` must follow it."""
 
     def __init__(
-        self, machine: Invocation, lease: Lease, calls: NestedCalls, reporter: Reporter, check: ProgramCheck
+        self, machine: Invocation, lease: Seat, calls: NestedCalls, reporter: Reporter, check: ProgramCheck
     ) -> None:
         self._machine = machine
         self._lease = lease
@@ -62,8 +114,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
         self._clock = self._clock_of(machine.settings.limits.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
-        self._channel = WorkerChannel(
-            lease.worker,
+        self._channel = lease.channel(
             _max_frame_bytes(machine.settings),
             on_message=self.feed,
             on_end=lambda reason: self.feed(events.WorkerEnded(reason)),

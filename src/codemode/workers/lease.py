@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .admission import Admission
+from .channel import WorkerChannel
 from .generations import PooledWorker
 from .nesting import Place
 from .supply import Supply
@@ -26,6 +27,10 @@ class Lease:
         self._left = False
         self.place = Place()
         self.worker = worker.process
+
+    def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
+        """Return a channel to the worker; ``heard`` are its callbacks."""
+        return WorkerChannel(self.worker, max_frame_bytes, **heard)
 
     def refill(self, wanted: int | None = None) -> None:
         """Let the next spare be started; meant for a moment when nobody waits for it."""
