@@ -10,12 +10,12 @@ from typing import Any
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import PreparedTool, prepared
-from ...tools.search.index import ToolIndex
+from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
 from .catalog import CodeCallCatalog
 from .metadata import ToolInfo, ToolMetadata, info_of, metadata_of
 from .names import begins_with, refuse_confusable
-from .options import CodeCallOptions
+from .options import CodeCallOptions, Search
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,11 @@ class ToolSet:
     ``catalog`` holds the tools of the index; what is not in it cannot be found, described or called.
     """
 
-    def __init__(self, known: Mapping[str, KnownTool], before: ToolSet | None) -> None:
+    def __init__(self, known: Mapping[str, KnownTool], search: Search, before: ToolSet | None) -> None:
         self.version = 1 if before is None else before.version + 1
         tools = [(name, one.tool) for name, one in known.items() if one.is_indexed]
-        self.search_index: ToolIndex = ToolIndex(tools) if before is None else before.search_index.updated(tools)
+        # What has not changed is not indexed, or embedded, again.
+        self.search: ToolSearch = _search(tools, search) if before is None else before.search.updated(tools)
         self.known = dict(known)
         self.indexed = {name: one for name, one in self.known.items() if one.is_indexed}
         self.examples: dict[str, list[dict[str, str]]] = {}  # as far as they were asked for
@@ -54,11 +55,15 @@ class ToolSet:
         refuse_confusable(collected)
         for tool in collected.values():
             prepared(tool).compile()
-        return cls({name: _known(tool, options) for name, tool in collected.items()}, before)
+        return cls({name: _known(tool, options) for name, tool in collected.items()}, options.search, before)
 
     def listed(self) -> Iterator[Tool]:
         """Yield the tools that a client is shown beside the meta-tools, in the order of registration."""
         return (one.made for one in self.known.values() if one.is_listed)
+
+
+def _search(tools: list[tuple[str, PreparedTool]], options: Search) -> ToolSearch:
+    return ToolSearch(tools, embed=options.embed, strategy=options.strategy)
 
 
 def _known(tool: Tool, options: CodeCallOptions) -> KnownTool:

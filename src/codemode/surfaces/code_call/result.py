@@ -13,6 +13,7 @@ from ...errors import (
     CodeModeError,
     CodeModeIllegalAccessError,
     CodeModeProtocolError,
+    CodeModeSerializationError,
     CodeModeSourceTooLargeError,
     CodeModeSyntaxError,
     CodeModeTimeoutError,
@@ -33,6 +34,7 @@ WORKER_ENDED = "worker"
 _DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
 _LIMIT = TOOL_ERROR_CODES["limit"]
+_GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
 _OWN_WORDS = frozenset(TOOL_ERROR_CODES.values()) - {TOOL_ERROR_CODES["execution"]}
 
 
@@ -158,7 +160,7 @@ def _runtime_error(error: CodeModeError) -> dict[str, Any]:
     if isinstance(error, CodeModeWorkerError):
         return {"source": "script", "name": type(error).__name__, "message": _DEAD_WORKER}
     name, message, _ = guest_view(error)
-    thrown = string_or_empty(error.details.get("name"))
+    thrown = string_or_empty(error.details.get("name")) if type(error) in _GUESTS else ""
     said = {"source": "script", "name": thrown or name, "message": without_paths(message) if thrown else message}
     stack = string_or_empty(error.details.get("stack"))
     return {**said, "stack": stack} if stack else said

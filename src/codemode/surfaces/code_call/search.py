@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from ...host import steps
+from ...host.threads import run_check
 from ...signatures.declarations import first_sentence, summary_of
 from .index import KnownTool, ToolSet
 from .inputs import InputReader
@@ -79,15 +82,15 @@ def _both(given: Sequence[str] | None, also: Sequence[str] | None) -> frozenset[
     return frozenset(given or also or ()) or None
 
 
-def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
+async def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
     """Return the tools that fit, best first, and warnings where something should be known of that."""
     known = list(tools.indexed.values())
-    among = {at for at, one in enumerate(known) if request.admits(one)} if request.narrows else None
+    among = await run_check(len(known), partial(_admitted, known, request)) if request.narrows else None
     scores: dict[int, float] = {}
     matched: dict[int, list[str]] = {}
     warnings: dict[str, None] = {}
     for query in request.queries:
-        found, told = tools.search_index.answer(query, request.top_k, among)
+        found, told = await tools.search.answer(query, request.top_k, among)
         warnings |= dict.fromkeys(told)
         for position, score in found:
             scores[position] = max(score, scores.get(position, 0.0))
@@ -104,6 +107,11 @@ def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
         "totalAvailableTools": len(known),
     }
     return {**answer, "warnings": list(warnings)} if warnings else answer
+
+
+def _admitted(known: list[KnownTool], request: SearchRequest) -> set[int]:
+    steps.take(len(known) >> 4)
+    return {at for at, one in enumerate(known) if request.admits(one)}
 
 
 def _told(one: KnownTool, score: float, matched: list[str] | None) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class CodeCallToolset:
         Raises `CodeModeToolError` for another input.
         """
         request, tools = read_search(self._name_of("search"), input, self.options), self._tools
-        return await run_check(0, partial(searched, tools, request))
+        return await searched(tools, request)
 
     async def describe(self, input: Mapping[str, Any]) -> dict[str, Any]:  # noqa: A002 - as above
         """Return ``{"tools": [...], "notFound"?, "omitted"?}`` for ``{"tools": [name, ...], "max"?}``.
