@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .interrupts.store import InterruptStore
+    from .observe.audit import audit_log
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
     from .surfaces.code_call.toolset import CodeCallToolset, create_code_call_tools
@@ -70,18 +71,23 @@ if TYPE_CHECKING:
     )
     from .tools.pipeline import PIPELINE_NULL, PipelineCall
     from .trace.events import (
+        CatalogEvent,
         ConsoleEvent,
         FetchRequestEvent,
         FetchResultEvent,
+        GuestMessageEvent,
         InterruptEvent,
+        InvocationStarted,
         NestedToolCallEvent,
         NestedToolResultEvent,
+        RefusalEvent,
     )
     from .trace.trace import Trace
 
 __all__ = [
     "PIPELINE_NULL",
     "ApprovalPolicy",
+    "CatalogEvent",
     "CodeCallOptions",
     "CodeCallResult",
     "CodeCallToolset",
@@ -109,9 +115,11 @@ __all__ = [
     "FetchPolicy",
     "FetchRequestEvent",
     "FetchResultEvent",
+    "GuestMessageEvent",
     "Interrupt",
     "InterruptEvent",
     "InterruptStore",
+    "InvocationStarted",
     "Lifecycle",
     "MemoryResumeGuard",
     "ModelOutput",
@@ -121,6 +129,7 @@ __all__ = [
     "Pipeline",
     "PipelineCall",
     "PoolOptions",
+    "RefusalEvent",
     "ResumeGuard",
     "SqliteResumeGuard",
     "Telemetry",
@@ -128,6 +137,7 @@ __all__ = [
     "ToolCallContext",
     "Trace",
     "WorkerPool",
+    "audit_log",
     "continue_approval",
     "continue_approval_sync",
     "continue_interrupt",
@@ -163,11 +173,13 @@ _LATE = {
     "surfaces.code_mode.messages": (
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
     ),
+    "observe.audit": "audit_log",
     "interrupts.store": "InterruptStore",
     "tools.pipeline": "PIPELINE_NULL PipelineCall",
     "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",
     "trace.events": (
-        "ConsoleEvent FetchRequestEvent FetchResultEvent InterruptEvent NestedToolCallEvent NestedToolResultEvent"
+        "CatalogEvent ConsoleEvent FetchRequestEvent FetchResultEvent GuestMessageEvent InterruptEvent "
+        "InvocationStarted NestedToolCallEvent NestedToolResultEvent RefusalEvent"
     ),
     "trace.trace": "Trace",
     "continuations.guard": "MemoryResumeGuard ResumeGuard",

@@ -9,9 +9,21 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..data.json_values import decode_json, json_length, utf8_length, well_formed
+from ..data.narrowing import mapping_or_empty
+from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
-from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Waiting
-from ..trace.events import CallStatus, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
+from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, goes_on
+from ..protocol.messages import NoticeKind
+from ..trace.events import (
+    CallStatus,
+    CatalogEvent,
+    FetchRequestEvent,
+    FetchResultEvent,
+    GuestMessageEvent,
+    NestedToolCallEvent,
+    NestedToolResultEvent,
+    RefusalEvent,
+)
 from ..trace.late_values import Late
 
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
@@ -59,7 +71,7 @@ class CallRecord:
         return self.entry.input_bytes or utf8_length(self.entry.input_json or "")
 
 
-def started_event(record: CallRecord, ids: Mapping[str, str]) -> Call:
+def started_event(record: CallRecord, ids: Mapping[str, Any]) -> Call:
     """Return the event of a call that begins."""
     entry, common = record.entry, _common(record, ids)
     if entry.kind == "fetch":
@@ -67,7 +79,7 @@ def started_event(record: CallRecord, ids: Mapping[str, str]) -> Call:
     return NestedToolCallEvent(**common, **_called(record))
 
 
-def result_event(record: CallRecord, ids: Mapping[str, str]) -> Result:
+def result_event(record: CallRecord, ids: Mapping[str, Any]) -> Result:
     """Return the event of a call that has ended."""
     entry, outcome = record.entry, record.outcome
     text = outcome.value_json if isinstance(outcome, Fulfilled) else None
@@ -81,7 +93,7 @@ def result_event(record: CallRecord, ids: Mapping[str, str]) -> Result:
     }
     if entry.kind == "fetch":
         return FetchResultEvent(**common, **_asked(record), http_status=_http_status(text))
-    common |= _called(record)
+    common |= _called(record) | {"told_error": _told_error(outcome)}
     if not isinstance(outcome, Waiting):
         return NestedToolResultEvent(**common, output=_read_later(text))
     return NestedToolResultEvent(
@@ -92,7 +104,7 @@ def result_event(record: CallRecord, ids: Mapping[str, str]) -> Result:
     )
 
 
-def _common(record: CallRecord, ids: Mapping[str, str]) -> dict[str, Any]:
+def _common(record: CallRecord, ids: Mapping[str, Any]) -> dict[str, Any]:
     entry = record.entry
     return {
         **ids,
@@ -103,8 +115,59 @@ def _common(record: CallRecord, ids: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
+    """Return the event of a question that a program has asked the catalog."""
+    return CatalogEvent(
+        **ids,
+        operation="search" if record.entry.name == "$search" else "describe",
+        source="script",
+        asked=_read_later(record.entry.input_json),
+        started_at_ms=record.started_at_ms,
+        duration_ms=record.completed_at_ms - record.started_at_ms,
+        error=record.error,
+    )
+
+
+def message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -> GuestMessageEvent:
+    """Return the event of what a program has said to whoever listens."""
+    said = mapping_or_empty(_readable(payload_json))
+    texts = {name: said[name] for name in ("level", "message", "event") if isinstance(said.get(name), str)}
+    return GuestMessageEvent(**ids, kind=kind, **texts, metadata=said.get("metadata"), payload=said.get("payload"))
+
+
+def refusal_event(
+    error: BaseException | None, record: CallRecord | None, ids: Mapping[str, Any]
+) -> RefusalEvent | None:
+    """Return the event of what a surface forbids, of a call or, without one, of a program that did not run."""
+    if isinstance(error, CodeModeIllegalAccessError) and record is None:
+        return RefusalEvent(**ids, reason="static_rule", violations=tuple(error.details.get("violations", ())))
+    if not isinstance(error, CodeModeError) or error.reason not in ("self_reference", "access_denied"):
+        return None
+    if record is not None:
+        called: dict[str, Any] = {"tool_name": record.entry.name, "tool_call_id": record.entry.tool_call_id}
+        return RefusalEvent(**ids, reason=error.reason, **called)
+    if error.details.get("ran") is not False:
+        return None  # the call was told of when it was made
+    name = mapping_or_empty(error.details.get("call")).get("toolName") or error.details.get("tool_name")
+    return RefusalEvent(**ids, reason=error.reason, tool_name=name)
+
+
+def _told_error(outcome: Outcome | None) -> Late | None:
+    return Late(_as_read, outcome) if isinstance(outcome, Rejected) else None
+
+
+def _as_read(outcome: Rejected) -> dict[str, str]:
+    fields = mapping_or_empty(_read(outcome.fields_json))
+    return {
+        "name": outcome.name if outcome.fields_json is None else "Error",
+        "message": str(fields.get("message", outcome.message)),
+        "code": str(fields.get("code", outcome.code)),
+    }
+
+
 def _called(record: CallRecord) -> dict[str, Any]:
     return {
+        "resumed": not record.replayed and goes_on(record.entry),
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
         "input": _read_later(record.input_json),
@@ -134,6 +197,10 @@ def _http_status(text: str | None) -> int | None:
 
 def _read_later(text: str | None) -> Any:
     return None if text is None else Late(_readable, text)
+
+
+def _read(text: str | None) -> Any:
+    return None if text is None else _readable(text)
 
 
 def _readable(text: str) -> Any:

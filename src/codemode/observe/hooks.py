@@ -11,18 +11,26 @@ from typing import Any
 from ..host.cancellation import is_ended_from_outside
 from ..options.parts import Lifecycle
 from ..trace.events import (
+    CatalogEvent,
     ConsoleEvent,
     Event,
     FetchRequestEvent,
     FetchResultEvent,
+    GuestMessageEvent,
     InterruptEvent,
+    InvocationStarted,
     NestedToolCallEvent,
     NestedToolResultEvent,
+    RefusalEvent,
 )
 from ..trace.trace import Trace
 
 _GRACE_SECONDS = 5.0
 _HOOKS: dict[type[Event], str] = {
+    InvocationStarted: "on_invocation_start",
+    CatalogEvent: "on_catalog",
+    GuestMessageEvent: "on_guest_message",
+    RefusalEvent: "on_refusal",
     NestedToolCallEvent: "on_nested_tool_call",
     NestedToolResultEvent: "on_nested_tool_result",
     FetchRequestEvent: "on_fetch_request",

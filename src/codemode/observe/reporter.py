@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from contextvars import copy_context
+from typing import Any, Literal, TypeAlias
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError
@@ -23,11 +25,20 @@ from ..trace.events import (
     WorkerTaken,
 )
 from ..trace.trace import Trace
-from .call_events import CallRecord, Result, result_event, started_event
+from .call_events import (
+    CallRecord,
+    Result,
+    catalog_event,
+    message_event,
+    refusal_event,
+    result_event,
+    started_event,
+)
 from .failure_log import log_call_failure
 from .hooks import Hooks
 
-Listener: TypeAlias = Callable[[Event], None]
+Listener: TypeAlias = Callable[[Event], Any]
+"""Hears every event, as hooks do. Its ``name`` is what ``on_hook_error`` reads when it fails."""
 
 
 class Reporter:
@@ -65,11 +76,15 @@ class Reporter:
         """How long hooks have kept the event loop, so that no deadline counts it."""
         return self._hooks.seconds
 
-    def started(self, source: str) -> None:
+    def started(self, text: str, *, source: Literal["script", "invoke"] = "script", resumed: bool = False) -> None:
         """Tell that the run of this program begins."""
-        self._source_bytes = utf8_length(source)
+        self._source_bytes = utf8_length(text)
         if self.is_watched:
-            self._emit(InvocationStarted(**self._ids, source_bytes=self._source_bytes))
+            sha256 = None  # of a direct call there is no program but its input
+            if source == "script":
+                sha256 = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+            told: dict[str, Any] = {"source_bytes": self._source_bytes, "source_sha256": sha256}
+            self._emit(InvocationStarted(**self._ids, **told, source=source, resumed=resumed))
 
     def worker_taken(self) -> None:
         """Tell that there is a worker for it."""
@@ -77,12 +92,12 @@ class Reporter:
             self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
 
     def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
-        """Tell that the program called a tool or asked for a URL."""
+        """Tell that the program called a tool or asked for a URL. Of a question to the catalog only the end is told."""
         record = CallRecord(entry, self._clock(), replayed=replayed)
         self._open[entry.id] = record
         if self._hides_inputs and entry.kind == "tool":
             record.is_input_hidden, record.shown_json = True, shown_text(entry)
-        if not record.is_input_hidden or replayed:
+        if entry.kind != "catalog" and (not record.is_input_hidden or replayed):
             self._tell_start(record)
         return record
 
@@ -95,7 +110,7 @@ class Reporter:
     def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
         """Tell how that call ended. Once the invocation has ended only the log hears of a failure."""
         entry = record.entry
-        if error is not None and not record.replayed and not self._hears_end_of(entry):
+        if error is not None and not record.replayed and entry.kind != "catalog" and not self._hears_end_of(entry):
             log_call_failure(entry.kind, entry.name, entry.tool_call_id or str(entry.id), error)
         self._close(record, outcome, error)
 
@@ -111,7 +126,9 @@ class Reporter:
         self._emit(event)
 
     def notice(self, kind: NoticeKind, payload_json: str) -> None:
-        """Tell what the program tells whoever listens."""
+        """Tell of what the program says to whoever listens: a JSON object with the fields of `GuestMessageEvent`."""
+        if self.is_watched:
+            self._emit(message_event(kind, payload_json, self._ids))
 
     def interrupted(self, interrupt: Any) -> None:
         """Tell that the invocation paused."""
@@ -137,6 +154,7 @@ class Reporter:
             interrupted_by=interrupted_by,
             error=error,
         )
+        self._tell_refusal(error, None)
         self._emit(trace)
         await self._hooks.finish()
         return trace
@@ -144,13 +162,18 @@ class Reporter:
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
             return
-        if not record.is_told:
-            self._tell_start(record)
         record.completed_at_ms = self._clock()
         record.status, record.outcome, record.error = call_status(outcome, IN_TRACES), outcome, error
+        if record.entry.kind == "catalog":
+            if self.is_watched:
+                self._emit(catalog_event(record, self._ids))
+            return
         self._ended.append(record)
-        if self.is_watched:
-            self._emit(self._result_event(record))
+        if record.is_told:
+            self._tell_end(record)
+        else:
+            # Whoever is told sets context variables between start and end, and this may be the task of somebody else.
+            copy_context().run(self._tell_whole, record)
 
     def _hears_end_of(self, entry: LedgerEntry) -> bool:
         ending = NestedToolResultEvent if entry.kind == "tool" else FetchResultEvent
@@ -161,6 +184,20 @@ class Reporter:
         if self.is_watched:
             self._emit(started_event(record, self._ids))
 
+    def _tell_end(self, record: CallRecord) -> None:
+        if self.is_watched:
+            self._emit(self._result_event(record))
+            if not record.replayed:
+                self._tell_refusal(record.error, record)
+
+    def _tell_whole(self, record: CallRecord) -> None:
+        self._tell_start(record)
+        self._tell_end(record)
+
+    def _tell_refusal(self, error: BaseException | None, record: CallRecord | None) -> None:
+        if self.is_watched and (refusal := refusal_event(error, record, self._ids)) is not None:
+            self._emit(refusal)
+
     def _result_event(self, record: CallRecord) -> Result:
         if record.ended is None:
             record.ended = result_event(record, self._ids)
@@ -168,7 +205,7 @@ class Reporter:
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
-            self._hooks.call(listener, event, "telemetry")
+            self._hooks.call(listener, event, getattr(listener, "name", "telemetry"))
         self._hooks.tell(event)
 
 

@@ -7,7 +7,8 @@ wrote never become a name, an attribute or a message; host errors are recorded i
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import Token
 from functools import cache
 from importlib import metadata
@@ -85,6 +86,27 @@ def require_opentelemetry(options: Telemetry) -> None:
         raise ValueError(
             "telemetry.is_enabled needs OpenTelemetry: pip install 'codemode-toolkit[telemetry]'"
         ) from error
+
+
+@contextmanager
+def tool_span(options: Telemetry, name: str, tool_call_id: str | None) -> Generator[None]:
+    """Record what is done within as a call of a tool of the model's own."""
+    from opentelemetry import trace
+
+    tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(_SCOPE, package_version())
+    attributes = {**_tool_attributes(name, tool_call_id or ""), **_metadata(options.metadata)}
+    if options.function_id is not None:
+        attributes["code_mode.function_id"] = options.function_id
+    span = tracer.start_span(f"execute_tool {name}", attributes=attributes)
+    try:
+        with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+            yield
+    except BaseException as error:
+        span.set_attribute("error.type", _error_type(error))
+        span.set_status(trace.Status(trace.StatusCode.ERROR))
+        raise
+    finally:
+        span.end()
 
 
 class _Recorder:

@@ -129,12 +129,16 @@ class Lifecycle(OptionPart):
 
     path: ClassVar[str] = "lifecycle"
 
+    on_invocation_start: Hook | None = field(default=None, metadata=CALLABLE)
     on_nested_tool_call: Hook | None = field(default=None, metadata=CALLABLE)
     on_nested_tool_result: Hook | None = field(default=None, metadata=CALLABLE)
     on_fetch_request: Hook | None = field(default=None, metadata=CALLABLE)
     on_fetch_result: Hook | None = field(default=None, metadata=CALLABLE)
     on_interrupt: Hook | None = field(default=None, metadata=CALLABLE)
     on_console: Hook | None = field(default=None, metadata=CALLABLE)
+    on_catalog: Hook | None = field(default=None, metadata=CALLABLE)
+    on_guest_message: Hook | None = field(default=None, metadata=CALLABLE)
+    on_refusal: Hook | None = field(default=None, metadata=CALLABLE)
     on_trace: Hook | None = field(default=None, metadata=CALLABLE)
     on_hook_error: Callable[..., Awaitable[None] | None] | None = field(default=None, metadata=CALLABLE)
 

@@ -308,8 +308,7 @@ class Invocation:
         if error is None or request_id not in self._turns.taken:
             raise CodeModeProtocolError("the worker names an error that it was not given")
         entry = self.ledger[request_id]
-        call = failed_call(entry, entry.outcome) if isinstance(entry.outcome, Rejected) else None
-        return endings.placed(error, event, call)
+        return endings.placed(error, event, failed_call(entry, hides_input=self.settings.hides_inputs))
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         if event.origin == "request":  # a program that did not ask for what it was sent ahead

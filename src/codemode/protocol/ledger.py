@@ -152,6 +152,12 @@ class Ledger:
 
 
 UNKNOWN_OUTCOME_KIND = "code-mode/unknown-outcome"
+_UNKNOWN_OUTCOME_JSON = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
+
+
+def goes_on(entry: LedgerEntry) -> bool:
+    """Tell whether a request that is made waited for somebody before, and not because its outcome was unknown."""
+    return isinstance(entry.outcome, Waiting) and entry.outcome.payload_json != _UNKNOWN_OUTCOME_JSON
 
 
 def recovery_ledger(
@@ -179,8 +185,7 @@ def recovery_ledger(
 
 
 def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
-    payload_json = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
-    return entry._replace(outcome=waiting(entry, "unknown", salt, payload_json, input_json), waits=0)
+    return entry._replace(outcome=waiting(entry, "unknown", salt, _UNKNOWN_OUTCOME_JSON, input_json), waits=0)
 
 
 def waiting(

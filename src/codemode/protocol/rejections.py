@@ -95,13 +95,17 @@ def error_again(outcome: Rejected) -> CodeModeError:
     return error
 
 
-def failed_call(entry: LedgerEntry, outcome: Rejected) -> dict[str, Any] | None:
+def failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, Any] | None:
     """Return what is said of the call whose error ended a program: the fields of the error, and what was passed.
 
-    None in a face whose errors have no fields. A large input is told as ``{"bytes": n}``.
+    None in a face whose errors have no fields. A large input is told as ``{"bytes": n}``. ``hides_input``: only that
+    is told with which the call ran.
     """
-    if outcome.fields_json is None:
+    outcome = entry.outcome
+    if not isinstance(outcome, Rejected) or outcome.fields_json is None:
         return None
+    if hides_input and entry.executed_input_json is None:
+        return read_fields(outcome.fields_json)
     return {**read_fields(outcome.fields_json), **_input(entry)}
 
 

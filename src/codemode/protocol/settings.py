@@ -24,6 +24,7 @@ class Settings:
     fetch: bool = False  # whether the guest has it
     language_names: Sequence[str] = ()  # tools that are called by a name that the language itself reads
     given_json: str | None = None  # what this invocation alone was given, canonical JSON of an object
+    hides_inputs: bool = False  # whether nobody is shown an input but as the host's pipeline has let it through
 
     def for_worker(self) -> dict[str, Any]:
         """Return the part that the worker is told, but for what was given, which travels as the text that it is."""

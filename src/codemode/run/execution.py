@@ -96,8 +96,8 @@ class Execution:
         self._machine = self._invocation(self._settings(outer_id, salt=random[16:32], seed=random[32:]))
         self._kept_inputs = KeptInputs()
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
-        listeners = telemetry_listeners(options, catalog.get, profile.outer_tool)
-        hides_inputs = options.pipeline.before is not None
+        listeners = (*telemetry_listeners(options, catalog.get, profile.outer_tool), *outer.listeners)
+        hides_inputs = self._machine.settings.hides_inputs
         self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners, hides_inputs=hides_inputs)
 
     async def start(self, js: str) -> RunOutcome:
@@ -158,7 +158,8 @@ class Execution:
         return RunOutcome("failed", *self._record, error=error, trace=error.trace)
 
     async def _run(self, source: str) -> RunOutcome:
-        self._reporter.started(source)
+        kind = "invoke" if self._is_direct else "script"
+        self._reporter.started(source, source=kind, resumed=self._answered is not None)
         try:
             with self._threads.serving():
                 return await self._run_to_its_end(source)
@@ -310,6 +311,7 @@ class Execution:
             profile=_of_direct_call(self._profile) if self._is_direct else self._profile,
             language_names=self._catalog.language_names,
             fetch=self._fetches is not None,
+            hides_inputs=self._options.pipeline.before is not None,
             given_json=None if self._given is None else canonical_json(self._given),
         )
 

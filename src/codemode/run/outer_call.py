@@ -18,7 +18,8 @@ class OuterCall:
 
     ``is_traced``: a run that completes has a trace too, whether or not somebody listens. ``started_at_ms`` is when the
     call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
-    ``clock_ms`` is the clock that the program is told of with each answer, the host's when None.
+    ``clock_ms`` is the clock that the program is told of with each answer, the host's when None. ``listeners`` hear
+    every event of the run before the hooks of its options do, and what they raise changes as little.
     Raises `ValueError` when one of them is of a wrong kind.
     """
 
@@ -29,6 +30,7 @@ class OuterCall:
     started_at_ms: int | None = None
     context_binding: str | None = None
     clock_ms: Callable[[], int] | None = None
+    listeners: tuple[Callable[[Any], Any], ...] = ()
 
     def __post_init__(self) -> None:
         """Check what reaches tools, a signature and the guest's clock."""

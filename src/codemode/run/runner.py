@@ -236,7 +236,7 @@ class Runner:
             self._lease.give_back()
 
     async def _perform_call(self, entry: LedgerEntry) -> None:
-        record = self._reporter.call_started(entry) if entry.kind != "catalog" else None
+        record = self._reporter.call_started(entry)
         clock = self._call_clock(entry, record)
         try:
             settled = await self._calls.perform(entry, _Progress(self.feed, self._reporter, entry.id, record, clock))
@@ -248,16 +248,15 @@ class Runner:
             if clock is not None:
                 clock.close()
 
-    def _settle(self, settled: events.CallSettled, record: CallRecord | None) -> None:
+    def _settle(self, settled: events.CallSettled, record: CallRecord) -> None:
         settled = self._machine.admitted(settled)
-        if record is not None:
-            self._reporter.call_ended(record, settled.outcome, settled.error)
+        self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.add(settled.error)
         self._calls.kept_inputs.let_go(settled.id)
         self.feed(settled)
 
-    def _call_clock(self, entry: LedgerEntry, record: CallRecord | None) -> Clock | None:
+    def _call_clock(self, entry: LedgerEntry, record: CallRecord) -> Clock | None:
         timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
         task = None if timeout_ms is None else asyncio.current_task()
         if timeout_ms is None or task is None:
@@ -292,12 +291,11 @@ class _Progress:
     feed: Callable[[events.HostEvent], None]
     reporter: Reporter
     id: int
-    record: CallRecord | None
+    record: CallRecord
     clock: Clock | None
 
     def shown(self, input_json: str | None) -> None:
-        if self.record is not None:
-            self.reporter.call_shown(self.record, input_json)
+        self.reporter.call_shown(self.record, input_json)
 
     def asked(self) -> None:
         if self.clock is not None:

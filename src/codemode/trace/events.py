@@ -5,6 +5,7 @@ Each has a ``to_dict()`` in the AI SDK's key names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
@@ -60,7 +61,7 @@ class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
 
     With a ``pipeline.before`` it comes after that, with the input that it let through; None for a call that did not get
-    so far.
+    so far. ``resumed``: the call was told of before, then waited for somebody, and now goes on.
 
     ``input`` is decoded each time it is read, as is ``output`` of a result: keep what you need more than once.
     """
@@ -74,6 +75,7 @@ class NestedToolCallEvent(Event):
     input_bytes: int
     replayed: bool
     started_at_ms: float
+    resumed: bool = False
 
     @property
     def label(self) -> str:
@@ -81,11 +83,12 @@ class NestedToolCallEvent(Event):
         return self.tool_name
 
 
-@late("output", "output_bytes", "interrupt", "shown_input")
+@late("output", "output_bytes", "told_error", "interrupt", "shown_input")
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class NestedToolResultEvent(NestedToolCallEvent):
     """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
 
+    ``told_error`` is what the program reads of an error: ``{"name", "message", "code"}``.
     ``interrupt`` is the payload of a pause, ``interrupt_id`` its id and ``shown_input`` the validated input that it
     shows; `to_dict` has them as the AI SDK has: ``interrupt`` is an object with all of it.
     """
@@ -96,6 +99,7 @@ class NestedToolResultEvent(NestedToolCallEvent):
     output: Any = None
     output_bytes: int | None = None
     error: BaseException | None = None
+    told_error: Mapping[str, str] | None = None
     interrupt: Any = None
     interrupt_id: str | None = None
     shown_input: Any = None
@@ -152,6 +156,52 @@ class ConsoleEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+class GuestMessageEvent(Event):
+    """The program spoke to whoever listens. A replay does not repeat it.
+
+    ``kind`` "log" has ``level``, ``message`` and ``metadata``, "notify" has ``event`` and ``payload``.
+    """
+
+    kind: Literal["log", "notify"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    level: str | None = None
+    message: str | None = None
+    metadata: Any = None
+    event: str | None = None
+    payload: Any = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+class RefusalEvent(Event):
+    """A program asked for what its surface forbids.
+
+    ``reason`` "static_rule" comes before anything runs and has ``violations``, each ``{"kind", "name"?, "location"}``;
+    the others name a tool, and the call where one was made.
+    """
+
+    reason: Literal["self_reference", "access_denied", "static_rule"]
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+    violations: tuple[Mapping[str, Any], ...] = ()
+
+
+@late("asked")
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+class CatalogEvent(Event):
+    """The catalog was searched, or tools of it were described: for a program, or for the model itself.
+
+    ``asked`` is the query, or the names. ``result_count`` is None where nobody has counted.
+    """
+
+    operation: Literal["search", "describe"]
+    source: Literal["script", "model"]
+    asked: Any
+    started_at_ms: float
+    duration_ms: float
+    result_count: int | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class InterruptEvent(Event):
     """The invocation paused. ``interrupt`` is the `Interrupt` that the caller gets."""
 
@@ -160,9 +210,16 @@ class InterruptEvent(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class InvocationStarted(Event):
-    """The run begins; it has no worker yet. Only for the library's own listeners."""
+    """The run begins; it has no worker yet. Of the program there are length and SHA-256, of UTF-8, never the text.
+
+    ``source`` "invoke": the model calls one tool itself, and there is no SHA-256. ``resumed``: it goes on from a pause,
+    and what a pause keeps is the program without its types.
+    """
 
     source_bytes: int
+    source_sha256: str | None
+    source: Literal["script", "invoke"] = "script"
+    resumed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)

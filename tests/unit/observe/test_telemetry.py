@@ -20,13 +20,16 @@ from opentelemetry.trace import StatusCode
 
 from codemode import (
     CodeModeError,
+    CodeModeOptions,
     CodeModeTimeoutError,
     CodeModeToolError,
     Tool,
     create_code_mode_tool,
+    run_code_mode,
     run_code_mode_sync,
     tool,
 )
+from codemode.observe.meta_tools import CatalogQuestion
 
 SECRET = "hunter2"
 
@@ -338,3 +341,53 @@ def test_nothing_is_imported_or_recorded_unless_enabled(telemetry):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_meta_tool_is_a_span_and_what_is_done_within_lies_below(telemetry):
+    options = CodeModeOptions(**telemetry.options(function_id="f", metadata={"tenant": "t"}))
+
+    async def asks():
+        async with CatalogQuestion(options, "codecall.search", "search", SECRET, "call_1"):
+            telemetry.tracer.start_span("embed").end()
+        with pytest.raises(LookupError):
+            async with CatalogQuestion(options, "codecall.describe", "describe", [SECRET]):
+                raise LookupError(SECRET)
+
+    with telemetry.tracer.start_as_current_span("agent") as agent:
+        asyncio.run(asks())
+        assert otel.get_current_span() is agent
+    spans = telemetry.spans()
+    search, describe = spans["execute_tool codecall.search"], spans["execute_tool codecall.describe"]
+    assert {span.parent.span_id for span in (search, describe)} == {agent.get_span_context().span_id}
+    assert spans["embed"].parent.span_id == search.context.span_id
+    assert attributes(search, "code_mode.") == {"code_mode.function_id": "f", "code_mode.metadata.tenant": "t"}
+    assert attributes(search, "gen_ai.")["gen_ai.tool.call.id"] == "call_1"
+    assert (search.status.status_code, describe.status.status_code) == (StatusCode.UNSET, StatusCode.ERROR)
+    assert describe.attributes["error.type"] == "LookupError"
+    assert SECRET not in "".join(span.to_json() for span in spans.values())
+
+
+def test_a_meta_tool_without_telemetry_is_no_span(telemetry):
+    async def asks():
+        async with CatalogQuestion(CodeModeOptions(), "codecall.search", "search", "x"):
+            pass
+
+    asyncio.run(asks())
+    assert telemetry.spans() == {}
+
+
+def test_a_call_that_is_told_of_only_at_the_end_leaves_the_callers_span_alone(telemetry):
+    async def hangs(_call):
+        await asyncio.Event().wait()
+
+    async def runs():
+        options = {**telemetry.options(), "pipeline": {"before": hangs}, "execution_policy": {"timeout_ms": 200}}
+        with telemetry.tracer.start_as_current_span("agent") as agent:
+            with pytest.raises(CodeModeTimeoutError):
+                await run_code_mode("return await tools.echo({})", TOOLS, options=options)
+            assert otel.get_current_span() is agent
+
+    asyncio.run(runs())
+    spans = telemetry.spans()
+    assert spans["execute_tool echo"].parent.span_id == spans["execute_tool codeMode"].context.span_id
+    assert spans["execute_tool echo"].attributes["code_mode.input_bytes"] == 0

@@ -157,9 +157,17 @@ def test_the_host_knows_the_error_again():
 )
 def test_the_call_that_ended_a_program_is_told_with_its_input(changes, shown):
     outcome = rejection(ENTRY, CodeModeToolError("m"), TOLD)
-    call = failed_call(ENTRY._replace(**changes), outcome)
+    call = failed_call(ENTRY._replace(**changes, outcome=outcome))
     assert call == {"code": "FAILED", "message": "m", "toolName": "pay", **shown}
-    assert failed_call(ENTRY, rejection(ENTRY, CodeModeToolError("m"), PLAIN)) is None
+    assert failed_call(ENTRY._replace(outcome=rejection(ENTRY, CodeModeToolError("m"), PLAIN))) is None
+    assert failed_call(ENTRY) is None
+
+
+def test_a_hidden_input_is_told_as_it_ran_or_not_at_all():
+    entry = ENTRY._replace(outcome=rejection(ENTRY, CodeModeToolError("m"), TOLD))
+    assert "toolInput" not in failed_call(entry, hides_input=True)
+    ran = entry._replace(executed_input_json='{"amount":"*"}')
+    assert failed_call(ran, hides_input=True)["toolInput"] == {"amount": "*"}
 
 
 json_values = st.recursive(

@@ -1,0 +1,95 @@
+"""What the model asks a surface beside its programs, told to whoever listens, and in a span. Answers nothing itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ..host.clock import now_ms
+from ..options.parts import CodeModeOptions, Telemetry
+from ..trace.events import CatalogEvent, Event, RefusalEvent
+from .hooks import Hooks
+
+
+@contextmanager
+def meta_span(options: Telemetry, name: str, tool_call_id: str | None = None) -> Generator[None]:
+    """Do something within a span ``execute_tool <name>``, as an execution has one; nothing unless enabled."""
+    if not options.is_enabled:
+        yield
+        return
+    from .telemetry import tool_span
+
+    with tool_span(options, name, tool_call_id):
+        yield
+
+
+class CatalogQuestion:
+    """A question of the model to the catalog: ``async with`` it, and say in ``result_count`` how much was found.
+
+    ``name`` is the meta-tool's, ``asked`` the query or the names. What is raised within is told and goes on.
+    """
+
+    def __init__(
+        self,
+        options: CodeModeOptions,
+        name: str,
+        operation: Literal["search", "describe"],
+        asked: Any,
+        tool_call_id: str | None = None,
+    ) -> None:
+        self.result_count: int | None = None
+        self._options = options
+        self._name = name
+        self._operation: Literal["search", "describe"] = operation
+        self._asked = asked
+        self._ids = _ids(tool_call_id)
+        self._span = ExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        self._started_at_ms, self._started = now_ms(), perf_counter()
+        self._span.enter_context(meta_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"]))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Tell of it."""
+        self._span.__exit__(kind, error, traceback)
+        event = CatalogEvent(
+            **self._ids,
+            operation=self._operation,
+            source="model",
+            asked=self._asked,
+            started_at_ms=self._started_at_ms,
+            duration_ms=(perf_counter() - self._started) * 1000,
+            result_count=self.result_count,
+            error=error,
+        )
+        await _tell(self._options, event)
+
+
+async def tell_refusal(
+    options: CodeModeOptions,
+    reason: Literal["self_reference", "access_denied"],
+    tool_name: str,
+    tool_call_id: str | None = None,
+) -> None:
+    """Tell that a tool was refused to the model itself, before there was any run."""
+    await _tell(options, RefusalEvent(**_ids(tool_call_id), reason=reason, tool_name=tool_name))
+
+
+async def _tell(options: CodeModeOptions, event: Event) -> None:
+    if options.lifecycle.has_hooks:
+        hooks = Hooks(options.lifecycle)
+        hooks.tell(event)
+        await hooks.finish()
+
+
+def _ids(tool_call_id: str | None) -> dict[str, Any]:
+    made = "code-mode-" + secrets.token_hex(8)
+    return {"invocation_id": made, "outer_tool_call_id": tool_call_id or made}
