@@ -116,6 +116,13 @@ def test_what_is_no_name(source):
         "x <!--y/*\n; eval(1) /**/",
         "a\n--> eval(1)\nb",
         "/* */ --> eval(1)",
+        "b = async\n{ eval(this)\n{} }",
+        "{ get\neval(this)\n{} }",
+        "a => { eval(this)\n{} }",
+        "a: { b: { eval(this)\n{} } }",
+        "return\n{ eval(this)\n{} }",
+        "a++\n{ eval(this)\n{} }",
+        "return /a//*\n*/eval(1)",
         "function f() { return await /* c */ / eval(1) / g / 2 }",
     ],
 )
@@ -152,6 +159,11 @@ def test_what_the_engine_may_read_otherwise_leaves_the_names_unknown(source):
         "(x as number) / (y as number)",
         "x! / 2",
         "`-->` + '<!--'",
+        "f({ a: { b() {} } })",
+        "const a = { get b() { return { c() {} } } }",
+        "return { async a() {} }",
+        "class A { b() {} c() {} }",
+        "x => ({ a() {} })",
         "// -->\nx",
         "while (n --> 0) f(n)",
     ],
@@ -188,6 +200,7 @@ def test_uses_of_modules():
     source = "import a from 'b'; export { a }; import('c'); import.meta.url; function f() { return new.target }"
     kinds = [use["kind"] for use in facts_of(source)["modules"]]
     assert kinds == ["import", "export", "import()", "import.meta"]
+    assert facts_of('const x = y as import("z").Z')["modules"] == []
 
 
 def test_the_other_facts_are_the_same():

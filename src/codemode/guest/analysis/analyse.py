@@ -57,6 +57,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
             problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
             return {"problems": _placed(data, problems)}
         found = find()
+        found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
         for kind in PLACED:
             if kind in found:
                 found[kind] = _placed(data, found[kind])

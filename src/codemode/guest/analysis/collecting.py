@@ -40,7 +40,7 @@ class FactWalk:
         self._walk(tree, collector, named_calls, names, stripper)
 
         def facts() -> Facts:
-            code = self._edits.without(data, [(gap.start, gap.end) for gap in stripper.gaps])
+            code = self._edits.code_of(data, stripper.gaps)
             places = names.names(code, stripper.unread)
             uses: dict[str, list[int]] = {} if places is None else places
             collector.add_identifiers(uses.get("tools", ()), uses.get("require", ()))

@@ -55,6 +55,19 @@ def blanked_text(data: bytes, gaps: list[Gap]) -> str:
     return "".join([*pieces, data[position:].decode()])
 
 
+def code_of(data: bytes, gaps: list[Gap]) -> bytes:
+    """``data`` (UTF-8) with every gap blank, byte for byte, but for the characters that stand in place of a blank's."""
+    code = without(data, [(gap.start, gap.end) for gap in gaps])
+    marked = [gap for gap in gaps if gap.first or gap.last]
+    if not marked:
+        return code
+    shown = bytearray(code)
+    for gap in marked:
+        shown[gap.start : gap.start + len(gap.first)] = gap.first.encode()
+        shown[gap.end - len(gap.last) : gap.end] = gap.last.encode()
+    return bytes(shown)
+
+
 def without(code: bytes, spans: list[tuple[int, int]]) -> bytes:
     """``code`` (UTF-8) with the spans blank, byte for byte; where one has a line break there is still one."""
     if not spans:

@@ -23,7 +23,7 @@ MAX_USES = 16384
 # More than the rules ever tell of.
 MAX_PLACES = 64
 MAX_LOOPS = 64
-MAX_LOOKUPS = 32
+MAX_LOOKUPS = 256
 MAX_CLIMB = 8
 
 IDENTIFIERS = (
@@ -41,7 +41,7 @@ FOR_HEADED = ("for_statement", "for_in_statement")
 
 PLAIN = re.compile(rb"[\w$]+")
 ALL_PLAIN = re.compile(rb"[\w$\s]*")
-WORD = re.compile(rb"(?:[\w$\x80-\xff]|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]+\})+")
+WORD = re.compile(rb"((?<!\.)\.)?((?:[\w$\x80-\xff]|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]+\})+)")
 ESCAPE = re.compile(r"\\u(?:([0-9a-fA-F]{4})|\{0*([0-9a-fA-F]{1,6})\})")
 LAST_WORD = re.compile(rb"(?:\.[ \t]*|\\)?[\w$\x80-\xff]+\Z")
 MAX_WORD_BYTES = 64
@@ -50,6 +50,10 @@ JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
 
 OPERAND_ENDS = b")]'\"`"
 BEFORE_REGEX = b"(,=:[!&|?{;*%~^<>"
+# The grammar finds flags behind a comment.
+REGEX = re.compile(rb"/(?![*/])(?:[^/\\\[\r\n]|\\[^\r\n]|\[(?:[^\]\\\r\n]|\\[^\r\n])*\])+/[a-zA-Z]*")
+BEFORE_OBJECT = (b"(", b",", b"=", b"[", b"&", b"|", b"?")
+WORDS_BEFORE_OBJECT = frozenset((b"return", b"throw"))
 WORDS_BEFORE_REGEX = frozenset(b"return typeof case do else in instanceof void delete throw".split())
 # What is no operand, or is one only sometimes.
 NO_OPERANDS = WORDS_BEFORE_REGEX | frozenset(
@@ -68,6 +72,7 @@ class NameCollector:
         self._identifiers: list[Node] = []
         self._texts: list[Node] = []
         self._slashes: list[Node] = []
+        self._methods: list[Node] = []
         self._loops: list[dict[str, Any]] = []
         self._lookups_left = MAX_LOOKUPS
         self._is_certain = True
@@ -81,6 +86,7 @@ class NameCollector:
             **dict.fromkeys(("/", "/="), self._slashes.append),
             **dict.fromkeys((*LOOPS, "for_in_statement"), self._loop),
             "html_comment": self._html_comment,
+            "method_definition": self._method,
         }
 
     def loops(self) -> list[dict[str, Any]]:
@@ -105,8 +111,11 @@ class NameCollector:
                 written[word] = [start]
             else:
                 places.append(start)
-        for node in unread:
-            _add_words(code, node, written)
+        if unread:
+            for node in unread:
+                _add_words(code, node, written)
+            for places in written.values():
+                places.sort()
         return None if len(written) > MAX_NAMES else _decoded(written)
 
     def first_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
@@ -115,6 +124,10 @@ class NameCollector:
 
     def _html_comment(self, _node: Node) -> bool:
         self._is_certain = False
+        return True
+
+    def _method(self, node: Node) -> bool:
+        self._methods.append(node)
         return True
 
     def _loop(self, node: Node) -> bool:
@@ -137,11 +150,32 @@ class NameCollector:
             if b"<!--" in bare or not _are_steps(bare):
                 return False
         regexes = (node for node in self._texts if node.type == "regex")
-        return all(_is_division(code, node.start_byte) for node in self._slashes) and all(
-            self._is_regex(code, node) for node in regexes
+        return (
+            all(_is_division(code, node.start_byte) for node in self._slashes)
+            and all(self._is_regex(code, node) for node in regexes)
+            and all(self._is_in_object(code, method) for method in self._methods)
         )
 
+    def _is_in_object(self, code: bytes, method: Node) -> bool:
+        """Whether a method is one: the grammar takes a block for an object when calls and blocks take turns in it."""
+        holder = method.parent
+        for _ in range(MAX_CLIMB):
+            self._lookups_left -= 1
+            if holder is None or self._lookups_left < 0:
+                return False
+            if holder.type != "object":
+                return holder.type == "class_body"
+            at = holder.start_byte
+            before = _before(code, at)
+            pair = holder.parent if before.endswith(b":") else None
+            if pair is None or pair.type != "pair":
+                return before.endswith(BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
+            holder = pair.parent
+        return False
+
     def _is_regex(self, code: bytes, node: Node) -> bool:
+        if REGEX.fullmatch(code, node.start_byte, node.end_byte) is None:
+            return False
         before = _before(code, node.start_byte)
         last = before[-1:]
         if not last:
@@ -152,8 +186,7 @@ class NameCollector:
             return self._is_behind_head(node)
         if last in BEFORE_REGEX:
             return True
-        word = LAST_WORD.search(before)
-        return word is not None and word.group() in WORDS_BEFORE_REGEX
+        return _last_word(before) in WORDS_BEFORE_REGEX
 
     def _is_behind_head(self, node: Node) -> bool:
         """Whether the `)` before a regular expression closes the head of an `if` or a loop."""
@@ -174,7 +207,8 @@ class NameCollector:
 
 def _add_words(code: bytes, node: Node, written: dict[bytes, list[int]]) -> None:
     for word in WORD.finditer(code, node.start_byte, node.end_byte):
-        written.setdefault(word.group(), []).append(word.start())
+        if word[1] is None:  # else a property
+            written.setdefault(word[2], []).append(word.start())
 
 
 def _before(code: bytes, at: int) -> bytes:
@@ -186,6 +220,16 @@ def _before(code: bytes, at: int) -> bytes:
         if len(found) >= MAX_WORD_BYTES // 2 or start == 0:
             return found
         size *= 4
+
+
+def _last_word(before: bytes) -> bytes:
+    found = LAST_WORD.search(before)
+    return b"" if found is None else found.group()
+
+
+def _ends_line_with(code: bytes, at: int, words: frozenset[bytes]) -> bool:
+    """Whether one of these words stands before a place, on the same line."""
+    return _last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in words
 
 
 def _is_division(code: bytes, at: int) -> bool:
@@ -202,8 +246,7 @@ def _ends_operand(before: bytes) -> bool:
         return False
     if last in OPERAND_ENDS:
         return True
-    found = LAST_WORD.search(before)
-    word = b"" if found is None else found.group()
+    word = _last_word(before)
     if word.isascii():
         return bool(word) and word not in NO_OPERANDS and not word.startswith(b"\\")
     # A space of another alphabet ends a word too.

@@ -133,6 +133,10 @@ class TypeStripper:
         self.is_ambiguous = self.is_ambiguous or bool(places)
         self.gaps += [self._gap(start, end) for start, end in places]
 
+    def is_only_type(self, at: int) -> bool:
+        """Whether what stands at a place is blanked."""
+        return any(gap.start <= at < gap.end for gap in self.gaps)
+
     def _refuse(self, node: Node, message: str) -> bool:
         self.problems.append((node.start_byte, message))
         return False
@@ -228,8 +232,11 @@ class TypeStripper:
 
     def _abstract_class(self, node: Node) -> bool:
         for child in node.children:
-            if child.type == "abstract" and not self._ends_line(child):
-                self._blank(child)
+            if child.type == "abstract":
+                if self._ends_line(child):
+                    self.unread.append(child)  # a statement of its own
+                else:
+                    self._blank(child)
         return True
 
     def _class_body(self, node: Node) -> bool:
