@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import is_mapping, is_sequence
 from ...errors import CodeModeToolError
 from ...schemas.compiled import Problem, json_type, path_text
@@ -59,8 +60,8 @@ class InputReader:
         return self._read(key, is_mapping, "an object")
 
     def anything(self, key: str) -> Any:
-        """Return what is given, or None."""
-        return self._fields.get(key)
+        """Return what is given, or `NOT_GIVEN`."""
+        return self._fields.get(key, NOT_GIVEN)
 
     def wrong(self, key: str, message: str) -> None:
         """Note that a field is wrong."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...data.json_values import decode_json, encode_json
+from ...data.json_values import NOT_GIVEN, decode_json, encode_json
 from ...errors import CodeModeSerializationError
 from ...options.checked_fields import mapping_or_none
 from .catalog import CodeCallCatalog
@@ -51,12 +51,15 @@ def read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] |
 
 
 def read_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
-    """Return name and input of the call that is asked for. Raises `CodeModeToolError` for a wrong input."""
+    """Return name and input, or `NOT_GIVEN`, of the call that is asked for.
+
+    Raises `CodeModeToolError` for a wrong input.
+    """
     reader = InputReader(meta_tool, given, ("tool", "input"))
     reader.require("tool")
     name, value = reader.text("tool"), reader.anything("input")
     try:
-        value = _plain(value, None)
+        value = value if value is NOT_GIVEN else _plain(value, None)
     except CodeModeSerializationError as error:
         reader.wrong("input", f"is not JSON: {error.message}")
     reader.finish()

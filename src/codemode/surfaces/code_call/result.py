@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...data.json_values import canonical_json, utf8_length
+from ...data.json_values import NOT_GIVEN, canonical_json, utf8_length
 from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ...errors import (
     CodeModeAbortedError,
@@ -90,13 +90,10 @@ def failed(error: CodeModeError) -> CodeCallResult:
 
 def refused_call(error: CodeModeError, tool_name: str, tool_input: Any) -> CodeCallResult:
     """Return the result of a direct call that was refused before anything of it ran."""
-    said = {
-        "source": "tool",
-        "toolName": tool_name,
-        "toolInput": shown_input(tool_input),
-        "message": error.message,
-        "code": TOOL_ERROR_CODES[error.reason],
-    }
+    said: dict[str, Any] = {"source": "tool", "toolName": tool_name}
+    if tool_input is not NOT_GIVEN:
+        said["toolInput"] = shown_input(tool_input)
+    said |= {"message": error.message, "code": TOOL_ERROR_CODES[error.reason]}
     result = CodeCallResult(status="tool_error", error=said)
     result.exception = error
     return result

@@ -156,7 +156,7 @@ class CodeCallToolset:
         run = load_execution()
         outer = run.OuterCall(tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
         given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": [name]}
-        execution: Any = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
+        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
         return told(await execution.call(name, value))
 
     async def resume(
