@@ -33,3 +33,14 @@ def test_calls_and_console_are_counted_from_none(within):
 def test_globals_and_clock_are_fresh(run):
     js = "return [typeof n, typeof rehearse, Object.keys(globalThis).length, typeof fetch, Date.now() > 1e12]"
     assert run(js, []) == ["undefined", "undefined", 0, "undefined", True]
+
+
+def test_nothing_of_the_rehearsed_face_is_left(run):
+    js = """
+    globalThis.mine = 1;
+    const gone = [typeof callTool, typeof codecallContext, typeof rehearsed, typeof globalThis.process];
+    return [...gone, mine, arguments.length,
+      (function () { return this === globalThis })()];
+    """
+    assert run(js, []) == ["undefined"] * 4 + [1, 0, True]
+    assert run("return Array(20).fill([[[[[[[[[[1]]]]]]]]]])", []) == [[[[[[[[[[[1]]]]]]]]]]] * 20

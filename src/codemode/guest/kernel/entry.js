@@ -87,7 +87,7 @@ const run = (config) => {
   resultRule = config.result;
   wrapper = WRAPPERS[config.wrapper];
   install(config);
-  if (config.shadowed !== undefined) shadow(config.wrapper, config.shadowed);
+  if (config.shadowed !== undefined) shadow(config);
   takeLanguageNames(config.language_names);
   programText = config.js;
   let program;

@@ -55,19 +55,20 @@ for (const name of ownKeys(G)) if (typeof name === "string") show(name, name ===
 // the others by any key; a program that may name it gets one without them. The first parameter, so that `arguments`
 // shows nothing else. What the global object has not is nothing anyway, and may not even be a name.
 let wrapperArguments = [];
-const shadow = (kind, list) => {
-  const names = namesOf(list);
+const shadow = (config) => {
+  const names = namesOf(config.shadowed);
   let parameters = "globalThis";
   mapForEach(names, (_, name) => {
     if (name !== "globalThis" && getOwnPropertyDescriptor(G, name) !== undefined) parameters += "," + name;
-    deleteProperty(shownGlobals, name);
   });
-  wrapper = wrapperOf(kind, parameters);
-  if (mapGet(names, "globalThis") !== true) {
-    for (let i = 0; i < installed.length; i++)
-      if (mapGet(names, installed[i]) !== true) show(installed[i], G[installed[i]]);
-    wrapperArguments = [freeze(shownGlobals)];
-  }
+  wrapper = wrapperOf(config.wrapper, parameters);
+  if (mapGet(names, "globalThis") !== true) wrapperArguments = [globalsWithout(names)];
   // `__proto__ = {get x() { return this }}` would else make the bare name `x` an accessor's, called with the real one.
-  preventExtensions(G);
+  if (config.is_rehearsal !== true) preventExtensions(G);
+};
+const globalsWithout = (names) => {
+  mapForEach(names, (_, name) => deleteProperty(shownGlobals, name));
+  for (let i = 0; i < installed.length; i++)
+    if (mapGet(names, installed[i]) !== true) show(installed[i], G[installed[i]]);
+  return freeze(shownGlobals);
 };
