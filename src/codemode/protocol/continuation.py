@@ -80,8 +80,8 @@ class Continuation:
             read(kept[name])
         _check_limits(kept)
         entries = [_entry_from_dict(item, position) for position, item in enumerate(_list(body["ledger"]), 1)]
-        notices = _positive(body["notices"]) if body["notices"] != 0 else 0
-        ledger = Ledger(entries, [_positive(item) for item in _list(body["deliveries"])], notices)
+        deliveries = [_positive(item) for item in _list(body["deliveries"])]
+        ledger = Ledger(entries, deliveries, _count(body["notices"]))
         _check_ledger(ledger, kept["outer_tool_call_id"])
         given_json = _optional_text(body["given"])
         if given_json is not None:
@@ -281,6 +281,12 @@ def _texts(value: object) -> list[str]:
 def _positive(value: object) -> int:
     if type(value) is not int or value < 1:
         raise CodeModeProtocolError("the continuation holds a value that is not a positive number")
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise CodeModeProtocolError("the continuation holds a value that is not a count")
     return value
 
 

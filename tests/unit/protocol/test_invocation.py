@@ -39,6 +39,9 @@ EVENTS: list[Any] = [
     call(2, "catalog"),
     call(0),
     ConsoleWritten("log", "text"),
+    messages.GuestNotice("log", "{}"),
+    events.ProgramAccepted("js", compile_only=True),
+    events.ProgramRefused(violations=({"kind": "k", "location": {"line": 1, "column": 1}},)),
     TurnEnded(0),
     TurnEnded(1),
     returned(),
@@ -72,7 +75,14 @@ EVENTS: list[Any] = [
 ]
 
 
-NEVER_SPOKEN_WHILE_IDLE = (CallRequested, ConsoleWritten, TurnEnded, ProgramReturned, ProgramThrew)
+NEVER_SPOKEN_WHILE_IDLE = (
+    CallRequested,
+    ConsoleWritten,
+    messages.GuestNotice,
+    TurnEnded,
+    ProgramReturned,
+    ProgramThrew,
+)
 
 
 def check_effects(invocation: Invocation, effects: list[events.Effect]) -> None:

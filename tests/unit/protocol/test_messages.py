@@ -37,6 +37,27 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
         messages.ProgramReturned(None, is_undefined=True, value_bytes=None, unobserved=()),
     ),
     (b"V", {"bytes": 7, "unobserved": []}, messages.ProgramReturned(None, False, 7, ())),
+    (
+        b"V",
+        {"value": "1", "unobserved": [], "warnings": ["cut"]},
+        messages.ProgramReturned("1", False, None, (), ("cut",)),
+    ),
+    (
+        b"N",
+        {"kind": "log", "level": "info", "message": "m"},
+        messages.GuestNotice("log", '{"level":"info","message":"m"}'),
+    ),
+    (
+        b"N",
+        {"kind": "log", "level": "info", "message": "\u00fc\u2028", "metadata": '{"a":[1]}'},
+        messages.GuestNotice("log", '{"level":"info","message":"\u00fc\u2028","metadata":{"a":[1]}}'),
+    ),
+    (b"N", {"kind": "notify", "event": "e"}, messages.GuestNotice("notify", '{"event":"e"}')),
+    (
+        b"N",
+        {"kind": "notify", "event": "e", "payload": "5"},
+        messages.GuestNotice("notify", '{"event":"e","payload":5}'),
+    ),
     (b"X", THREW, messages.ProgramThrew("Error", "m", "", "at program.js:1:2", "program", None, None)),
     (
         b"X",
@@ -50,11 +71,11 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
 ]
 OPTIONAL = {
     (b"a", "facts"), (b"a", "problems"), (b"C", "input"), (b"C", "bytes"), (b"X", "origin"), (b"X", "request"),
-    (b"X", "limit"), (b"F", "origin"),
+    (b"X", "limit"), (b"F", "origin"), (b"V", "warnings"), (b"N", "metadata"), (b"N", "payload"),
 }  # fmt: skip
-NULLABLE = OPTIONAL | {(b"a", "js"), (b"V", "value"), (b"V", "bytes"), (b"V", "undefined")}
+NULLABLE = OPTIONAL - {(b"V", "warnings")} | {(b"a", "js"), (b"V", "value"), (b"V", "bytes"), (b"V", "undefined")}
 IDS = [f"{kind.decode()}-{'-'.join(body)}" for kind, body, _ in GOOD]
-KINDS = b"aCLTVXF"
+KINDS = b"aCLNTVXF"
 
 
 def read(kind: bytes, body: object) -> messages.WorkerMessage:
