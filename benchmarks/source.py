@@ -9,7 +9,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from codemode.guest.analysis import analyse, edits, facts, parse, strip_types
+from codemode.guest.analysis import analyse, collecting, edits, facts, named_calls, names, parse, strip_types
 from codemode.source.checks import check_program
 
 PROGRAM = """\
@@ -53,7 +53,8 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
     analyser = analyse.load(SITE_PATHS)
     tree = parser.parse(data)
     found = analyser(source, PARSE_MS)["facts"]
-    names = ["list_users", "list_orders", *(f"tool_{index}" for index in range(100))]
+    walk = collecting.FactWalk(symbols, parse=parse, edits=edits, facts=facts, names=names, named_calls=named_calls)
+    tools = ["list_users", "list_orders", *(f"tool_{index}" for index in range(100))]
 
     def strip() -> str:
         stripper = strip_types.TypeStripper(data, edits.Gap)
@@ -65,13 +66,22 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
         parse.walk(tree, parse.handlers_by_symbol(symbols, [collector.handlers()]))
         return collector.facts()
 
+    def walk_with(collect: Callable[..., Callable[[], dict[str, Any]]]) -> dict[str, Any]:
+        stripper = strip_types.TypeStripper(data, edits.Gap)
+        find = collect(data, tree, stripper)
+        edits.blanked_text(data, stripper.gaps)
+        return find()
+
     return {
         "bare parse": lambda: parser.parse(data),
         "parse": lambda: parse.parse(parser, data, PARSE_MS, time.monotonic),
         "strip": strip,
         "facts": collect,
-        "check": lambda: check_program(found, names, lambda _name: SCHEMA),
+        "walk": lambda: walk_with(walk.collect),
+        "walk, names": lambda: walk_with(walk.collect_with_names),
+        "check": lambda: check_program(found, tools, lambda _name: SCHEMA),
         "whole": lambda: analyser(source, PARSE_MS),
+        "whole, names": lambda: analyser(source, PARSE_MS, True),
     }
 
 

@@ -104,8 +104,8 @@ class NameCollector:
         written: dict[bytes, list[int]] = {}
         find = written.get
         for node in self._identifiers:
-            start = node.start_byte
-            word = code[start : node.end_byte]
+            start, end = node.byte_range
+            word = code[start:end]
             places = find(word)
             if places is None:
                 written[word] = [start]
