@@ -61,6 +61,22 @@ class HostErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SidecarRules:
+    """How large strings of what tools give become references in a program, which the host puts the text in for.
+
+    A string of at least ``threshold_bytes`` is one. ``max_reference_bytes`` bounds each, ``max_total_bytes`` all of one
+    invocation, and what goes into one input or result; ``max_resolved_bytes`` what the program makes ordinary strings
+    of. With ``allow_composites`` it need not ask for that. All count UTF-8 bytes.
+    """
+
+    threshold_bytes: int = 1024
+    max_reference_bytes: int = 1 << 20
+    max_total_bytes: int = 10 << 20
+    max_resolved_bytes: int = 5 << 20
+    allow_composites: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """What a surface asks of a run. A field is here because something reads it.
 
@@ -68,7 +84,7 @@ class Profile:
     ``outer_tool`` is what the model calls; spans name it. ``request_kinds`` are those that a program may make.
     ``limits`` are the defaults of this surface, for those that the host does not set. ``parameters``, plain JSON, say
     in what it differs from its face's defaults: they are signed with the name, and ``restored`` makes the profile of
-    them with which a pause goes on.
+    them with which a pause goes on. With a ``sidecar`` large strings go into programs as references.
     """
 
     name: str
@@ -78,5 +94,6 @@ class Profile:
     limits: ExecutionPolicy = field(default_factory=ExecutionPolicy)
     static_rules: StaticRules = StaticRules()
     host_errors: HostErrors = HostErrors()
+    sidecar: SidecarRules | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     restored: Callable[[Mapping[str, Any]], Profile] | None = field(default=None, compare=False, repr=False)

@@ -60,6 +60,26 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
+def decode_json_with(read_number: Callable[[str], Any], text: str) -> Any:
+    """Parse hostile JSON text as `decode_json` does, ``read_number`` may give what a number stands for; None: itself.
+
+    It is asked of those with a fraction or an exponent. Lone surrogates stay.
+    """
+    if nests_deeper_than(text, MAX_DEPTH):
+        raise ValueError(f"JSON nests deeper than {MAX_DEPTH} levels")
+    _refuse_long_integers(text)
+
+    def read(number: str) -> Any:
+        found = read_number(number)
+        return _finite_float(number) if found is None else found
+
+    decoder = json.JSONDecoder(parse_float=read, parse_constant=_refuse_constant)
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        raise ValueError("JSON nests too deeply for the current stack") from None
+
+
 def _decode_long(text: str) -> Any:
     _refuse_long_integers(text)
     return _decode(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: _decode(text))

@@ -35,7 +35,7 @@ KERNEL_LINES_BEFORE = 1 << 20
 _HEADER = struct.Struct(">I")
 _LIMITS = struct.Struct(">II")
 _ANALYSIS = struct.Struct(">I?")
-_ANALYSE, _RUN, _DELIVER = b"ARD"
+_ANALYSE, _RUN, _DELIVER, _HOLD = b"ARDS"
 _NO_MEMORY = b'F{"message": "MemoryError"}'
 
 # How the program's frame names what it was given, which alone of it may hold such integers as a value.
@@ -83,8 +83,7 @@ class Worker:
     def __init__(self, config: dict[str, Any]) -> None:
         _fix_time_zone()
         text = _kernel_text(config["kernel"])
-        engine = load_engine(config["engine_path"])
-        self.context = engine.Context()
+        self.context = load_engine(config["engine_path"]).Context()
         self.context.set_memory_limit(config["memory_limit_bytes"])
         self.context.set_max_stack_size(config["max_stack_size_bytes"])
         self.kernel = self.context.eval("\n" * KERNEL_LINES_BEFORE + text)
@@ -109,8 +108,7 @@ class Worker:
             self.analyse(REHEARSED_SOURCE, 1000)
         for body in REHEARSAL:
             self._answer(body)
-        if self.kernel("reset", "") != "ok":
-            raise EngineFailed("the kernel cannot be reset")
+        self._require_ok(self.kernel("reset", ""))
 
     def serve(self) -> None:
         """Answer frames until the program has ended or the host has gone. Does not return."""
@@ -156,6 +154,9 @@ class Worker:
         if kind == _DELIVER:
             operation = "deliver exactly" if self.may_hold_long_integers(body) else "deliver"
             return self._take_turn(operation, str(body[1:], "utf-8"))
+        if kind == _HOLD:
+            self._require_ok(self.kernel("hold", str(body[1:], "utf-8")))
+            return b"", False
         if kind == _RUN:
             memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
             self.context.set_memory_limit(memory_limit_bytes)
@@ -168,11 +169,13 @@ class Worker:
             return _json_frame(b"a", facts), False
         raise EngineFailed("unknown frame kind")
 
-    def _take_turn(self, operation: str, text: str) -> tuple[bytes, bool]:
-        kernel, execute_pending_job = self.kernel, self.context.execute_pending_job
-        outcome = kernel(operation, text)
+    def _require_ok(self, outcome: object) -> None:
         if outcome != "ok":
             raise EngineFailed(_flat(outcome))
+
+    def _take_turn(self, operation: str, text: str) -> tuple[bytes, bool]:
+        kernel, execute_pending_job = self.kernel, self.context.execute_pending_job
+        self._require_ok(kernel(operation, text))
         jobs = 0
         while execute_pending_job():
             jobs += 1

@@ -68,7 +68,17 @@ class CallRecord:
         """How long that text is as the program would have to write it."""
         if self.is_input_hidden:
             return Late(json_length, self.shown_json or "")
-        return self.entry.input_bytes or utf8_length(self.entry.input_json or "")
+        entry = self.entry
+        if entry.sidecar is not None:
+            return Late(_issued_bytes, entry)
+        return entry.input_bytes or utf8_length(entry.input_json or "")
+
+    @property
+    def input(self) -> Any:
+        """The input, as far as it may be seen, to be read later."""
+        if self.entry.sidecar is not None and not self.is_input_hidden:
+            return Late(_issued, self.entry)
+        return _read_later(self.input_json)
 
 
 def started_event(record: CallRecord, ids: Mapping[str, Any]) -> Call:
@@ -170,7 +180,7 @@ def _called(record: CallRecord) -> dict[str, Any]:
         "resumed": not record.replayed and goes_on(record.entry),
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
-        "input": _read_later(record.input_json),
+        "input": record.input,
     }
 
 
@@ -201,6 +211,20 @@ def _read_later(text: str | None) -> Any:
 
 def _read(text: str | None) -> Any:
     return None if text is None else _readable(text)
+
+
+def _issued(entry: LedgerEntry) -> Any:
+    try:
+        return entry.issued()
+    except (ValueError, CodeModeError):  # a call that is refused for just that
+        return None
+
+
+def _issued_bytes(entry: LedgerEntry) -> int:
+    try:
+        return entry.issued_bytes
+    except CodeModeError:
+        return utf8_length(entry.input_json or "")
 
 
 def _readable(text: str) -> Any:

@@ -26,7 +26,8 @@ def frame_in_pieces(kind: bytes, head: bytes, text: str, tail: bytes) -> Iterato
     yield _LENGTH.pack(1 + len(head) + utf8_length(text) + len(tail)) + kind + head
     for start in range(0, len(text), PIECE_CHARACTERS):
         yield text[start : start + PIECE_CHARACTERS].encode()
-    yield tail
+    if tail:
+        yield tail
 
 
 def messages_in(frame: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -39,7 +39,7 @@ from .events import CheckProgram, Failed, Finish, Interrupted, Invoke, Replayed,
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
 from .rejections import error_again, failed_call
-from .replay import Replay
+from .replay import Replay, sidecar_of
 from .settings import Settings
 from .turns import Turns
 
@@ -59,7 +59,7 @@ class Invocation:
     ) -> None:
         self.settings = settings
         self._identify = identify  # by the program, once it is known what the engine is given
-        self.ledger = Ledger()
+        self.ledger = Ledger(sidecar=sidecar_of(settings.profile, recorded))
         self.js: str | None = None
         self.ending: events.Ending | None = None
         self._draft: messages.Draft | None = None
@@ -67,7 +67,7 @@ class Invocation:
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
         self._replay = Replay(recorded)
-        self._size = LedgerSize(settings.limits.max_ledger_bytes, settings.profile.host_errors)
+        self._size = LedgerSize(settings.limits.max_ledger_bytes, settings.profile.host_errors, self.ledger.sidecar)
         self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
@@ -166,7 +166,7 @@ class Invocation:
         if entry is not None:
             self._size.recorded(entry)
         else:
-            entry = LedgerEntry(event.id, event.kind, event.name, event.input_json, event.input_bytes, tool_call_id)
+            entry = ledger.issue(event, tool_call_id)
             self._size.issued(entry)
         ledger.entries.append(entry)
         self._turn_requests.append(entry)
@@ -229,6 +229,7 @@ class Invocation:
         was = self.ledger[event.id]
         entry = self.ledger.settle(event.id, event.outcome, event.now_ms)
         self._size.changed(was, entry)
+        self.ledger.handed(entry)
         return entry
 
     def _after_end(self, event: messages.WorkerMessage | events.HostEvent) -> None:

@@ -11,17 +11,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from ..data.json_values import decode_json, utf8_length
+from ..data.large_strings import may_have_places
 from ..data.records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
+
+if TYPE_CHECKING:
+    from ..data.large_strings import LargeStrings
+    from .sidecar import Sidecar
 
 
 @record
 class Fulfilled:
-    """The request was answered with a JSON text; None is undefined."""
+    """The request was answered with a JSON text; None is undefined.
+
+    ``large`` are the strings of it that the guest gets as references. They follow from the text.
+    """
 
     value_json: str | None
+    large: LargeStrings | None = None
 
 
 @record
@@ -64,7 +74,7 @@ class LedgerEntry(NamedTuple):
     ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
     edited input that a person allowed, or that a call ran with which is made again; None: what the guest issued.
     ``now_ms`` is the host time that was handed in with the outcome. ``waits`` is how often it has waited, for a request
-    whose outcome is not known.
+    whose outcome is not known. ``sidecar`` has the large strings whose places are in ``input_json``, if there are any.
     """
 
     id: int
@@ -79,11 +89,34 @@ class LedgerEntry(NamedTuple):
     is_approved: bool = False
     is_started: bool = False
     waits: int = 0
+    sidecar: Sidecar | None = None
 
     @property
     def attempts(self) -> int:
         """How often the request has waited for somebody, this time included."""
         return self.outcome.attempt if isinstance(self.outcome, Waiting) else self.waits
+
+    def issued(self) -> Any:
+        """Decode the input that the guest issued, with its large strings. Raises as `Sidecar.value` does."""
+        text = self.input_json or "null"
+        return decode_json(text) if self.sidecar is None else self.sidecar.value(text, self._what)
+
+    @property
+    def issued_json(self) -> str | None:
+        """The input that the guest issued, with large strings in their places."""
+        text = self.input_json
+        return text if text is None or self.sidecar is None else self.sidecar.text(text, self._what)
+
+    @property
+    def issued_bytes(self) -> int:
+        """The UTF-8 bytes of that."""
+        if self.input_bytes is not None or self.input_json is None:
+            return self.input_bytes or 0
+        return utf8_length(self.input_json) if self.sidecar is None else self.sidecar.length(self.input_json)
+
+    @property
+    def _what(self) -> str:
+        return f"the input of tool {self.name!r}"
 
     def same_request(self, request: CallRequested) -> bool:
         """True when a replaying guest issued exactly this request."""
@@ -98,7 +131,7 @@ class LedgerEntry(NamedTuple):
         """Return the message that hands the outcome in."""
         outcome, now_ms = self.outcome, self.now_ms or 0
         if isinstance(outcome, Fulfilled):
-            return DeliverValue(self.id, now_ms, outcome.value_json)
+            return DeliverValue(self.id, now_ms, outcome.value_json, outcome.large)
         if isinstance(outcome, Rejected):
             return DeliverError(self.id, now_ms, outcome.name, outcome.message, outcome.code, outcome.fields_json)
         raise ValueError(f"request {self.id} has no outcome to deliver")
@@ -121,6 +154,7 @@ class Ledger:
     entries: list[LedgerEntry] = field(default_factory=list[LedgerEntry])
     deliveries: list[int] = field(default_factory=list[int])
     notices: int = 0
+    sidecar: Sidecar | None = None
 
     def __getitem__(self, request_id: int) -> LedgerEntry:
         return self.entries[request_id - 1]
@@ -134,16 +168,31 @@ class Ledger:
         From here on the outcome is unknown until it is settled.
         """
         was = self[request_id]  # of which the first six are the request
-        entry = LedgerEntry(*was[:6], None, executed_input_json, was.now_ms, is_approved, True, was.attempts)
+        more = was.now_ms, is_approved, True, was.attempts, was.sidecar
+        entry = LedgerEntry(*was[:6], None, executed_input_json, *more)
         self.entries[request_id - 1] = entry
         return entry
 
     def settle(self, request_id: int, outcome: Outcome, now_ms: int) -> LedgerEntry:
         """Record how a request ended and return its new entry."""
         was = self[request_id]
-        entry = LedgerEntry(*was[:6], outcome, was.executed_input_json, now_ms, was.is_approved, was.is_started)
+        more = now_ms, was.is_approved, was.is_started, 0, was.sidecar
+        entry = LedgerEntry(*was[:6], outcome, was.executed_input_json, *more)
         self.entries[request_id - 1] = entry
         return entry
+
+    def issue(self, request: CallRequested, tool_call_id: str | None) -> LedgerEntry:
+        """Return the entry of a new request."""
+        sidecar = self.sidecar
+        if sidecar is not None and (request.kind != "tool" or not may_have_places(request.input_json)):
+            sidecar = None
+        asked = request.id, request.kind, request.name, request.input_json, request.input_bytes
+        return LedgerEntry(*asked, tool_call_id, sidecar=sidecar)
+
+    def handed(self, entry: LedgerEntry) -> None:
+        """Keep the large strings of an outcome that the guest is handed next."""
+        if self.sidecar is not None and isinstance(entry.outcome, Fulfilled) and entry.outcome.large is not None:
+            self.sidecar.add(entry.outcome.large)
 
     @property
     def waiting(self) -> list[LedgerEntry]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ..data.json_values import utf8_length
+from ..errors import CodeModeError
 from ..profile import HostErrors
 from . import endings
 from .events import CallSettled
 from .ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from .rejections import rejection
+from .sidecar import Sidecar
 
 # So that a program which catches that the ledger is full can go on with calls that need little.
 _ROOM_FOR_INPUTS = 64 << 10
@@ -20,9 +22,10 @@ class LedgerSize:
     program; of one whose outcome does not, the program gets an error instead, as ``told``, and the tool has run.
     """
 
-    def __init__(self, maximum: int, told: HostErrors) -> None:
+    def __init__(self, maximum: int, told: HostErrors, sidecar: Sidecar | None) -> None:
         self._maximum = maximum
         self._told = told
+        self._sidecar = sidecar
         self._bytes = 0
 
     def recorded(self, entry: LedgerEntry) -> None:
@@ -37,11 +40,17 @@ class LedgerSize:
             raise endings.ledger_full(self._maximum)
 
     def admitted(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
-        """Return how a call ended as far as the ledger takes it: the error of a full one instead."""
-        if self._bytes + _outcome_bytes(event.outcome) <= self._maximum:
+        """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead."""
+        error = self._refusal(event.outcome)
+        if error is None:
             return event
-        error = endings.ledger_full(self._maximum)
         return CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error)
+
+    def _refusal(self, outcome: Outcome) -> CodeModeError | None:
+        if self._bytes + _outcome_bytes(outcome) > self._maximum:
+            return endings.ledger_full(self._maximum)
+        large = outcome.large if isinstance(outcome, Fulfilled) else None
+        return None if large is None or self._sidecar is None else self._sidecar.refusal(large)
 
     def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
         """Count an entry anew whose call has begun or ended."""

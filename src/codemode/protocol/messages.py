@@ -15,6 +15,7 @@ from ..data.records import record
 from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces
 
 if TYPE_CHECKING:
+    from ..data.large_strings import LargeStrings
     from ..data.program_facts import Facts, ProgramProblem
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
@@ -87,14 +88,26 @@ class RunProgram:
 
 @record
 class DeliverValue:
-    """Answer a request with a JSON text; None is JavaScript's undefined."""
+    """Answer a request with a JSON text; None is JavaScript's undefined.
+
+    ``large`` are its large strings, which go ahead of it, each in a frame of its own: what is handed on unread need not
+    be read.
+    """
 
     id: int
     now_ms: int
     value_json: str | None
+    large: LargeStrings | None = None
+
+    @property
+    def handed_json(self) -> str | None:
+        """The value as the guest is handed it, with places for its large strings."""
+        return self.value_json if self.large is None else self.large.rest_json
 
     def frame(self) -> bytes:
         """Return the wire form. The value's text goes in as it is: one encoding per value."""
+        if self.large is not None:
+            return b"".join(self.pieces())
         text = "" if self.value_json is None else f',"value":{self.value_json}'
         return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{text}}}'.encode())
 
@@ -105,8 +118,27 @@ class DeliverValue:
 
     def pieces(self) -> Iterator[bytes]:
         """Return the same piece by piece."""
-        head = f'{{"id":{self.id},"now":{self.now_ms},"value":'.encode()
-        return frame_in_pieces(b"D", head, self.value_json or "null", b"}")
+        large, text, sizes = self.large, self.value_json or "null", ""
+        if large is not None:
+            yield from _held(large.texts)
+            text, sizes = large.rest_json, f',"sizes":{_ENCODER.encode(large.sizes)}'
+        head = f'{{"id":{self.id},"now":{self.now_ms}{sizes},"value":'.encode()
+        yield from frame_in_pieces(b"D", head, text, b"}")
+
+
+def _held(texts: tuple[str, ...]) -> Iterator[bytes]:
+    """Yield the frames of large strings, short ones together."""
+    frames: list[bytes] = []
+    size = 0
+    for text in texts:
+        pieces = [*frame_in_pieces(b"S", b"", text, b"")]
+        frames += pieces
+        size += len(text)
+        if size > PIECE_CHARACTERS:
+            yield from frames if len(pieces) > 2 else [b"".join(frames)]
+            frames, size = [], 0
+    if frames:
+        yield b"".join(frames)
 
 
 @record

@@ -110,8 +110,10 @@ def failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, A
 
 
 def _input(entry: LedgerEntry) -> dict[str, Any]:
-    text = entry.input_json if entry.executed_input_json is None else entry.executed_input_json
-    size = entry.input_bytes if text is None else utf8_length(text)
-    if text is None or size is None or size > MAX_SHOWN_INPUT_BYTES:
-        return {} if size is None else {"toolInput": {"bytes": size}}
-    return {"toolInput": decode_json(text)}
+    ran = entry.executed_input_json
+    if ran is None and entry.input_json is None and entry.input_bytes is None:
+        return {}
+    size = entry.issued_bytes if ran is None else utf8_length(ran)
+    if size > MAX_SHOWN_INPUT_BYTES or (ran is None and entry.input_json is None):
+        return {"toolInput": {"bytes": size}}
+    return {"toolInput": entry.issued() if ran is None else decode_json(ran)}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ..data.large_strings import cut_large_strings, may_have_places
+from ..profile import Profile, SidecarRules
 from . import endings
-from .ledger import Ledger, LedgerEntry
+from .ledger import Fulfilled, Ledger, LedgerEntry
 from .messages import CallRequested
+from .sidecar import Sidecar
 
 
 class Replay:
@@ -61,3 +64,28 @@ class Replay:
         ledger.entries += self._recorded.entries[len(ledger.entries) :]
         ledger.deliveries += self._recorded.deliveries[len(ledger.deliveries) :]
         ledger.notices = max(ledger.notices, self._recorded.notices)
+
+
+def sidecar_of(profile: Profile, recorded: Ledger | None) -> Sidecar | None:
+    """Return where an invocation's large strings go, with those that were recorded; None in a profile without one."""
+    if profile.sidecar is None or recorded is None or recorded.sidecar is None:
+        return None if profile.sidecar is None else Sidecar(profile.sidecar)
+    return recorded.sidecar
+
+
+def with_references(recorded: Ledger, rules: SidecarRules) -> Ledger:
+    """Return a recorded ledger with the large strings that its program was handed, which follow from its texts."""
+    sidecar = Sidecar(rules)
+
+    def again(entry: LedgerEntry) -> LedgerEntry:
+        if entry.kind != "tool":
+            return entry
+        outcome, text = entry.outcome, entry.input_json
+        if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
+            outcome = Fulfilled(outcome.value_json, cut_large_strings(outcome.value_json, rules.threshold_bytes))
+        return entry._replace(outcome=outcome, sidecar=sidecar if may_have_places(text) else None)
+
+    ledger = Ledger([again(entry) for entry in recorded.entries], list(recorded.deliveries), recorded.notices, sidecar)
+    for request_id in ledger.deliveries:
+        ledger.handed(ledger[request_id])
+    return ledger

@@ -38,6 +38,8 @@ class Settings:
             told["shadowed"] = list(face.shadowed)
         if face.result == "sanitised":
             told["result"] = {"depth": face.max_result_depth, "properties": face.max_result_properties}
+        if (rules := self.profile.sidecar) is not None:
+            told["sidecar"] = {"resolved": rules.max_resolved_bytes, "composites": rules.allow_composites}
         return told
 
 

@@ -71,7 +71,7 @@ def _as_shown(tool: PreparedTool, entry: LedgerEntry, shown_json: str) -> Valida
 
 
 def _issued(entry: LedgerEntry) -> Any:
-    return MISSING if entry.input_json is None else decode_json(entry.input_json)
+    return MISSING if entry.input_json is None else entry.issued()
 
 
 def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:

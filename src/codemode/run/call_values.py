@@ -24,7 +24,9 @@ from ..data.plain_json import runs_of
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
-from ..protocol.ledger import LedgerEntry
+from ..profile import SidecarRules
+from ..protocol.ledger import Fulfilled, LedgerEntry
+from ..protocol.sidecar import cut_output
 from ..tools.prepared import PreparedTool
 from ..tools.unread_outputs import refuse_iterators
 from .allowed_input import CheckedInput, input_to_run
@@ -42,6 +44,8 @@ def check_input(
     """
     characters = len(entry.input_json or "")
     is_shown = is_shown or characters >= LARGE_CHARACTERS
+    if entry.sidecar is not None:  # of these a recovery finds out again what was shown
+        characters = max(characters, LARGE_CHARACTERS)
     return run_check(characters, partial(_checked_input, tool, entry, policy, is_shown=is_shown))
 
 
@@ -71,7 +75,7 @@ class _Because:
         """Begin."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, CodeModeSerializationError):
+        if isinstance(error, CodeModeSerializationError) and error.code == error.default_code:
             error.reason = self._reason
 
 
@@ -110,6 +114,13 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
             refuse_too_many(output, policy.max_values, what)
         output, known = tool.validate_output(output), {}
     return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what, **known)
+
+
+async def fulfilled(text: str | None, rules: SidecarRules | None) -> Fulfilled:
+    """Return the outcome of a call that gave this text. Raises `CodeModeSerializationError` for a string too large."""
+    if text is None or rules is None:
+        return Fulfilled(text)
+    return Fulfilled(text, await run_check(len(text), lambda: cut_output(text, rules)))
 
 
 def _of_output(tool: PreparedTool) -> str:

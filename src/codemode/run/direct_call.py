@@ -141,8 +141,9 @@ class DirectSeat:
         match message:
             case RunProgram(_, settings):
                 self._max_input_bytes = settings["max_tool_input_bytes"]
-            case DeliverValue(_, _, value_json):
-                self._say(ProgramReturned(value_json, value_json is None, None, ()))
+            case DeliverValue():
+                text = message.handed_json
+                self._say(ProgramReturned(text, text is None, None, ()))
             case DeliverError(request_id, _, name, text, code):
                 self._say(ProgramThrew(name, text, code, "", "program", request_id, None))
             case _:

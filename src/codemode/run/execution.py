@@ -10,20 +10,10 @@ from functools import partial
 from typing import Any, cast
 
 from ..data.json_shape import weigh
-from ..data.json_values import (
-    MAX_DEPTH,
-    NOT_GIVEN,
-    canonical_json,
-    check_values,
-    decode_json,
-    nests_deeper_than,
-    utf8_length,
-)
+from ..data.json_values import NOT_GIVEN, canonical_json
 from ..errors import (
     CodeModeAbortedError,
     CodeModeError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
@@ -54,6 +44,7 @@ from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .programs import ProgramChecker, check_source, is_checked
 from .recovery import Recovery, WayOn, begun_ledger
+from .results import read_result
 from .runner import Runner
 
 
@@ -127,14 +118,16 @@ class Execution:
         continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
         begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
-        ledger = Recovery(self._catalog, KeptInputs(shown)).ledger(begun, settings.salt)
+        recovery = Recovery(self._catalog, KeptInputs(shown))
         error = CodeModeAbortedError(
             "the host that went on with this program is gone and did not say how it ended: what was answered may have"
             " run, and its outcome is unknown",
             details={"is_resumed": True, "origin": "continuation"},
         )
         error.calls = call_summaries(begun.entries)
-        error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
+        error.recovery = await self._way_on.at(
+            continuation.js, settings, lambda: recovery.ledger(begun, settings.salt), continuation.engine
+        )
         return self.failed(error)
 
     @property
@@ -149,9 +142,10 @@ class Execution:
             return None
         if self._answered is not None and not self.has_gone_on:
             return self._answered.interrupt
-        salt = machine.settings.salt
-        ledger = Recovery(self._catalog, self._kept_inputs).ledger(machine.ledger, salt)
-        return await self._way_on.at(machine.js, machine.settings, ledger)
+        settings, ledger = machine.settings, machine.ledger
+        ledger = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries])
+        recovery = Recovery(self._catalog, self._kept_inputs)
+        return await self._way_on.at(machine.js, settings, lambda: recovery.ledger(ledger, settings.salt))
 
     def failed(self, error: CodeModeError) -> RunOutcome:
         """Return the outcome of a run that ended with this error."""
@@ -222,17 +216,17 @@ class Execution:
     async def _completed(self, ending: events.Completed) -> RunOutcome:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
-            value = None if text is None else await run_check(len(text), lambda: _decoded_result(text, max_values))
+            value, result_bytes = await read_result(text, max_values, self._machine.ledger.sidecar)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
         trace = None
         if self._reporter.is_watched or self._outer.is_traced:
-            trace = await self._reporter.ended(result_bytes=None if text is None else utf8_length(text))
+            trace = await self._reporter.ended(result_bytes=result_bytes)
         return RunOutcome("completed", *self._record, value=value, trace=trace, warnings=ending.warnings)
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine
-        interrupt = await self._way_on.at(machine.js or "", machine.settings, machine.ledger)
+        interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: machine.ledger)
         for entry in machine.ledger.waiting:
             self._reporter.still_waiting(entry)
         self._reporter.interrupted(interrupt)
@@ -299,6 +293,7 @@ class Execution:
             checked={} if answered is None else answered.inputs,
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
+            sidecar_rules=self._profile.sidecar,
         )
 
     def _settings(self, outer_tool_call_id: str, *, salt: str, seed: str) -> Settings:
@@ -319,13 +314,3 @@ class Execution:
 def _of_direct_call(profile: Profile) -> Profile:
     """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
     return replace(profile, guest=replace(profile.guest, result="json"))
-
-
-def _decoded_result(text: str, max_values: int) -> Any:
-    check_values(text, max_values, "the program's result")
-    if nests_deeper_than(text, MAX_DEPTH):
-        raise CodeModeSerializationError(f"the program's result nests deeper than {MAX_DEPTH} levels")
-    try:
-        return decode_json(text, max_depth=len(text))
-    except ValueError as error:
-        raise CodeModeProtocolError(f"the program's result cannot be read: {error}") from error

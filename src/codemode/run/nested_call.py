@@ -20,7 +20,7 @@ from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
 from ..options.parts import CodeModeOptions
-from ..profile import HostErrors
+from ..profile import HostErrors, SidecarRules
 from ..protocol.events import CallSettled
 from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
 from ..protocol.rejections import rejection
@@ -32,7 +32,7 @@ from ..tools.prepared import PreparedTool, not_executable
 from ..tools.running import read_output, run_tool
 from ..tools.unread_outputs import UnreadOutput
 from .allowed_input import CheckedInput
-from .call_values import asked_text, check_input, output_text, payload_text, read_fetch, read_text
+from .call_values import asked_text, check_input, fulfilled, output_text, payload_text, read_fetch, read_text
 from .host_code import HostRaised, decided, guarded, needs_approval, sound, told
 from .kept_inputs import KeptInputs
 from .pipeline import CallPipeline
@@ -86,6 +86,7 @@ class NestedCalls:
     kept_inputs: KeptInputs
     checked: Mapping[int, CheckedInput]
     host_errors: HostErrors
+    sidecar_rules: SidecarRules | None
     source: Literal["script", "invoke"] = "script"
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
@@ -97,6 +98,8 @@ class NestedCalls:
                     progress.shown(shown_text(entry))
                 if isinstance(answer, KnownOutcome):
                     outcome = known_outcome(entry, answer, self.host_errors)
+                    if isinstance(outcome, Fulfilled) and entry.kind == "tool":
+                        outcome = await fulfilled(outcome.value_json, self.sidecar_rules)
                     return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
@@ -208,7 +211,7 @@ class _ToolCall:
             # The tool may have changed what it was given; shown is what it was given.
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
             return await self._pause(pause.payload, given)
-        return CallSettled(entry.id, Fulfilled(text), calls.now_ms())
+        return CallSettled(entry.id, await fulfilled(text, calls.sidecar_rules), calls.now_ms())
 
     async def _written(self, output: Any) -> str | None:
         try:

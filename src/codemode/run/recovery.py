@@ -5,15 +5,16 @@ Runs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
 from ..continuations.key_warnings import warn_if_unshared
 from ..continuations.sealing import pack
-from ..data.json_values import canonical_json, decode_json
+from ..data.json_values import canonical_json
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms
-from ..host.threads import InvocationThreads, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
 from ..interrupts.approval import ApprovalRequest, denial
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
@@ -95,15 +96,15 @@ class Recovery:
         """Return the validated input of a call that was started."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
-            return entry.input_json if entry.executed_input_json is None else entry.executed_input_json
+            return entry.issued_json if entry.executed_input_json is None else entry.executed_input_json
         kept = self.inputs.of(entry.id)
         if kept is not None:
             return kept
-        issued = MISSING if entry.input_json is None else decode_json(entry.input_json)
+        issued = MISSING if entry.input_json is None else entry.issued()
         try:
             return canonical_json(tool.validate_input(issued).json_value)
         except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
-            return entry.input_json
+            return entry.issued_json
 
 
 class WayOn:
@@ -120,19 +121,23 @@ class WayOn:
         """True once there is one."""
         return self._interrupt is not None
 
-    async def at(self, js: str, settings: Settings, ledger: Ledger, engine: str | None = None) -> Interrupt:
+    async def at(
+        self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None = None
+    ) -> Interrupt:
         """Return the interrupt with which the program goes on; the first that was made, whatever has come since.
 
-        ``engine`` is the version that it was paused on, this host's when None.
+        ``ledger`` gives from where, and may take long. ``engine`` is the version that it was paused on, this host's
+        when None.
         """
         if self._interrupt is None:
             with self._threads.serving():
                 await to_its_end(self._keep(js, settings, ledger, engine))
         return cast("Interrupt", self._interrupt)
 
-    async def _keep(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> None:
+    async def _keep(self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None) -> None:
+        size = 0 if settings.profile.sidecar is None else LARGE_CHARACTERS
         # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
-        self._interrupt = await run_check(0, lambda: self._made(js, settings, ledger, engine))
+        self._interrupt = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
 
     def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> Interrupt:
         warn_if_unshared(self._options)

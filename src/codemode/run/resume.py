@@ -19,8 +19,9 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
-from ..profile import Profile
+from ..profile import Profile, SidecarRules
 from ..protocol.continuation import Continuation, body_of
+from ..protocol.replay import with_references
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version, engine_version_is_known
@@ -96,8 +97,9 @@ async def _resume(
     continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
     tools = catalog.under(continuation.given)
     with _refusals():
-        answers, inputs = await _checked_answers(continuation, resolutions, tools, settings)
         own = restored_profile(continuation, profile)
+        continuation = await _with_references(continuation, own.sidecar)
+        answers, inputs = await _checked_answers(continuation, resolutions, tools, settings)
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
     outer_call = dataclasses.replace(outer, tool_call_id=interrupt.outer_tool_call_id)
     # Made before the claim: options that are wrong must not use the continuation up.
@@ -116,6 +118,13 @@ async def _resume(
         await claim.release()
         raise
     return await resuming.run()
+
+
+async def _with_references(continuation: Continuation, rules: SidecarRules | None) -> Continuation:
+    if rules is None:
+        return continuation
+    ledger = await run_check(LARGE_CHARACTERS, lambda: with_references(continuation.ledger, rules))
+    return dataclasses.replace(continuation, ledger=ledger)
 
 
 async def _claim(
@@ -159,6 +168,8 @@ async def _checked_answers(
         max_values = options.execution_policy.max_values
         answers = await run_check(size, lambda: read_answers(entries, resolutions, max_values))
     size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
+    if continuation.ledger.sidecar is not None:
+        size = max(size, LARGE_CHARACTERS)
     return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
 
 

@@ -71,7 +71,7 @@ const reachedLimit = (kind) => {
 // The JSON text of a call's input; undefined for a call without an argument.
 const inputText = (name, args) => {
   if (args.length === 0) return undefined;
-  const text = toJson(args[0]);
+  const text = toSent(args[0]);
   if (text === undefined)
     throw new TypeErr("tools." + name + ": the input must be a JSON value, not " + typeof args[0]);
   return text;

@@ -50,7 +50,7 @@ const callByName = (name, input, isQuiet, place) => {
   let text, problem;
   if (input !== undefined)
     try {
-      text = toJson(input); // runs guest code, so it comes before the limits are looked at
+      text = toSent(input); // runs guest code, so it comes before the limits are looked at
       if (text === undefined) problem = "must be a JSON value, not " + typeof input;
     } catch (error) {
       if (error === null) throw error; // no memory

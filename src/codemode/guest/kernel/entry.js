@@ -43,7 +43,7 @@ const resultJson = (text) => {
 const programReturned = (value) => {
   let text;
   try {
-    text = resultRule === undefined ? toJson(value) : boundedJson(value);
+    text = resultRule === undefined ? toSent(value) : boundedJson(value);
     if (text === undefined && value !== undefined) throw new TypeErr("a " + typeof value + " is not a JSON value");
   } catch (error) {
     return endFenced(error, error === null ? "" : ',"origin":"result"');
@@ -87,6 +87,7 @@ const run = (config) => {
   resultRule = config.result;
   wrapper = WRAPPERS[config.wrapper];
   install(config);
+  takeSidecar(config.sidecar);
   if (config.shadowed !== undefined) shadow(config);
   takeLanguageNames(config.language_names);
   programText = config.js;
@@ -133,6 +134,7 @@ const reset = () => {
   mapClear(views);
   toolsRoot.members = languageNames = undefined;
   seed = "";
+  takeSidecar(undefined);
   uninstall();
   wrapperArguments = [];
   resultWarnings = "";
@@ -151,8 +153,9 @@ const kernel = (operation, text) => {
   try {
     if (operation === "finished") return finished ? "1" : "0";
     if (operation === "drain") return drainFenced();
-    if (operation === "deliver") return settle(parse(text));
-    if (operation === "deliver exactly") return settle(parse(text, readExactly));
+    if (operation === "deliver") return settle(readAnswer(text, undefined));
+    if (operation === "deliver exactly") return settle(readAnswer(text, readExactly));
+    if (operation === "hold") return holdText(text);
     if (operation === "run") return run(parse(text));
     if (operation === "run exactly") return run(parse(text, readExactly));
     if (operation === "reset") return reset();

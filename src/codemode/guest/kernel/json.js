@@ -28,13 +28,16 @@ try {
   ofBoxed = error.message;
 }
 
-// For everything that leaves; undefined for what is no JSON value. Whether an object is one that a BigInt was put into
-// takes a try for each of them, so it is asked only where the engine found one.
+// Whether an object is one that a BigInt was put into takes a try for each of them, so it is asked only where the engine
+// found one.
+const isOfBoxed = (error) => isObject(error) && error.message === ofBoxed;
+
+// For everything that leaves; undefined for what is no JSON value.
 const toJson = (value) => {
   try {
     return stringify(value, writeExactly);
   } catch (error) {
-    if (!isObject(error) || error.message !== ofBoxed) throw error;
+    if (!isOfBoxed(error)) throw error;
     return stringify(value, writeBoxed);
   }
 };

@@ -33,14 +33,14 @@ const refusingReplacer = (rule) => {
 const boundedJson = (value) => {
   if (value === undefined) return "null";
   try {
-    return stringify(value, refusingReplacer(resultRule));
+    return toSentBy(refusingReplacer(resultRule), value);
   } catch (error) {
     if (error === null) throw error; // no memory
   }
   // What a getter threw it throws again here, or its second answer counts.
   const cut = { __proto__: null, rule: resultRule, left: resultRule.properties, open: [], keys: [], warnings: 0, unsaid: 0 };
   const copy = copyOf(cut, { __proto__: null, "": value }, "");
-  const text = toJson(copy);
+  const text = toSent(copy);
   if (cut.unsaid > 0) addWarning("and " + cut.unsaid + " more");
   return text;
 };
@@ -87,12 +87,12 @@ const errorLine = (error) => {
 // What JSON.stringify would make of a member, as data of our own; undefined for what it leaves out.
 const copyOf = (cut, holder, key) => {
   let value = holder[key];
-  if (isObject(value)) {
+  if (isObject(value) && largeOf(value) === undefined) {
     const toJSON = value.toJSON;
     if (typeof toJSON === "function") value = apply(toJSON, value, [Str(key)]);
   }
   if (typeof value === "function" || typeof value === "symbol") return undefined;
-  if (!isObject(value)) return value;
+  if (!isObject(value) || largeOf(value) !== undefined) return value;
   if (value instanceof Err) {
     warn(cut, "an Error, shown as text");
     return errorLine(value);

@@ -15,6 +15,8 @@ const clip = (text, length) => (text.length > length ? slice(text, 0, length) + 
 const safeText = (value, length) => {
   try {
     if (typeof value === "symbol") return "Symbol()";
+    const large = largeOf(value);
+    if (large !== undefined) return clip(largeText(large), length);
     return clip(typeof value === "string" ? value : Str(value), length);
   } catch {
     return "[unprintable]";
@@ -84,7 +86,7 @@ const guestStack = (stack) => {
 const detailsOf = (error) => {
   try {
     const details = error.details;
-    const text = details === undefined ? undefined : toJson(details);
+    const text = details === undefined ? undefined : toShown(details);
     return text === undefined ? "" : ',"details":' + stringify(clip(text, MAX_DETAILS));
   } catch {
     return "";

@@ -29,11 +29,16 @@ in tools not counted.
 - {loops}
 - {console}
 - Not available, by these names: {banned}, import and export.
-- Integers beyond 2^53 are BigInt.
+- Integers beyond 2^53 are BigInt.{sidecar}
 Answers {{ "status": "ok", "result" }}, or status syntax_error, illegal_access, tool_error, runtime_error or timeout \
 with `error`: read it, and send a better script."""
 _INVOKE = """\
 Calls one tool without a script: for a single call whose whole result is wanted. {execute} is for everything else."""
+_SIDECAR = """
+- A string of a tool's output of {threshold} bytes or more is a reference, typeof "object": length, indices, \
+iteration, string methods and JSON.parse work, and it can be returned or passed to a tool as it is. {joins}=== and \
+includes compare identity."""
+_JOINS_THROW = "`+`, templates and `<` throw: call toString() first. "
 _NO_LOOPS = "No loops (for, while, do): use map, filter, reduce and other array methods, or recursion."
 _LOOPS = "Loops are allowed."
 _CONSOLE = "`console` output comes back as `logs`."
@@ -47,7 +52,10 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
     has_console = vm.allow_console and "console" not in banned
     named = {one: meta_name(one, options.names) for one in ("search", "describe", "execute")}
     text = {"search": _SEARCH, "describe": _DESCRIBE, "execute": _EXECUTE, "invoke": _INVOKE}[meta_tool]
+    sidecar = options.sidecar
+    joins = "" if sidecar.allow_composites else _JOINS_THROW
     return text.format(
+        sidecar=_SIDECAR.format(threshold=sidecar.extraction_threshold, joins=joins) if sidecar.enabled else "",
         **named,
         max_steps=vm.max_steps,
         timeout_ms=vm.timeout_ms,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...data.narrowing import is_sequence
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
-from ...profile import GuestFace, HostErrors, Profile, StaticRules
+from ...profile import GuestFace, HostErrors, Profile, SidecarRules, StaticRules
 from .names import meta_name
 from .options import PRESETS, CodeCallOptions, Sidecar, Vm
 
@@ -36,8 +36,16 @@ _DEFAULTS: Mapping[str, Any] = {
     "check_tools": True,
     "tool_errors": "hidden",
     "max_source_bytes": Sidecar.max_script_length_when_disabled,
+    "sidecar": None,
 }
 
+_OF_SIDECAR: Mapping[str, str] = {
+    "threshold_bytes": "extraction_threshold",
+    "max_reference_bytes": "max_reference_size",
+    "max_total_bytes": "max_total_size",
+    "max_resolved_bytes": "max_resolved_size",
+    "allow_composites": "allow_composites",
+}
 _OF_VM = {*PRESETS["secure"], "check_tools"}
 
 
@@ -47,6 +55,7 @@ def profile_of(options: CodeCallOptions) -> Profile:
         **{name: getattr(options.vm, name) for name in _OF_VM},
         "tool_errors": options.tool_errors,
         "max_source_bytes": _most_source_bytes(options),
+        "sidecar": _sidecar(options.sidecar),
     }
     return _made(given, meta_name("execute", options.names))
 
@@ -59,12 +68,17 @@ def _most_source_bytes(options: CodeCallOptions) -> int:
     return min(length, policy.max_source_bytes) if policy.says("max_source_bytes") else length
 
 
+def _sidecar(given: Sidecar) -> dict[str, Any] | None:
+    return {name: getattr(given, name) for name in _OF_SIDECAR.values()} if given.enabled else None
+
+
 def _restored(parameters: Mapping[str, Any], outer_tool: str) -> Profile:
     unknown = parameters.keys() - _DEFAULTS.keys()
     if unknown:
         raise ValueError(f"unknown parameters: {', '.join(sorted(unknown))}")
     rules = {**_DEFAULTS, **parameters}
     Vm(**{name: value for name, value in rules.items() if name in _OF_VM})  # which checks them
+    Sidecar.of(rules["sidecar"])
     return _made(rules, outer_tool)
 
 
@@ -100,9 +114,14 @@ def _made(rules: Mapping[str, Any], outer_tool: str) -> Profile:
             analysis_ms=ANALYSIS_MS,
         ),
         host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"]),
+        sidecar=_sidecar_rules(rules["sidecar"]),
         parameters={name: _plain(value) for name, value in rules.items() if _plain(value) != _plain(_DEFAULTS[name])},
         restored=partial(_restored, outer_tool=outer_tool),
     )
+
+
+def _sidecar_rules(given: Mapping[str, Any] | None) -> SidecarRules | None:
+    return None if given is None else SidecarRules(**{name: given[option] for name, option in _OF_SIDECAR.items()})
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,163 @@
+"""Large strings cut out of JSON text, and put in again. Pure: knows no tool and no program.
+
+What stands for one is a number as nothing else that is written here, or in a program, writes numbers: ``0E`` and
+digits. A string can hold that spelling without being taken for one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from ..host import steps
+from .json_values import decode_json_with, utf8_length, well_formed
+from .narrowing import is_array, is_object
+from .records import record
+
+_SLICE_CHARACTERS = 1 << 16
+_MARK = "0E"
+# A string is gone over as a whole, so that what stands in one is no number.
+_STRING_OR_PLACE = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![0-9.+-])0E([0-9]{1,9})(?![0-9.eE+-])')
+_PLACE = re.compile(r"0E([0-9]{1,9})")
+
+
+@record
+class LargeStrings:
+    """The large strings of one JSON text: JSON text of each, its UTF-8 bytes, and the text with places for them.
+
+    The places are numbered from 0, as the strings stand in the text.
+    """
+
+    texts: tuple[str, ...]
+    sizes: tuple[int, ...]
+    rest_json: str
+
+
+def cut_large_strings(text: str, shortest: int) -> LargeStrings | None:
+    """Cut strings of at least so many UTF-8 bytes out of compact ASCII JSON text; None when there are none.
+
+    Keys stay where they are.
+    """
+    texts: list[str] = []
+    sizes: list[int] = []
+    rest: list[str] = []
+    at = 0
+    for start, end in _long_strings(text, shortest):
+        if text.startswith(":", end):
+            continue
+        size = _size(text[start:end])
+        if size >= shortest:
+            rest += (text[at:start], f"{_MARK}{len(texts)}")
+            texts.append(text[start:end])
+            sizes.append(size)
+            at = end
+    return LargeStrings(tuple(texts), tuple(sizes), "".join([*rest, text[at:]])) if texts else None
+
+
+def may_have_places(text: str | None) -> bool:
+    """Tell whether there may be places for large strings in a JSON text. Strings may look like it."""
+    return text is not None and _MARK in text
+
+
+def read_with_strings(text: str, string_at: Callable[[int], str]) -> Any:
+    """Decode hostile JSON text with the large strings in their places."""
+
+    def read_number(number: str) -> str | None:
+        place = _PLACE.fullmatch(number)
+        return None if place is None else string_at(int(place[1]))
+
+    value = decode_json_with(read_number, text)
+    return _well_formed(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def text_with_strings(text: str, text_at: Callable[[int], str]) -> str:
+    """Return a JSON text with the JSON texts of large strings in their places."""
+
+    def piece(found: re.Match[str]) -> str:
+        return found[0] if found[1] is None else text_at(int(found[1]))
+
+    return _STRING_OR_PLACE.sub(piece, text)
+
+
+def places_in(text: str) -> Iterator[int]:
+    """Yield the numbers of the places in a JSON text, in their order."""
+    for found in _STRING_OR_PLACE.finditer(text):
+        steps.take(1 + (len(found[0]) >> 12))
+        if found[1] is not None:
+            yield int(found[1])
+
+
+def _well_formed(value: Any) -> Any:
+    """Replace lone surrogates where they stand: the strings that were put in may be too long to be written again."""
+    whole: list[Any] = [value]
+    pending: list[Any] = [whole]
+    while pending:
+        item = pending.pop()
+        steps.take(1 + (len(item) >> 3))
+        if is_object(item) and not all(map(str.isascii, item)):
+            named = {well_formed(key): one for key, one in item.items()}
+            item.clear()
+            item.update(named)
+        places: list[tuple[Any, Any]] = [*(item.items() if is_object(item) else enumerate(cast("list[Any]", item)))]
+        for key, one in places:
+            if isinstance(one, str):
+                steps.take(len(one) >> 8)
+                item[key] = well_formed(one)
+            elif is_object(one) or is_array(one):
+                pending.append(one)
+    return whole[0]
+
+
+def large_string(text: str) -> str:
+    """Return the string that such a text says, well formed."""
+    steps.take(len(text) >> 8)
+    return well_formed(json.loads(text))
+
+
+def _size(text: str) -> int:
+    # An escape begins with one backslash, and the one of a backslash has two.
+    escapes = text.count("\\") - text.count("\\\\")
+    if not escapes or "\\u" not in text:
+        return len(text) - 2 - escapes
+    return utf8_length(large_string(text))
+
+
+def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:
+    """Yield where strings begin and end, with their quotes, that are of at least so many characters."""
+    if text.startswith('"'):  # nothing can follow it
+        yield 0, len(text)
+        return
+    start, opened = 0, -1
+    while start < len(text):
+        piece = _without_escapes(text, start)
+        steps.take(len(piece) >> 8)
+        parts = piece.split('"')
+        lengths = [*map(len, parts)]
+        if opened >= 0 or max(lengths) >= shortest:
+            at = start - 1
+            for index, length in enumerate(lengths):
+                quote = at + 1 + length
+                is_last = index == len(parts) - 1
+                if opened >= 0 and not is_last:
+                    if quote - opened > shortest:
+                        yield opened, quote + 1
+                    opened = -1
+                elif opened < 0 and not is_last:
+                    opened = quote
+                at = quote
+        elif len(parts) % 2 == 0:
+            opened = start + len(piece) - lengths[-1] - 1
+        start += len(piece)
+
+
+def _without_escapes(text: str, start: int) -> str:
+    """Return a slice as long as it is in the text, with no escape cut in two and no quote that ends no string."""
+    end = start + _SLICE_CHARACTERS
+    piece = text[start:end]
+    if "\\" not in piece:
+        return piece
+    if (len(piece) - len(piece.rstrip("\\"))) % 2:
+        piece = text[start : end + 1]
+    return piece.replace("\\\\", "..").replace('\\"', "..")

@@ -1,0 +1,117 @@
+"""The large strings of one invocation, which its program has as references. Pure: knows no request and no worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..data.json_values import utf8_length
+from ..data.large_strings import (
+    LargeStrings,
+    cut_large_strings,
+    large_string,
+    places_in,
+    read_with_strings,
+    text_with_strings,
+)
+from ..errors import CodeModeProtocolError, CodeModeSerializationError
+from ..profile import SidecarRules
+
+SIDECAR_LIMIT = "SIDECAR_LIMIT"
+"""The code of a call whose strings are too large, or too many, for the program to have."""
+
+MAX_REFERENCES = 1 << 15
+"""Each is an object in the engine, however short its string."""
+
+
+class Sidecar:
+    """Large strings of what tools gave, numbered in the order in which the program was handed them.
+
+    The numbers are the same in a replay, and mean something in this invocation alone. In what the program sends they
+    stand where the strings go; into one value goes no more than all strings of an invocation may have.
+    """
+
+    def __init__(self, rules: SidecarRules) -> None:
+        self._rules = rules
+        self._texts: list[str] = []
+        self._sizes: list[int] = []
+        self._strings: dict[int, str] = {}  # those that were asked for
+        self._bytes = 0
+
+    def refusal(self, large: LargeStrings) -> CodeModeSerializationError | None:
+        """Return the error of an output whose large strings are too much beside those before, if they are."""
+        maximum, size = self._rules.max_total_bytes, self._bytes + sum(large.sizes)
+        if size > maximum:
+            message = f"the large strings of this program have {size} bytes with this one's; maxTotalSize is {maximum}"
+            return _limit_error(message, "maxTotalSize", size, maximum)
+        if len(self._texts) + len(large.texts) > MAX_REFERENCES:
+            message = f"this program has more than {MAX_REFERENCES} large strings"
+            return CodeModeSerializationError(message, code=SIDECAR_LIMIT, details={"max_references": MAX_REFERENCES})
+        return None
+
+    def add(self, large: LargeStrings) -> None:
+        """Take the strings of an output that the program is handed now."""
+        self._texts += large.texts
+        self._sizes += large.sizes
+        self._bytes += sum(large.sizes)
+
+    def value(self, text: str, what: str) -> Any:
+        """Decode a JSON text of the program's, with the strings in their places.
+
+        Raises `ValueError` for what is no JSON, `CodeModeSerializationError` for too much, `CodeModeProtocolError` for
+        strings that the program was not handed.
+        """
+        room = self._rules.max_total_bytes
+
+        def string_at(number: int) -> str:
+            nonlocal room
+            room -= self._size_of(number)
+            if room < 0:
+                raise self._too_much(what)
+            return self._string(number)
+
+        return read_with_strings(text, string_at)
+
+    def text(self, text: str, what: str) -> str:
+        """Return a JSON text of the program's with the strings in their places. Raises as `value` does."""
+        if self.length(text) - len(text) > self._rules.max_total_bytes:
+            raise self._too_much(what)
+        return text_with_strings(text, self._texts.__getitem__)
+
+    def length(self, text: str) -> int:
+        """Count the UTF-8 bytes of a JSON text of the program's with the strings in their places, escapes apart."""
+        places = [*places_in(text)]
+        digits = sum(len(str(number)) for number in places)
+        return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._size_of(number) for number in places)
+
+    def _string(self, number: int) -> str:
+        found = self._strings.get(number)
+        if found is None:
+            found = self._strings[number] = large_string(self._texts[number])
+        return found
+
+    def _size_of(self, number: int) -> int:
+        if number >= len(self._sizes):
+            raise CodeModeProtocolError("the worker names a large string that it was not given")
+        return self._sizes[number]
+
+    def _too_much(self, what: str) -> CodeModeSerializationError:
+        maximum = self._rules.max_total_bytes
+        message = f"{what} has more than {maximum} bytes of large strings in it; maxTotalSize is {maximum}"
+        return _limit_error(message, "maxTotalSize", None, maximum)
+
+
+def cut_output(text: str, rules: SidecarRules) -> LargeStrings | None:
+    """Return the large strings of an output, None for none. Raises `CodeModeSerializationError` for one too large."""
+    large = cut_large_strings(text, rules.threshold_bytes)
+    if large is not None and max(large.sizes) > rules.max_reference_bytes:
+        size, maximum = max(large.sizes), rules.max_reference_bytes
+        message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
+        raise _limit_error(message, "maxReferenceSize", size, maximum)
+    return large
+
+
+def _limit_error(message: str, limit: str, size: int | None, maximum: int) -> CodeModeSerializationError:
+    known = {} if size is None else {"bytes": size}
+    return CodeModeSerializationError(
+        message, code=SIDECAR_LIMIT, details={"limit": limit, **known, "max_bytes": maximum}
+    )

@@ -1,0 +1,32 @@
+"""What a program returned, read from its JSON text. Knows no outcome and nobody who words it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..data.json_values import MAX_DEPTH, check_values, decode_json, nests_deeper_than, utf8_length
+from ..data.large_strings import may_have_places
+from ..errors import CodeModeProtocolError, CodeModeSerializationError
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..protocol.sidecar import Sidecar
+
+_WHAT = "the program's result"
+
+
+async def read_result(text: str | None, max_values: int, sidecar: Sidecar | None) -> tuple[Any, int | None]:
+    """Return a program's value and its bytes of JSON; None is undefined. Raises `CodeModeSerializationError`."""
+    if text is None:
+        return None, None
+    if sidecar is None or not may_have_places(text):
+        return await run_check(len(text), lambda: _read(text, max_values)), utf8_length(text)
+    return await run_check(LARGE_CHARACTERS, lambda: (_read(text, max_values, sidecar), sidecar.length(text)))
+
+
+def _read(text: str, max_values: int, sidecar: Sidecar | None = None) -> Any:
+    check_values(text, max_values, _WHAT)
+    if nests_deeper_than(text, MAX_DEPTH):
+        raise CodeModeSerializationError(f"{_WHAT} nests deeper than {MAX_DEPTH} levels")
+    try:
+        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.value(text, _WHAT)
+    except ValueError as error:
+        raise CodeModeProtocolError(f"{_WHAT} cannot be read: {error}") from error
