@@ -165,3 +165,18 @@ def test_codemode_tells_what_it_always_told():
     with pytest.raises(CodeModeToolError) as caught:
         within(run_code_mode("await tools.fail(1)", [raising(CodeModeToolError("m", code="OWN"))]))
     assert "call" not in caught.value.details
+
+
+@pytest.mark.parametrize("needs_approval", [True, False])
+def test_of_a_judged_input_only_what_was_let_through_is_told(needs_approval):
+    async def fail(_value: Any) -> None:
+        raise OWN
+
+    options = {
+        "pipeline": {"before": lambda _call: {"card": "***"}},
+        "approval": {"on_approval_required": lambda _request: "denied"},
+    }
+    tools = [Tool("fail", execute=fail, needs_approval=needs_approval)]
+    call = within(run_strict(named("fail", "{card: 'CANARY'}"), tools, options)).error.details["call"]
+    assert "CANARY" not in str(call)
+    assert call.get("toolInput") == (None if needs_approval else {"card": "***"})

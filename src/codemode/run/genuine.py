@@ -54,7 +54,7 @@ def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
         return profile
     try:
         return profile.restored(parameters)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise CodeModeProtocolError(f"the program was paused with wrong parameters: {error}") from error
 
 
