@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from ..errors import CodeModeError
 from ..host.clock import now_ms
 from ..options.parts import CodeModeOptions, Telemetry
-from ..trace.events import CatalogEvent, Event, RefusalEvent
+from ..profile import HostErrors
+from ..protocol.ledger import LedgerEntry
+from ..protocol.rejections import rejection
+from ..trace.events import CatalogEvent, Event
 from .hooks import Hooks
+from .reporter import Listener, Reporter
 
 
 @contextmanager
@@ -73,14 +78,28 @@ class CatalogQuestion:
         await _tell(self._options, event)
 
 
-async def tell_refusal(
+async def tell_refused_call(
     options: CodeModeOptions,
-    reason: Literal["self_reference", "access_denied"],
+    told: HostErrors,
+    name: str,
     tool_name: str,
+    error: CodeModeError,
     tool_call_id: str | None = None,
+    listeners: tuple[Listener, ...] = (),
 ) -> None:
-    """Tell that a tool was refused to the model itself, before there was any run."""
-    await _tell(options, RefusalEvent(**_ids(tool_call_id), reason=reason, tool_name=tool_name))
+    """Tell of a call that the model made itself through the meta-tool ``name``, refused before there was any run.
+
+    ``told`` says in which words the model reads of the error. Of the input nothing is told.
+    """
+    ids = _ids(tool_call_id)
+    reporter = Reporter(options.lifecycle, **ids, listeners=listeners, hides_inputs=True)
+    entry = LedgerEntry(1, "tool", tool_name, None, tool_call_id=f"{ids['outer_tool_call_id']}:tool-1")
+    with suppress(CodeModeError), meta_span(options.telemetry, name, ids["outer_tool_call_id"]):
+        reporter.started("", source="invoke")
+        reporter.call_ended(reporter.call_started(entry), rejection(entry, error, told), error)
+        await reporter.ended(error=error)
+        raise error
+    error.__traceback__ = None  # nobody raised it: it is an answer
 
 
 async def _tell(options: CodeModeOptions, event: Event) -> None:

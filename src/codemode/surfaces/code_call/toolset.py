@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from .changes import Listener, Listeners, change_of
 from .describe import described, read_describe
 from .direct_calls import refusal_of
 from .index import ToolSet
+from .listening import listeners_of_run, question, tell_refused_call
 from .meta_tools import meta_tool_as_tool
 from .names import META_TOOLS, meta_name, meta_tool_of
 from .options import CodeCallOptions
@@ -95,7 +97,10 @@ class CodeCallToolset:
         Raises `CodeModeToolError` for another input.
         """
         request, tools = read_search(self._name_of("search"), input, self.options), self._tools
-        return await searched(tools, request)
+        async with question(self.options, "search", request.queries) as asked:
+            answer = await searched(tools, request)
+            asked.result_count = len(answer["tools"])
+        return answer
 
     async def describe(self, input: Mapping[str, Any]) -> dict[str, Any]:  # noqa: A002 - as above
         """Return ``{"tools": [...], "notFound"?, "omitted"?}`` for ``{"tools": [name, ...], "max"?}``.
@@ -103,7 +108,10 @@ class CodeCallToolset:
         Raises `CodeModeToolError` for another input.
         """
         (names, most), tools = read_describe(self._name_of("describe"), input, self.options), self._tools
-        return await run_check(0, partial(described, tools, names, most))
+        async with question(self.options, "describe", names) as asked:
+            answer = await run_check(0, partial(described, tools, names, most))
+            asked.result_count = len(answer["tools"])
+        return answer
 
     async def execute(
         self,
@@ -126,7 +134,8 @@ class CodeCallToolset:
         request, tools = read_execute(self._name_of("execute"), input, script_context), self._tools
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
-        outer = run.OuterCall(tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
+        heard = listeners_of_run(self.options)
+        outer = run.OuterCall(tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms, heard)
         given = request.given(tools.catalog)
         execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
         result = told(await execution.start(request.script))
@@ -151,12 +160,16 @@ class CodeCallToolset:
         (name, value), tools = read_invoke(self._name_of("invoke"), input), self._tools
         refusal = await refusal_of(tools, name, self.options.direct_calls, pool_or_default(self._pool))
         if refusal is not None:
-            return refused_call(refusal, name, value)
+            await tell_refused_call(self.options, self._profile.host_errors, refusal, name, tool_call_id)
+            is_hidden = self._settings.pipeline.before is not None
+            return refused_call(refusal, name, NOT_GIVEN if is_hidden else value)
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
-        outer = run.OuterCall(tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
+        heard = listeners_of_run(self.options)
+        outer = run.OuterCall(tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms, heard)
         given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": [name]}
-        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
+        profile = replace(self._profile, outer_tool=self._name_of("invoke"))
+        execution = run.Execution(profile, tools.catalog, self._settings, outer, pool, given=given)
         return told(await execution.call(name, value))
 
     async def resume(
@@ -180,7 +193,8 @@ class CodeCallToolset:
             await pool.off_loop(load_continuations)
         run, go_on = load_execution(), load_continuations()
         answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
-        outer = run.OuterCall(None, messages, context, True, None, context_binding, clock_ms)
+        heard = listeners_of_run(self.options)
+        outer = run.OuterCall(None, messages, context, True, None, context_binding, clock_ms, heard)
         catalog = self._tools.catalog
         return told(await go_on.resume(self._profile, interrupt, answers_to, catalog, self._settings, outer, pool))
 
