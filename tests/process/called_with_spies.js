@@ -1,5 +1,5 @@
-// Calls every function of the engine on many receivers with spies for arguments; says how many, and whether one was
-// given what `look` looks for.
+// Calls every function of the engine on many receivers with spies for arguments; says whether there are many, and
+// whether one was given what `look` looks for.
 const seen = new Set(), functions = [];
 const visit = (value) => {
   if (value === null || !/object|function/.test(typeof value) || seen.has(value)) return;
@@ -17,10 +17,11 @@ for (const name of Reflect.ownKeys(globalThis)) visit(globalThis[name]);
 const unnamed = [async function () {}, function* () {}, async function* () {}, [].values(), "a".matchAll(/a/g)];
 for (const one of unnamed) visit(one);
 
+let calls = 0;
 const spy = function () {
   look(this);
   for (const one of arguments) look(one);
-  return Object.assign([1], { done: true });
+  return calls++ % 2 === 0 ? Object.assign([1], { done: true }) : 1; // else JSON.stringify would nest without end
 };
 const thing = { valueOf: spy, toString: spy, then: spy, next: spy, length: 1, *[Symbol.iterator]() { look(this); yield 1; } };
 const receivers = () => [
@@ -28,7 +29,6 @@ const receivers = () => [
   Promise.resolve(1), Promise.reject(1), spy, thing, new Date(0), Symbol.iterator, 1n,
 ];
 for (const one of functions) {
-  if (one === spy) continue;
   for (const args of [[], [spy], [[1, 2], spy], [thing, spy, spy], [/a/, spy]]) {
     for (const self of receivers())
       try {
