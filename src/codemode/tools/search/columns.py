@@ -84,7 +84,7 @@ def entry_of(columns: Columns) -> Entry:
         (indexed_words(" ".join(columns.parameters)), _PARAMETERS),
         (indexed_words(" ".join(columns.examples)), _EXAMPLES),
     )
-    counts = defaultdict[str, float](float, dict.fromkeys(columns.forms, 1.0))
+    counts = defaultdict[str, float](float, dict.fromkeys(columns.forms, _NAME))
     for words, weight in weighted:
         for stem in map(stem_of, words):
             counts[stem] += weight

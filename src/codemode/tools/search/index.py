@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...host import steps
 from ...signatures.described_tool import DescribedTool
+from .doubts import FIRST_TOOLS, NO_WORD, doubt_of, is_foreign
 from .postings import Postings, Tools
 from .query import read_query
 from .text_index import TextIndex
@@ -60,23 +61,35 @@ class ToolIndex:
 
     def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> Answer:
         """Return what `search` finds, and warnings: why it is nothing, or why it may not be what was meant."""
+        read = read_query(query)
+        if not (read.words or read.forms):
+            return Answer([], (NO_WORD,))
         found = self.search(query, limit, among)
-        return Answer(found, () if found else ("No tool has any of these words.",))
+        index = self._made()
+        doubt = doubt_of(read, index, index.postings.slots[found[0].position] if found else None)
+        if not found and is_foreign(read):
+            found, doubt = self._first(limit, among), f"{doubt} {FIRST_TOOLS}"
+        return Answer(found, (doubt,) if doubt and limit > 0 else ())
+
+    def _first(self, limit: int, among: Collection[int] | None) -> list[Found]:
+        # No word leads from one script to another: whoever asks is shown what there is.
+        positions = range(len(self._tools)) if among is None else sorted(at for at in among if at < len(self._tools))
+        return [Found(position, 0.0) for position in positions[: max(limit, 0)]]
 
     def search(self, query: str, limit: int, among: Collection[int] | None = None) -> list[Found]:
         """Return at most ``limit`` tools that fit any word of ``query``, best first, equal ones in their order.
 
         ``among`` are the positions to choose from: a set, where there are many.
         """
-        words, forms, plain = read_query(query)
-        if not (words or forms) or limit <= 0:
+        read = read_query(query)
+        if not (read.words or read.forms) or limit <= 0:
             return []
         # Even when the index is there: what a query finds has to be put in order.
         steps.take(steps.STEPS_ON_THE_LOOP + 1)
         index = self._made()
         slots, positions = index.postings.slots, index.postings.positions
         chosen = None if among is None else {slots[at] for at in among if 0 <= at < len(slots)}
-        scores = index.scores(words, forms, plain, limit, chosen)
+        scores = index.scores(read, limit, chosen)
         found = (Found(positions[slot], round(score, _PLACES)) for slot, score in scores.items())
         return nsmallest(limit, found, key=lambda one: (-one.score, one.position))
 

@@ -1,4 +1,4 @@
-"""Words that mean about the same, other ways to write a word, and the commonest words in other languages. Data."""
+"""Words that say nothing, words that mean about the same, and other ways to write a word. Data."""
 
 from __future__ import annotations
 
@@ -9,9 +9,30 @@ a about all am an and any are as at be been but by can could did do does for fro
 it its just let like may me might my need of on onto or our out please shall should so some than that the their
 them then there these they this those to us using want was we were what when where which who whose why will with
 would you your
+actually again also always anybody anyone anything because being did doing else ever everybody everyone everything
+goes going gone got had hand having he help her here him his however im ive kind lets lot maybe mine moment must nice
+okay ones other others perhaps probably quite rather really rid said say says seem she since somebody
+somehow someone something soon still such sure tell thank thanks thing things though told too try trying up upon
+very via wants way ways well went whatever wherever whether while whole without yet s t d ll re ve
 """
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+_FOREIGN_STOP_WORDS = """
+una unos unas el los las al por para con que como mi esta este quiero der das den dem des ein eine einen einer
+und oder mit von zu zum zur im auf fur ich mir mein ist le la les un une du aux ce cette et ou avec pour sur mon
+mes je il lo gli dei della nel uno per di da na nos nas os um uma em com meu minha eu de
+и в на с по из для это мне мои я что как все عن في من على هل ما
+"""  # noqa: RUF001 - they are Cyrillic
+STOP_WORDS = frozenset(_STOP_WORDS.split() + _FOREIGN_STOP_WORDS.split())
 """Words that say nothing of what a tool does. A query of nothing else keeps them."""
+
+GENERAL = frozenset(
+    """
+    add append build call change check close copy create delete describe do edit execute export fetch find generate get
+    give go import insert inspect list load look make manage modify move new open perform print process put query read
+    remove rename replace retrieve run save search see select send set show start stop store switch take update upload
+    use view write
+    """.split()  # noqa: SIM905 - a text is easier to read
+)
+"""What is done with a thing, and says nothing of the thing."""
 
 _SYNONYMS = """
 create add make new insert generate write register build
@@ -74,181 +95,127 @@ schedule plan book reserve
 fact observation
 relation link edge
 entity node
-dropdown option select
+dropdown option select combobox
+tap click press
+scroll wheel
+popup dialog alert modal prompt
+capture screenshot snapshot
+people person user member developer
+allow permit permission access
+transfer move migrate
+photo picture image
+sound audio voice recording
+film movie video clip
+scrape crawl extract fetch
+research investigate study
+news article headline
+internet web online google
+buy purchase order
+reserve book booking
+hotel accommodation stay
+flight airline plane
+train railway
+drive route directions navigation
+near nearby around close
+rain weather temperature
+reminder alarm
+stock share quote ticker
+currency exchange conversion
+song track music audio
+recipe dish meal food
+disk drive storage
+login authenticate signin
+register signup subscribe
+chat conversation
+approve accept confirm
+reject deny decline
+label tag category
+deploy release publish
+compile build
+pipeline workflow job
+container docker
+server host machine
+domain dns whois
+encrypt encode hash
+calculate compute math evaluate
+convert transform change
+sort order rank
+spreadsheet sheet excel workbook
+chart graph plot diagram
+slide presentation powerpoint
+word document docx
+heading title name
+compress zip archive
+memory remember recall knowledge
+wait pause sleep
+undo revert reset rollback
+back previous return
+size resize dimensions
+screen window viewport
+field input form
+column field attribute
+row record entry line
+place location venue point
+phone mobile device
+trend popular hot
+paper publication article
+directory folder
+trip travel journey
+distance far length
+house apartment property
+school university education
+doctor hospital health
+think reason plan
+check status state
+commit save
+copy duplicate clone fork
 previous back
 current now present
 recent latest last
 """
 
-SPELLINGS = {
-    "api": "interface",
-    "app": "application",
-    "attr": "attribute",
-    "auth": "authentication",
-    "calc": "calculate",
-    "cfg": "configuration",
-    "cmd": "command",
-    "config": "configuration",
-    "conv": "conversation",
-    "cw": "cloudwatch",
-    "db": "database",
-    "del": "delete",
-    "desc": "description",
-    "diff": "difference",
-    "dir": "directory",
-    "dirs": "directory",
-    "doc": "document",
-    "docs": "document",
-    "dup": "duplicate",
-    "env": "environment",
-    "eval": "evaluate",
-    "exec": "execute",
-    "gh": "github",
-    "gl": "gitlab",
-    "img": "image",
-    "info": "information",
-    "js": "javascript",
-    "k8s": "kubernetes",
-    "loc": "location",
-    "ls": "list",
-    "mgmt": "management",
-    "mkdir": "create directory",
-    "mr": "merge request",
-    "mrs": "merge request",
-    "msg": "message",
-    "mv": "move",
-    "notif": "notification",
-    "num": "number",
-    "org": "organization",
-    "perm": "permission",
-    "pic": "picture",
-    "pr": "pull request",
-    "prs": "pull request",
-    "py": "python",
-    "repo": "repository",
-    "repos": "repository",
-    "req": "request",
-    "rm": "remove",
-    "sql": "query",
-    "sub": "subscription",
-    "sync": "synchronize",
-    "tmp": "temporary",
-    "ts": "typescript",
-    "txn": "transaction",
-    "tz": "timezone",
-    "usr": "user",
-    "vm": "machine",
-}
-"""What is often written for a word, or for two, and is not merely how it begins."""
-
-_TRANSLATIONS = """
-account: 账户 账号 アカウント cuenta conta compte konto
-add: agregar anadir adicionar ajouter hinzufugen aggiungere 添加 追加
-book: reservar reserver buchen prenotare 预订 预约 予約
-branch: rama ramo branche zweig 分支 ブランチ
-browser: navegador navigateur 浏览器 ブラウザ
-calendar: calendario kalender calendrier 日历 カレンダー
-cancel: cancelar annuler abbrechen stornieren annullare 取消 キャンセル
-channel: canal kanal canale 频道 チャンネル
-click: clic klicken 点击 クリック
-close: cerrar fechar fermer schliessen chiudere 关闭 閉じる
-code: codigo codice quellcode 代码 コード
-comment: comentario commentaire kommentar commento 评论 コメント
-commit: 提交 コミット
-compare: comparar comparer vergleichen confrontare 比较 比較
-contact: contacto contato kontakt contatto 联系人 連絡先
-convert: convertir converter konvertieren umrechnen 转换 変換
-copy: copiar copier kopieren copiare 复制 コピー
-create: crear criar creer erstellen anlegen creare crea 创建 新建 建立 作成
-customer: cliente kunde 客户 顧客
-data: datos dados donnees daten dati 数据 データ
-database: datenbank 数据库 データベース
-delete: eliminar borrar excluir apagar supprimer loschen eliminare 删除 削除
-directory: carpeta pasta directorio dossier repertoire ordner verzeichnis cartella 目录 文件夹 フォルダ ディレクトリ
-document: documento dokument 文档 文書 ドキュメント
-download: descargar baixar telecharger herunterladen scaricare 下载 ダウンロード
-edit: editar bearbeiten modificare 编辑 編集
-email: correo courriel nachricht posta 邮件 メール
-error: fehler erreur errore 错误 エラー
-event: evento evenement ereignis termin 事件 活动 イベント 予定
-export: exportar exporter exportieren esportare 导出 エクスポート
-file: archivo arquivo fichier fichiers datei dateien 文件 ファイル
-get: obtener obter obtenir holen abrufen ottenere 获取 取得
-history: historial historico historique verlauf cronologia 历史 履歴
-image: imagen imagem bild immagine 图片 图像 画像
-import: importar importer importieren importare 导入 インポート
-invoice: factura fatura facture rechnung fattura 发票 請求書
-issue: incidencia probleme vorgang 问题 课题 問題 課題
-link: enlace lien verknupfung 链接 リンク
-list: listar lister auflisten elencare 列出 列表 一覧
-log: registro protokoll 日志 ログ
-map: mapa carte karte mappa 地图 地図
-meeting: reunion reuniao besprechung riunione 会议 会議
-merge: fusionar mesclar fusionner zusammenfuhren unire 合并 マージ
-message: mensaje mensagem 消息 メッセージ
-move: mover deplacer verschieben spostare 移动 移動
-name: nombre nome nom 名称 名前
-note: nota notiz 笔记 备注 メモ
-open: abrir ouvrir offnen aprire 打开 開く
-order: pedido commande bestellung ordine 订单 注文
-page: pagina seite 页面 网页 ページ
-password: contrasena senha passwort 密码 パスワード
-payment: pago pagamento paiement zahlung 支付 付款 支払い
-price: precio preco prix preis prezzo 价格 価格
-product: producto produto produit produkt prodotto 产品 商品 製品
-project: proyecto projeto projet projekt progetto 项目 プロジェクト
-query: consulta requete abfrage 查询 クエリ
-read: leer ler lire lesen leggere 读取 阅读 読む 読み
-relation: relacion relacao beziehung relazione 关系 関係
-rename: renombrar renomear renommer umbenennen rinominare 重命名 名前変更
-report: informe relatorio rapport bericht 报告 レポート
-repository: repositorio repositorios depot 仓库 存储库 リポジトリ
-request: solicitud pedido demande anfrage richiesta 请求 リクエスト
-review: revision revisao 审查 レビュー
-route: ruta rota itineraire strecke percorso 路线 ルート
-run: ejecutar executar executer ausfuhren eseguire 运行 执行 実行
-save: guardar salvar enregistrer speichern salvare 保存
-schedule: programar agendar planen programmare 安排 スケジュール
-screenshot: captura bildschirmfoto schermata 截图 スクリーンショット
-search: buscar busca pesquisar rechercher chercher suchen suche cercare cerca 搜索 查找 查询 検索
-send: enviar envoyer senden inviare 发送 送信 送る
-server: servidor serveur 服务器 サーバー
-share: compartir compartilhar partager teilen condividere 分享 共享 共有
-show: mostrar afficher anzeigen zeigen mostrare 显示 表示
-size: tamano tamanho taille grosse dimensione 大小 サイズ
-start: iniciar demarrer starten avviare 启动 开始 開始
-status: estado etat zustand stato 状态 状態 ステータス
-stop: detener parar arreter stoppen anhalten fermare 停止
-summarize: resumir resumer zusammenfassen riassumere 总结 摘要 要約
-table: tabla tabela tabelle tabella 表格 テーブル
-task: tarea tarefa tache aufgabe compito 任务 タスク
-team: equipo equipe mannschaft squadra 团队 チーム
-test: prueba teste 测试 テスト
-text: texto texte testo 文本 テキスト
-time: hora tiempo tempo heure zeit uhrzeit 时间 時間 時刻
-translate: traducir traduzir traduire ubersetzen tradurre 翻译 翻訳
-update: actualizar atualizar mettre aktualisieren aggiornare 更新
-upload: subir carregar televerser hochladen caricare 上传 アップロード
-user: usuario usuarios utilisateur benutzer utente utenti 用户 ユーザー
-video: 视频 動画 ビデオ
-weather: tempo clima meteo wetter 天气 天気
-web: 网络 网站 网页 ウェブ
-write: escribir escrever ecrire schreiben scrivere 写入 書く
+_SPELLINGS = """
+acc=account acct=account addr=address amt=amount api=interface app=application appt=appointment args=argument
+attach=attachment attr=attribute auth=authentication avg=average bk=book bkmk=bookmark brk=break btn=button
+btns=button cal=calendar calc=calculate cfg=configuration char=character chars=character chg=change chgs=change
+chk=check cmd=command cmp=compare cnt=count col=column cols=column conf=configuration config=configuration
+conn=connection conv=conversation ctx=context cust=customer cw=cloudwatch db=database del=delete deps=dependency
+dept=department desc=description dest=destination dev=developer diff=difference dir=directory dirs=directory
+dl=download doc=document docs=document dt=date dup=duplicate dupe=duplicate elem=element elems=element elt=element
+env=environment err=error errs=error eval=evaluate evt=event evts=event ex=example exec=execute exp=export
+ext=extension fav=favorite fld=field fldr=folder fldrs=folder flds=field fmt=format fn=function fns=function
+freq=frequency fs=filesystem func=function fwd=forward gcal=calendar gen=generate gh=github gl=gitlab grp=group
+grps=group hist=history hr=hour hw=hardware idx=index img=image imgs=image imp=import impl=implementation
+info=information init=initialize iss=issue itm=item jrnl=journal js=javascript k8s=kubernetes kb=knowledge
+lang=language lat=latitude lib=library ln=link lng=longitude loc=location ls=list lst=list lvl=level max=maximum
+mem=memory mgmt=management mgr=manager min=minimum mk=make mkdir=create+directory mod=modify mr=merge+request
+mrs=merge+request msg=message msgs=message mtg=meeting mtgs=meeting mths=month mv=move nav=navigate nbr=number
+net=network notif=notification notifs=notification ns=namespace num=number obj=object op=operation ops=operation
+opt=option opts=option ord=order org=organization param=parameter params=parameter passwd=password perm=permission
+perms=permission pg=page pgs=page pic=picture pics=picture pkg=package pkgs=package pos=position ppt=presentation
+pr=pull+request pref=preference prefs=preference prev=previous proc=process prod=production proj=project
+prs=pull+request pt=point pub=publish pw=password pwd=password py=python qry=query qs=question qty=quantity
+rcpt=receipt rd=read rec=record recs=record ref=reference refs=reference reg=register rel=relation rels=relation
+repo=repository repos=repository req=request res=resource resp=response rev=revision rm=remove rnd=random
+rpt=report rpts=report rtrv=retrieve sched=schedule scr=screen sec=second sel=select sess=session sig=signature
+sms=message snap=screenshot spec=specification sql=query src=source srch=search srv=server ss=screenshot
+stat=status stats=statistics std=standard str=string sub=subscription subs=subscription svc=service svcs=service
+sync=synchronize sys=system tbl=table tbls=table tel=telephone tix=ticket tkt=ticket tkts=ticket tm=time
+tmp=temporary tmpl=template tmr=tomorrow tmrw=tomorrow trans=translate ts=typescript txn=transaction tz=timezone
+ul=upload upd=update usr=user usrs=user util=utility val=value vals=value var=variable vars=variable vc=video
+ver=version vid=video vids=video vis=visible vm=machine vol=volume wf=workflow wk=week wkly=weekly wr=write
+ws=workspace xfer=transfer xls=excel yday=yesterday yr=year
 """
-
-LONGEST_UNSPACED = 10
+SPELLINGS = {word: meant.replace("+", " ") for word, _, meant in (one.partition("=") for one in _SPELLINGS.split())}
+"""What is often written for a word, or for two, and is not merely how it begins."""
 
 
 @cache
 def synonyms() -> dict[str, tuple[str, ...]]:
-    """Words by a word that means about the same, in this language or another."""
+    """Words by a word that means about the same."""
     found: dict[str, dict[str, None]] = {}
     for line in _SYNONYMS.split("\n"):
         group = line.split()
         for word in group:
             found.setdefault(word, {}).update(dict.fromkeys(other for other in group if other != word))
-    for line in _TRANSLATIONS.strip().split("\n"):
-        english, others = line.split(": ")
-        for word in others.split():
-            found.setdefault(word, {}).setdefault(english)
     return {word: tuple(others) for word, others in found.items()}

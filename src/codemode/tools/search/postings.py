@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from ...host import steps
@@ -13,6 +14,7 @@ from .known_words import KnownWords
 _SATURATION = 1.2
 _LENGTH = 0.75  # how much a long text counts against a tool
 _TOOLS_OF_A_STEP = 32
+_MAX_NAME_CHARACTERS = 100
 
 Tools = list[tuple[str, DescribedTool]]
 
@@ -57,6 +59,13 @@ class Postings:
     def counts(self, stem: str) -> dict[int, float]:
         """Return how much a stem counts in each tool that has it, by slot; not to be changed."""
         return self.counted.get(stem, {})
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all tools."""
+        for kept in self.kept:
+            if kept:
+                steps.take()
+                yield kept.name[:_MAX_NAME_CHARACTERS]
 
     def named(self, plain: str) -> tuple[int, ...]:
         """Return the slots of the tools whose name, written in one word, is this."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from .known_words import KnownWords
 from .meanings import SPELLINGS, synonyms
 from .stems import stem_of
+from .translations import translations
 from .words import is_unspaced, pairs_of, runs_of
 
 GIVEN = 1.0
 SPELLING = 0.7
 BEGINNING = 0.4
-FORM = 0.4
+FORM = 0.6
+TRANSLATION = 0.5
 SYNONYM = 0.1
+_MIN_STEM_CHARACTERS = 6  # of a word in Latin letters whose end is left out
+_MIN_FOREIGN_CHARACTERS = 2
 _MIN_PREFIX_CHARACTERS = 3  # of less than that nearly everything is found
 
 
@@ -40,13 +45,38 @@ def readings_of(word: str, joined: tuple[str, ...], known: KnownWords) -> Iterat
         longer = dict.fromkeys(stem_of(other) for other in known.beginning_with(word))
         if found := [(stem,) for stem in longer if stem != own]:
             yield Reading(found, BEGINNING)
-    if meant := synonyms().get(word):
+    english = translated(word)
+    if english:
+        yield Reading([_stems(other) for other in english], TRANSLATION)
+    meant = dict.fromkeys(
+        other for one in (word, *(spelt or "").split(), *english) for other in synonyms().get(one, ())
+    )
+    if meant:
         yield Reading([_stems(other) for other in meant], SYNONYM)
+
+
+def synonyms_of(word: str) -> tuple[str, ...]:
+    """Return the words that mean about the same, whatever form of it this is."""
+    return synonyms().get(word) or _synonyms_by_stem().get(stem_of(word), ())
+
+
+@cache
+def _synonyms_by_stem() -> dict[str, tuple[str, ...]]:
+    return {stem_of(word): others for word, others in reversed(synonyms().items())}
+
+
+def translated(word: str) -> tuple[str, ...]:
+    """Return the English for a word of another language: its own, or that of what it begins with."""
+    known = translations()
+    if word in known:
+        return known[word]
+    least = _MIN_STEM_CHARACTERS if word.isascii() else _MIN_FOREIGN_CHARACTERS
+    return next((known[word[:end]] for end in range(len(word) - 1, least - 1, -1) if word[:end] in known), ())
 
 
 def corrected(word: str, known: KnownWords) -> list[Reading]:
     """Return how a word can be read that no tool has; none when it means something as it stands."""
-    if word in synonyms() or word in SPELLINGS:
+    if synonyms_of(word) or word in SPELLINGS or translated(word):
         return []
     return [Reading([_stems(other)], SPELLING / (at + 1)) for at, other in enumerate(known.corrections(word))]
 

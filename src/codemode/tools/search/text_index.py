@@ -8,20 +8,26 @@ word gives is BM25's: the more often and the more prominently a tool has it, the
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from heapq import nlargest
 from typing import NamedTuple
 
 from ...host import steps
 from .postings import Postings
+from .query import Query
 from .readings import FORM, SYNONYM, Reading, corrected, readings_of
+from .words import words_of
 
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
+_LEAST_SURE = 0.3  # that a word of which a tool has but a synonym is meant by it
 _DIFFERENCE = 1e-6  # of scores: what differs less is equal
 _KEPT_OF_A_TOOL = 20
 _KEPT = 1000
 _POSTINGS_OF_A_STEP = 32
 _SCORES_OF_A_STEP = 8
+_COMMON = 60
 _WORTH_A_LOOK = 32  # so many tools, to find out whether they are
 
 
@@ -47,18 +53,39 @@ class TextIndex:
         self._words: dict[tuple[str, ...], _Word] = {}
         self._room = len(postings) * _KEPT_OF_A_TOOL + _KEPT
 
-    def scores(
-        self, words: list[str], forms: list[str], plain: str, limit: int, among: Collection[int] | None
-    ) -> dict[int, float]:
-        """Return how well tools fit, above 0 and up to 1, by slot: at least of the ``limit`` best of those ``among``.
-
-        ``forms`` are marks of the values in the query, and ``plain`` is the query in one word.
-        """
-        asked = [self._word(word, _joined(words, at)) for at, word in enumerate(words)]
-        asked += [self._form(form) for form in forms]
+    def scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
+        """Return how well tools fit, above 0 and up to 1, by slot: at least the ``limit`` best of those ``among``."""
+        # What no tool has of a value is its own, and nothing that was asked for.
+        in_values = [word for word in query.in_values if word in self.postings.known]
+        asked = [*self._asked(query.words + in_values), *map(self._form, query.forms)]
         scores = self._best(asked, limit, among)
-        named = (slot for slot in self.postings.named(plain) if among is None or slot in among)
+        named = (slot for slot in self.postings.named(query.plain) if among is None or slot in among)
         return scores | dict.fromkeys(named, 1.0)
+
+    def share(self, words: list[str], slot: int) -> float:
+        """Return the part of these words that a tool has, each counted by how rare it is, a synonym as a half."""
+        asked = self._asked(words)
+        had = (
+            one.rarity * max((_had(tier) for tier in one.tiers if slot in tier.counts), default=0.0) for one in asked
+        )
+        return sum(had) / (sum(one.rarity for one in asked) or 1.0)
+
+    def missing(self, words: list[str]) -> list[str]:
+        """Return those of these words that no tool has in any spelling."""
+        asked = zip(words, self._asked(words), strict=True)
+        return [word for word, one in asked if not any(tier.weight > SYNONYM for tier in one.tiers)]
+
+    def commonest(self) -> list[str]:
+        """Return the words that most names of tools have, the most common first."""
+        return self._commonest
+
+    @cached_property
+    def _commonest(self) -> list[str]:
+        counted = Counter(word for name in self.postings.names() for word in set(words_of(name)) if word.isalpha())
+        return [word for word, _ in sorted(counted.items(), key=lambda one: (-one[1], one[0]))[:_COMMON]]
+
+    def _asked(self, words: list[str]) -> list[_Word]:
+        return [self._word(word, _joined(words, at)) for at, word in enumerate(words)]
 
     def _best(self, asked: list[_Word], limit: int, among: Collection[int] | None) -> dict[int, float]:
         """Look at what the rarest words find first, until nothing that is left can be among the best."""
@@ -74,7 +101,8 @@ class TextIndex:
             if len(scores) >= limit and len(tier.counts) > _WORTH_A_LOOK:
                 most = [max(weights, default=0.0) for weights in left]
                 gain = sum(word.rarity * weight for word, weight in zip(asked, most, strict=True))
-                if nlargest(limit, scores.values())[-1] > gain / possible * sum(most) / len(asked) + _DIFFERENCE:
+                sure = sum(max(weight, _LEAST_SURE) for weight in most if weight) / len(asked)
+                if nlargest(limit, scores.values())[-1] > gain / possible * sure + _DIFFERENCE:
                     break
             left[-at].remove(tier.weight)
             new = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
@@ -91,7 +119,7 @@ class TextIndex:
             for weight, counts in tiers:
                 counted = counts.get(slot)
                 if counted is not None:
-                    surest = surest or weight
+                    surest = surest or max(weight, _LEAST_SURE)
                     best = max(best, weight * counted / (counted + norm))
             gain += rarity * best
             sure += surest
@@ -146,6 +174,10 @@ class TextIndex:
     def _rarity(self, tools: int) -> float:
         """Tell words apart by how many tools have them; above 0 even when all do."""
         return math.log(1 + (len(self.postings) - tools + 0.5) / (tools + 0.5))
+
+
+def _had(tier: _Tier) -> float:
+    return 1.0 if tier.weight > SYNONYM else 0.5
 
 
 def _joined(words: list[str], at: int) -> tuple[str, ...]:

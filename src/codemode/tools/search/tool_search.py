@@ -91,7 +91,7 @@ class ToolSearch:
             if self._texts is None:
                 self._digests, self._texts = await _in_thread(self._read_texts)
             problem = meanings.prepare(self._texts) if self._vectors is None else None
-            worded = await _in_thread(lambda: self.index.answer(query, max(limit, _LOOKED_AT), among))
+            worded = await _in_thread(lambda: self.index.search(query, max(limit, _LOOKED_AT), among))
             vector = await asking
         except Unusable as unusable:
             return await self._by_words(query, limit, among, self._warning(unusable))
@@ -99,11 +99,10 @@ class ToolSearch:
             asking.cancel()
         vectors = self._vectors = self._vectors or meanings.of_texts(self._digests)
         if vectors is None:
-            warnings = (self._warning(Unusable(problem)),) if problem else ()
-            return Answer(worded.found[:limit], warnings + worded.warnings)
+            return await self._by_words(query, limit, among, *([self._warning(Unusable(problem))] if problem else []))
         places = range(len(vectors)) if among is None else [at for at in among if 0 <= at < len(vectors)]
         meant = await _in_thread(lambda: nearest(vector, vectors, places, max(limit, _LOOKED_AT)))
-        return Answer(fused(worded.found, meant, limit), ())
+        return Answer(fused(worded, meant, limit), ())
 
     async def _by_strategy(
         self, strategy: SearchStrategy, query: str, limit: int, among: Collection[int] | None

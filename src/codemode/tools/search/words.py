@@ -6,17 +6,22 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from .meanings import LONGEST_UNSPACED, STOP_WORDS, synonyms
+from .meanings import STOP_WORDS
+from .translations import LONGEST, SILENT, translations
 
 MAX_QUERY_CHARACTERS = 500
 MAX_QUERY_WORDS = 16
 
-_WORD = re.compile(r"[^\W_]+")
+# In the scripts of India and South East Asia vowels are marks, and no word ends at one.
+_WORD = re.compile("(?:[^\\W_]|[\u0900-\u0963\u0970-\u0e3a\u0e40-\u0e4e\u0e81-\u0eff\u1000-\u103f\u1780-\u17d3])+")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
-# Chinese and Japanese are written without spaces: two neighbouring characters are what a word is elsewhere.
-_UNSPACED = re.compile("[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+# Chinese, Japanese, Thai, Lao, Burmese and Khmer are written without spaces: two neighbouring characters are what a
+# word is elsewhere.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
 
 
 def words_of(text: str) -> list[str]:
@@ -72,13 +77,15 @@ def _asked(run: str) -> Iterator[str]:
     if not is_unspaced(run):
         yield run
         return
+    known = translations()
     at = unknown = 0
     while at < len(run):
-        ends = range(min(len(run), at + LONGEST_UNSPACED), at, -1)
-        end = next((end for end in ends if run[at:end] in synonyms()), 0)
+        ends = range(min(len(run), at + LONGEST), at, -1)
+        end = next((end for end in ends if run[at:end] in known or run[at:end] in SILENT), 0)
         if end:
             yield from _between(run[unknown:at])
-            yield run[at:end]
+            if run[at:end] in known:
+                yield run[at:end]
             unknown = end
         at = end or at + 1
     yield from _between(run[unknown:]) if unknown else pairs_of(run)
