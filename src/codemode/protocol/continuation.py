@@ -69,12 +69,8 @@ class Continuation:
     @classmethod
     def from_dict(cls, value: Any) -> Continuation:
         """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
+        _require_version(_mapping(value))
         body = _object(value, {"replayVersion", "engine", "js", "given", "settings", "ledger", "deliveries", "notices"})
-        if body["replayVersion"] != REPLAY_VERSION:
-            raise CodeModeProtocolError(
-                f"the continuation has replay version {body['replayVersion']!r}, this host has {REPLAY_VERSION}:"
-                " it was made by another version of codemode and cannot be resumed"
-            )
         kept = _object(body["settings"], {*_IDENTITY, *limits_that("is_kept", ExecutionPolicy)})
         for name, read in _IDENTITY.items():
             read(kept[name])
@@ -121,7 +117,9 @@ def body_of(texts: Iterable[str]) -> dict[str, Any]:
     """Return what `texts_of` was given. Raises `CodeModeProtocolError` for texts that it could not have made."""
     rest = iter(texts)
     try:
-        body: dict[str, Any] = {**_read(next(rest)), "js": next(rest), "given": next(rest) or None}
+        head = _read(next(rest))
+        _require_version(head)  # on which it depends what the texts behind it are
+        body: dict[str, Any] = {**head, "js": next(rest), "given": next(rest) or None}
         ledger: list[dict[str, Any]] = []
         for text in rest:
             item = _object(_read(text), {"entry", "texts"})
@@ -130,6 +128,14 @@ def body_of(texts: Iterable[str]) -> dict[str, Any]:
     except StopIteration:
         raise CodeModeProtocolError("the continuation is cut off") from None
     return {**body, "ledger": ledger}
+
+
+def _require_version(head: Mapping[str, Any]) -> None:
+    if head.get("replayVersion") != REPLAY_VERSION:
+        raise CodeModeProtocolError(
+            f"the continuation has replay version {head.get('replayVersion')!r}, this host has {REPLAY_VERSION}:"
+            " it was made by another version of codemode and cannot be resumed"
+        )
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -140,6 +140,14 @@ def test_another_replay_version_is_refused(version):
     refused({**plain(), "replayVersion": version}, "replay version")
 
 
+@pytest.mark.parametrize("version", [2, 4, None, "3"])
+def test_the_texts_of_another_replay_version_are_not_even_read(version):
+    head, js, _, *rest = texts_of(CONTINUATION.to_dict())
+    other = json.dumps({**json.loads(head), "replayVersion": version})
+    with pytest.raises(CodeModeProtocolError, match="replay version"):
+        body_of([other, js, *rest])
+
+
 @pytest.mark.parametrize("deliveries", [[], [1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 5], [1, 2, 3, 4, 5], [9]])
 def test_deliveries_are_those_of_what_has_ended(deliveries):
     refused({**plain(), "deliveries": deliveries}, "deliveries")
