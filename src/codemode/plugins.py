@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .host.threads import LARGE_CHARACTERS, run_check
     from .interrupts.interrupt import same_json
     from .options.checked_fields import not_negative
-    from .run.resume import end_continuation, open_continuation
+    from .run.resume import OpenedContinuation, end_continuation, open_continuation
     from .schemas.compiled import (
         MAX_PROBLEMS,
         CompiledSchema,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from .schemas.python_types import TypeSchema
     from .schemas.type_traits import ReadAgain, is_read_once, read_again
+    from .surfaces.code_call.names import looks_like_meta_tool
     from .tools.adapters import register_adapter
     from .tools.names import ImpossibleNameError, can_be_called, check_name
     from .tools.prepared import PreparedTool, prepared
@@ -47,6 +48,7 @@ __all__ = [
     "FrameworkSchema",
     "ImpossibleNameError",
     "JsonSchema",
+    "OpenedContinuation",
     "PreparedTool",
     "ReadAgain",
     "SchemaMismatch",
@@ -61,6 +63,7 @@ __all__ = [
     "integers_as_in",
     "is_read_once",
     "log_left_out",
+    "looks_like_meta_tool",
     "not_negative",
     "open_continuation",
     "path_text",
@@ -86,12 +89,13 @@ _LATE = {
     "host.threads": "LARGE_CHARACTERS run_check",
     "interrupts.interrupt": "same_json",
     "options.checked_fields": "not_negative",
-    "run.resume": "end_continuation open_continuation",
+    "run.resume": "OpenedContinuation end_continuation open_continuation",
     "schemas.compiled": (
         "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"
     ),
     "schemas.python_types": "TypeSchema",
     "schemas.type_traits": "ReadAgain is_read_once read_again",
+    "surfaces.code_call.names": "looks_like_meta_tool",
     "tools.adapters": "register_adapter",
     "tools.names": "ImpossibleNameError can_be_called check_name",
     "tools.prepared": "PreparedTool prepared",

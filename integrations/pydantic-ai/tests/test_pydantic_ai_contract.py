@@ -1,4 +1,4 @@
-"""The promises of every plugin, kept by this one: with the capability and without it."""
+"""The promises of every plugin, kept by this one: on both faces, with the capabilities and without them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai import CodeMode, answer, create_code_mode_tool
+from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeMode, answer, create_code_mode_tool
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
+from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script
 
 from codemode.testing.contract import (
+    CODE_CALL,
     CODE_MODE,
     CONTRACTS,
+    Check,
     ContractAnswer,
     ContractTool,
+    Face,
     Failed,
     Finished,
     Outcome,
@@ -32,7 +36,7 @@ WAIT_SECONDS = 30.0
 class Capability:
     """Agents with the `CodeMode` capability."""
 
-    face = CODE_MODE
+    face: Face = CODE_MODE
 
     def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
         return Agent(
@@ -86,11 +90,22 @@ class Capability:
         return Failed(text=str(part.content)) if failed else Finished(value=part.content)
 
 
-class OneTool(Capability):
-    """Agents with the tool of `create_code_mode_tool` and no capability."""
+class CallCapability(Capability):
+    """Agents with the `CodeCall` capability."""
+
+    face = CODE_CALL
 
     def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
-        return Agent(script.model, tools=[create_code_mode_tool(made(tools))], output_type=[str, DeferredToolRequests])
+        return Agent(
+            script.model,
+            tools=made(tools),
+            output_type=[str, DeferredToolRequests],
+            capabilities=[CodeCall(direct_calls={"enabled": True})],
+        )
+
+
+class WithoutCapability(Capability):
+    """Agents whose own code answers what waits, in the metadata of the outer call."""
 
     def waiting(self, requests: DeferredToolRequests) -> list[WaitingCall]:
         (outer,) = requests.approvals
@@ -98,8 +113,28 @@ class OneTool(Capability):
         return [WaitingCall(id=one["toolCallId"], tool_name=one["toolName"], input=one["args"]) for one in shown]
 
     def results(self, kept: Any, answers: Mapping[str, Any]) -> DeferredToolResults:
-        approvals = [ToolCallPart("codeMode", {}, tool_call_id=one) for one in kept["approvals"]]
+        approvals = [ToolCallPart("outer", {}, tool_call_id=one) for one in kept["approvals"]]
         return answer(DeferredToolRequests(approvals=approvals, metadata=kept["metadata"]), answers)
+
+
+class OneTool(WithoutCapability):
+    """Agents with the tool of `create_code_mode_tool`."""
+
+    def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
+        return Agent(script.model, tools=[create_code_mode_tool(made(tools))], output_type=[str, DeferredToolRequests])
+
+
+class CallToolset(WithoutCapability):
+    """Agents with a `CodeCallToolset`."""
+
+    face = CODE_CALL
+
+    def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
+        toolset = CodeCallToolset(FunctionToolset(made(tools)), {"directCalls": {"enabled": True}})
+        return Agent(script.model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+
+
+PLUGINS: tuple[type[Capability], ...] = (Capability, OneTool, CallCapability, CallToolset)
 
 
 def made(tools: Sequence[ContractTool]) -> list[Tool[Any]]:
@@ -112,7 +147,10 @@ def decision(given: ContractAnswer) -> Any:
     return ToolApproved(override_args=None if given.input is None else dict(given.input))
 
 
-@pytest.mark.parametrize("plugin", [Capability, OneTool])
-@pytest.mark.parametrize("check", [check for face, check in CONTRACTS if face is CODE_MODE], ids=contract_id)
-def test_contract(check: Any, plugin: type[Capability]) -> None:
+@pytest.mark.parametrize(
+    ("plugin", "check"),
+    [(plugin, check) for plugin in PLUGINS for face, check in CONTRACTS if face is plugin.face],
+    ids=contract_id,
+)
+def test_contract(check: Check, plugin: type[Capability]) -> None:
     asyncio.run(asyncio.wait_for(check(plugin()), WAIT_SECONDS))

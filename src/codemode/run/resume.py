@@ -184,14 +184,23 @@ def verified(
     return verify(interrupt, profile, options, now_ms(), context_binding)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpenedContinuation:
+    """What a continuation holds: its interrupt, the program, types stripped, and what the invocation was given."""
+
+    interrupt: Interrupt
+    js: str
+    given: Mapping[str, Any] | None
+
+
 @_refusals()
 def open_continuation(
     continuation: Mapping[str, Any],
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     context_binding: str | None = None,
-) -> tuple[Interrupt, str]:
-    """Return the interrupt of a continuation that was kept without it, and its program, types stripped.
+) -> OpenedContinuation:
+    """Open a continuation that was kept without its interrupt.
 
     For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
     make, or that has expired.
@@ -201,7 +210,7 @@ def open_continuation(
     requests = pending_requests(opened.ledger.waiting)
     outer_tool_call_id = opened.kept["outer_tool_call_id"]
     kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
-    return kept, opened.js
+    return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.given)
 
 
 async def end_continuation(

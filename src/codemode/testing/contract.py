@@ -250,4 +250,4 @@ CONTRACTS: tuple[tuple[Face, Check], ...] = (
 
 def contract_id(value: Any) -> str:
     """Return what a test of a face, or of a check, is called."""
-    return getattr(value, "name", None) or value.__name__
+    return value.__name__ if callable(value) else value.name

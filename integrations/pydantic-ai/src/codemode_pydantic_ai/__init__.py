@@ -1,7 +1,8 @@
-"""Code mode for pydantic-ai. The public names, nothing else."""
+"""Code mode and CodeCall for pydantic-ai. The public names, nothing else."""
 
-from .capability import CodeMode
+from .capability import CodeCall, CodeMode
+from .code_call import CodeCallToolset
+from .code_mode import CodeModeToolset, create_code_mode_tool
 from .pauses import answer
-from .toolset import CodeModeToolset, create_code_mode_tool
 
-__all__ = ["CodeMode", "CodeModeToolset", "answer", "create_code_mode_tool"]
+__all__ = ["CodeCall", "CodeCallToolset", "CodeMode", "CodeModeToolset", "answer", "create_code_mode_tool"]

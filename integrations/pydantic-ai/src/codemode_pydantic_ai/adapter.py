@@ -18,7 +18,7 @@ from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, plain_copy
 
 from .failures import told
-from .hidden_tools import HiddenTool, ShownOutput, annotations_of
+from .hidden_tools import HiddenTool, ShownOutput, annotations_of, metadata_of
 from .nested import NestedCalls
 from .shown_values import shown_arguments
 from .turns import SharedTurns
@@ -43,6 +43,7 @@ def convert(tool: Tool[Any]) -> codemode.Tool:
         output_schema=ShownOutput(definition.return_schema),
         needs_approval=tool.requires_approval,
         annotations=annotations_of(definition),
+        metadata=metadata_of(definition),
     )
 
 

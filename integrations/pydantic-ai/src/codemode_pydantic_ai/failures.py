@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from pydantic import ValidationError
 from pydantic_ai.exceptions import ModelRetry, RunCancelled, ToolFailed, ToolFailedError, ToolRetryError
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 
+from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError
 from codemode.plugins import MAX_PROBLEMS, clip, path_text
 
 TOLD = (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError, ValidationError, RunCancelled)
 """What the framework tells a model of, instead of ending the run."""
 
 _MAX_LISTED_ERRORS = 1000
+
+
+@dataclass(frozen=True)
+class ErrorWords:
+    """The errors of nested calls in the words of a surface. The codes are None where it has those of the classes.
+
+    ``shows_details``: a program of the surface may read them, so they say nothing that it knows already.
+    """
+
+    denied: str | None = None
+    wrong_input: str | None = None
+    shows_details: bool = False
+
+    def denial(self, call: ToolCallPart, message: str) -> CodeModeToolApprovalDeniedError:
+        """Return the error of a call that somebody denied."""
+        details = self._details(call, reason=message)
+        return CodeModeToolApprovalDeniedError(message, code=self.denied, details=details)
+
+    def failure(self, call: ToolCallPart, message: str, *, is_refused: bool = False) -> CodeModeToolError:
+        """Return the error of a call that failed. ``is_refused``: its input was wrong, and it did not run."""
+        return CodeModeToolError(message, code=self.wrong_input if is_refused else None, details=self._details(call))
+
+    def _details(self, call: ToolCallPart, **more: Any) -> dict[str, Any]:
+        if self.shows_details:
+            return {}
+        return {"tool_name": call.tool_name, "tool_call_id": call.tool_call_id, **more}
+
+
+OWN_WORDS = ErrorWords()
 
 
 def told(error: Exception) -> str:

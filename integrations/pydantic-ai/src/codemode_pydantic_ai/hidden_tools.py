@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Collection, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
-from codemode import CodeModeOptions, CodeModeTool, Tool, ToolCallContext, WorkerPool, create_code_mode_tool
+from codemode import Tool, ToolCallContext
 from codemode.plugins import (
     Compile,
     CompiledSchema,
@@ -24,7 +26,11 @@ from codemode.plugins import (
 )
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
+_METADATA_KEYS = ("codecall",)
 _MAX_COMPILED = 8
+_MANY = 200
+
+MadeT = TypeVar("MadeT")
 
 
 class HiddenTool(Tool):
@@ -73,28 +79,39 @@ def stays_native(definition: ToolDefinition, keep: Collection[str], ctx: RunCont
     )
 
 
-class CompiledTools:
-    """The last few sets of tools and what was made of them: schemas and descriptions are worth making once."""
+class CompiledTools(Generic[MadeT]):
+    """The last few sets of tools and what was made of them: schemas, descriptions and an index are worth making once.
 
-    def __init__(self, options: CodeModeOptions, pool: WorkerPool | None) -> None:
-        self.options = options
-        self.pool = pool
-        self._made: dict[str, CodeModeTool] = {}
+    ``make`` gets the tools and what was made last, or None.
+    """
+
+    def __init__(self, make: Callable[[list[Tool], MadeT | None], MadeT]) -> None:
+        self._make = make
+        self._made: OrderedDict[str, MadeT] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, tools: Mapping[str, ToolsetTool[Any]]) -> CodeModeTool:
-        """Return the codeMode tool over these tools."""
+    async def of(self, tools: Mapping[str, ToolsetTool[Any]]) -> MadeT:
+        """Return what is made of these tools."""
+        if len(tools) < _MANY:
+            return self._of(tools)
+        return await asyncio.to_thread(self._of, tools)
+
+    def _of(self, tools: Mapping[str, ToolsetTool[Any]]) -> MadeT:
         key = json.dumps([_said(tool.tool_def) for tool in tools.values()], sort_keys=True, default=str)
-        with self._lock:
-            made = self._made.pop(key, None)
+        made, newest = self._known(key)
         if made is None:
-            hidden = [_hidden(tool.tool_def) for tool in tools.values()]
-            made = create_code_mode_tool(hidden, self.options, pool=self.pool)
-        with self._lock:
-            self._made[key] = made
-            while len(self._made) > _MAX_COMPILED:
-                del self._made[next(iter(self._made))]
+            made = self._make([_hidden(tool.tool_def) for tool in tools.values()], newest)
+            with self._lock:
+                self._made[key] = made
+                while len(self._made) > _MAX_COMPILED:
+                    self._made.popitem(last=False)
         return made
+
+    def _known(self, key: str) -> tuple[MadeT | None, MadeT | None]:
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+            return self._made.get(key), next(reversed(self._made.values()), None)
 
 
 def _said(definition: ToolDefinition) -> list[Any]:
@@ -104,6 +121,7 @@ def _said(definition: ToolDefinition) -> list[Any]:
         definition.parameters_json_schema,
         definition.return_schema,
         annotations_of(definition),
+        repr(metadata_of(definition)),
     ]
 
 
@@ -117,6 +135,12 @@ def annotations_of(definition: ToolDefinition) -> dict[str, Any]:
     }
 
 
+def metadata_of(definition: ToolDefinition) -> dict[str, Any]:
+    """Return what a tool says of itself for CodeCall."""
+    metadata = definition.metadata or {}
+    return {key: metadata[key] for key in _METADATA_KEYS if key in metadata}
+
+
 def _hidden(definition: ToolDefinition) -> Tool:
     tool = HiddenTool(
         definition.name,
@@ -125,12 +149,19 @@ def _hidden(definition: ToolDefinition) -> Tool:
         input_schema=definition.parameters_json_schema,
         output_schema=ShownOutput(_output_schema(definition)),
         annotations=annotations_of(definition),
+        metadata=metadata_of(definition),
     )
     try:
         prepared(tool).compile()
     except ValueError:
         # The framework validates with its own validator; a schema that we cannot read only costs the declaration.
-        return HiddenTool(tool.name, execute=tool.execute, description=tool.description, annotations=tool.annotations)
+        return HiddenTool(
+            tool.name,
+            execute=tool.execute,
+            description=tool.description,
+            annotations=tool.annotations,
+            metadata=tool.metadata,
+        )
     return tool
 
 

@@ -22,10 +22,9 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import DeferredToolResults, ToolDenied
 
-from codemode import CodeModeOptions
-
+from .faces import Face
 from .nested import CALL_KIND
-from .pauses import KEY, TOOL_NAME, Pause, is_waiting_id, outer_id_of, waiting_calls
+from .pauses import KEY, Pause, is_waiting_id, outer_id_of, waiting_calls
 
 _MAX_KEPT_BYTES = 64 << 20
 
@@ -66,7 +65,7 @@ class KeptPauses:
 
 
 def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None:
-    """Put the calls that wait and the sealed continuations into the response that made the codeMode calls."""
+    """Put the calls that wait and the sealed continuations into the response that made the outer calls."""
     index = _last_response(messages)
     if index is None:
         return
@@ -84,12 +83,12 @@ async def take_pauses(
     messages: list[ModelMessage],
     given: DeferredToolResults,
     kept: KeptPauses,
-    options: CodeModeOptions,
+    face: Face,
     conversation_id: str | None,
 ) -> list[Pause]:
     """Return the pauses at the end of a history and make it the history that the model knows, in place.
 
-    Raises `UserError` for a continuation that is not ours any more, and for a codeMode call that has lost its own.
+    Raises `UserError` for a continuation that is not ours any more, and for an outer call that has lost its own.
     """
     index = _last_response(messages)
     pauses: list[Pause] = []
@@ -98,22 +97,22 @@ async def take_pauses(
         returned = _returned(messages[index + 1 :])
         found = _continuations(messages, response, [*given.approvals, *given.calls], kept)
         denied = [one for one, said in given.approvals.items() if said is False or isinstance(said, ToolDenied)]
-        _require_continuations(response, {*found, *returned, *denied, *given.calls})
+        _require_continuations(face.title, response, {*found, *returned, *denied, *given.calls})
         open_ones = [one for outer_id, one in found.items() if outer_id not in returned]
-        pauses = [await Pause.of(one, options, conversation_id) for one in open_ones]
+        pauses = [await Pause.of(one, face, conversation_id) for one in open_ones]
         messages[index] = _with_outer_calls(response, pauses)
     forget_pauses(messages)
     return pauses
 
 
-def _require_continuations(response: ModelResponse, known: Collection[str]) -> None:
+def _require_continuations(title: str, response: ModelResponse, known: Collection[str]) -> None:
     calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
     paused = {outer_id_of(call.tool_call_id) for call in calls}
     for call in calls:
         if call.tool_call_id in paused and call.tool_call_id not in known:
             # It has begun: to run it from its start would make its finished calls a second time.
             raise UserError(
-                f"The codeMode call {call.tool_call_id!r} is paused, and its continuation, which the metadata of its "
+                f"The {title} call {call.tool_call_id!r} is paused, and its continuation, which the metadata of its "
                 "response held, is not in this history. It can only be denied."
             )
 
@@ -149,7 +148,7 @@ def _last_response(messages: list[ModelMessage]) -> int | None:
 def _continuations(
     messages: Iterable[ModelMessage], response: ModelResponse, answered: Iterable[str], kept: KeptPauses
 ) -> dict[str, Any]:
-    """Return the continuations of the codeMode calls of the last response, by their ids."""
+    """Return the continuations of the outer calls of the last response, by their ids."""
     present = [part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)]
     waiting = {one: outer for one in (*present, *answered) if (outer := outer_id_of(one)) is not None}
     own = {*present, *waiting.values()}
@@ -168,14 +167,13 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _with_outer_calls(response: ModelResponse, pauses: Iterable[Pause]) -> ModelResponse:
-    """Put back the codeMode calls that a client's history has lost, where their inner calls stand."""
+    """Put back the outer calls that a client's history has lost, where their inner calls stand."""
     parts = list(response.parts)
     present = {part.tool_call_id for part in parts if isinstance(part, ToolCallPart)}
     for pause in pauses:
         if pause.outer_id not in present:
-            call = ToolCallPart(TOOL_NAME, {"js": pause.js}, tool_call_id=pause.outer_id)
             own = (at for at, part in enumerate(parts) if _belongs(part, pause.outer_id))
-            parts.insert(next(own, len(parts)), call)
+            parts.insert(next(own, len(parts)), pause.outer_call)
     return replace(response, parts=parts)
 
 

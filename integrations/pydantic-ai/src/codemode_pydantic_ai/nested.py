@@ -31,7 +31,7 @@ from codemode import (
 )
 from codemode.plugins import LARGE_CHARACTERS, refuse_too_many, run_check, weigh
 
-from .failures import TOLD, told
+from .failures import OWN_WORDS, TOLD, ErrorWords, told
 from .shown_inputs import CallInput, NestedManager, require_as_shown
 from .turns import Reservation, SharedTurns
 
@@ -71,7 +71,8 @@ class NestedCalls:
 
     ``fatal`` is what ends the run of the agent, whatever the program does; ``stop`` then cancels the program.
     ``settled`` are the calls that somebody answered, by the id under which they waited. ``is_repeated`` tells that a
-    durable engine runs them, one after the other, and may run them again.
+    durable engine runs them, one after the other, and may run them again. ``words`` are those of the errors that a
+    program is told of.
     """
 
     def __init__(
@@ -81,12 +82,14 @@ class NestedCalls:
         ctx: RunContext[Any],
         shared: SharedTurns,
         policy: ExecutionPolicy,
+        words: ErrorWords = OWN_WORDS,
     ) -> None:
         self.fatal: BaseException | None = None
         self.stop: Callable[[], object] = lambda: None
         self.settled: dict[str, ToolReturnPart] = {}
         self._shared = shared
         self._policy = policy
+        self._words = words
         self._toolset = _CountedToolset(toolset)
         self._manager = _manager(self._toolset, tools, ctx)
         self._manager.inputs = self._toolset.inputs
@@ -139,9 +142,9 @@ class NestedCalls:
         if "result" in answer:
             return answer["result"]
         if "failed" in answer:
-            raise _failure(call, str(answer["failed"]))
+            raise self._words.failure(call, str(answer["failed"]))
         if answer.get("approved") is not True:
-            raise _denial(call, str(answer.get("message", ToolDenied().message)))
+            raise self._words.denial(call, str(answer.get("message", ToolDenied().message)))
         if payload["kind"] != APPROVAL_KIND:
             raise UserError(f"{call.tool_name!r} waits for a result, not for an approval")
         arguments = payload.get("given") or call.args_as_dict()
@@ -170,13 +173,14 @@ class NestedCalls:
         except TOLD as error:
             # The text says it all, but for what a tool itself could not validate: the host's log has that.
             is_hidden = waiting.has_begun and isinstance(error, ValidationError)
-            raise _failure(call, told(error)) from (error if is_hidden else None)
+            is_refused = isinstance(error, ValidationError) and not waiting.has_begun
+            raise self._words.failure(call, told(error), is_refused=is_refused) from (error if is_hidden else None)
         finally:
             reservation.release()
             del self._toolset.reservations[call.tool_call_id]
             del self._manager.inputs[call.tool_call_id]
         if isinstance(outcome, ToolDenied):
-            raise _denial(call, outcome.message)
+            raise self._words.denial(call, outcome.message)
         value = cast("ToolReturn[Any]", outcome).return_value if isinstance(outcome, ToolReturn) else outcome
         return await self._as_json(value, call.tool_name)
 
@@ -184,7 +188,7 @@ class NestedCalls:
         try:
             return await self._manager.show(call)
         except ValidationError as error:  # an iterator validates what it gives when it is read
-            raise _failure(call, told(error)) from None
+            raise self._words.failure(call, told(error), is_refused=True) from None
 
     async def _as_json(self, given: Any, name: str) -> Any:
         most = self._policy.max_values
@@ -258,15 +262,6 @@ def _pause(waits: ApprovalRequired | CallDeferred, shown: dict[str, Any], edited
     if getattr(waits, "kind", None) == "question":
         payload["question"] = True
     request_interrupt(payload)
-
-
-def _denial(call: ToolCallPart, message: str) -> CodeModeToolApprovalDeniedError:
-    details = {"tool_name": call.tool_name, "tool_call_id": call.tool_call_id, "reason": message}
-    return CodeModeToolApprovalDeniedError(message, details=details)
-
-
-def _failure(call: ToolCallPart, message: str) -> CodeModeToolError:
-    return CodeModeToolError(message, details={"tool_name": call.tool_name, "tool_call_id": call.tool_call_id})
 
 
 def _settled(call: ToolCallPart, waiting_id: str, content: Any, outcome: Any) -> ToolReturnPart:

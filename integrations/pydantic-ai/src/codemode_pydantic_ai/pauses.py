@@ -12,26 +12,26 @@ from pydantic_ai.messages import RetryPromptPart as LegacyRetry  # pyright: igno
 from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
-from codemode import CodeModeOptions, CodeModeProtocolError, CodeModeTool, Interrupt, PendingRequest
+from codemode import CodeModeProtocolError, Interrupt, PendingRequest
 from codemode.plugins import end_continuation, open_continuation, run_check
 
+from .faces import Face
 from .nested import CALL_KIND
 from .shown_values import plain_arguments
 
 KEY = "codemode"
-TOOL_NAME = CodeModeTool.name
 _WAITING_ID = re.compile(r"(?P<outer>.+):tool-\d+:interrupt-[0-9a-f]{16}-\d+", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Pause:
-    """A paused program: its interrupt and its text."""
+    """A paused program, or direct call: its interrupt, and the call of the model that made it."""
 
     interrupt: Interrupt
-    js: str
+    outer_call: ToolCallPart
 
     @classmethod
-    async def of(cls, continuation: object, options: CodeModeOptions, conversation_id: str | None) -> Pause:
+    async def of(cls, continuation: object, face: Face, conversation_id: str | None) -> Pause:
         """Open a continuation, wherever it comes from. Raises `UserError` for one that is not ours any more."""
         try:
             if not isinstance(continuation, dict):
@@ -40,35 +40,37 @@ class Pause:
             body = carried.get("body")
             opened = await run_check(
                 len(body) if isinstance(body, str) else 0,
-                lambda: open_continuation(carried, options=options, context_binding=conversation_id),
+                lambda: open_continuation(carried, options=face.settings, context_binding=conversation_id),
             )
-            return cls(*opened)
+            name, arguments = face.outer_call(opened)
+            outer_id = opened.interrupt.outer_tool_call_id
+            return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id))
         except CodeModeProtocolError as error:
             raise UserError(
-                f"This paused codeMode call cannot go on: {error.message}. Signing keys that outlive the process are "
-                "set with codemode.set_continuation_signing_key, how long a pause holds with continuation.max_age_ms; "
-                "and a pause goes on in its own conversation (conversation_id) alone."
+                f"This paused {face.title} call cannot go on: {error.message}. Signing keys that outlive the process "
+                "are set with codemode.set_continuation_signing_key, how long a pause holds with "
+                "continuation.max_age_ms; and a pause goes on in its own conversation (conversation_id) alone."
             ) from error
 
     @property
     def outer_id(self) -> str:
-        """The id of the codeMode call."""
-        return self.interrupt.outer_tool_call_id
+        """The id of the call of the model."""
+        return self.outer_call.tool_call_id
 
-    async def end(self, options: CodeModeOptions, conversation_id: str | None) -> None:
+    async def end(self, face: Face, conversation_id: str | None) -> None:
         """Let the program go on no more. Raises `UserError` when it has gone on already."""
         try:
-            await end_continuation(self.interrupt.continuation, options=options, context_binding=conversation_id)
+            await end_continuation(self.interrupt.continuation, options=face.settings, context_binding=conversation_id)
         except CodeModeProtocolError as error:
-            raise UserError(f"This paused codeMode call cannot be denied: {error.message}.") from error
+            raise UserError(f"This paused {face.title} call cannot be denied: {error.message}.") from error
 
     def resumed_by(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata with which the framework's approval of the codeMode call resumes the program."""
+        """Return the metadata with which the framework's approval of the outer call resumes the program."""
         return {KEY: {"continuation": dict(self.interrupt.continuation), "answers": dict(answers)}}
 
 
 def pause_metadata(interrupt: Interrupt) -> dict[str, Any]:
-    """Return what a deferred codeMode call carries: the sealed continuation, and what waits in it."""
+    """Return what a deferred outer call carries: the sealed continuation, and what waits in it."""
     shown = [
         {
             "toolCallId": call.tool_call_id,
@@ -87,7 +89,7 @@ def is_waiting_id(tool_call_id: str) -> bool:
 
 
 def outer_id_of(waiting_id: str) -> str | None:
-    """Return the id of the codeMode call in which an inner call waits; None for any other id."""
+    """Return the id of the outer call in which an inner call waits; None for any other id."""
     match = _WAITING_ID.fullmatch(waiting_id)
     return None if match is None else match["outer"]
 
@@ -103,9 +105,9 @@ def _call(request: PendingRequest) -> ToolCallPart:
 
 
 async def expand(
-    requests: DeferredToolRequests, options: CodeModeOptions, conversation_id: str | None
+    requests: DeferredToolRequests, face: Face, conversation_id: str | None
 ) -> tuple[DeferredToolRequests, list[Pause]]:
-    """Return the requests with every paused codeMode call replaced by the inner calls that wait."""
+    """Return the requests with every paused outer call replaced by the inner calls that wait."""
     expanded = replace(requests, calls=list(requests.calls), approvals=[], metadata=dict(requests.metadata))
     pauses: list[Pause] = []
     questions: set[str] = set()
@@ -115,7 +117,7 @@ async def expand(
             expanded.approvals.append(approval)
             continue
         del expanded.metadata[approval.tool_call_id]
-        pause = await Pause.of(carried["continuation"], options, conversation_id)
+        pause = await Pause.of(carried["continuation"], face, conversation_id)
         pauses.append(pause)
         for request in pause.interrupt.requests:
             calls = expanded.calls if request.payload["kind"] == CALL_KIND else expanded.approvals
@@ -167,10 +169,10 @@ def _plain_answer(waiting_id: str, result: Any, *, is_call: bool) -> dict[str, A
 
 
 def answer(requests: DeferredToolRequests, results: Mapping[str, Any]) -> DeferredToolResults:
-    """Answer the inner calls of deferred codeMode calls where no `CodeMode` capability translates them.
+    """Answer the inner calls of deferred outer calls where no capability translates them.
 
     ``results``: ``True``, ``False``, `ToolApproved`, `ToolDenied` or a result by the id of the inner call, as they
-    stand in ``requests.metadata[<id of the codeMode call>]["codemode"]["requests"]``. Raises `UserError` for an
+    stand in ``requests.metadata[<id of the outer call>]["codemode"]["requests"]``. Raises `UserError` for an
     approval of a call that waits for a result.
     """
     deferred = DeferredToolResults()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -84,6 +85,17 @@ class CodeCallToolset:
         change = change_of(before, after)
         if change is not None:
             self._listeners.tell(change)
+
+    def over(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
+        """Return a set with these options over other tools; this one stays as it is. What both have is indexed once.
+
+        For hosts whose conversations see different tools. Raises `ValueError` as `create_code_call_tools` does.
+        """
+        own = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": Listeners()}
+        other = copy(self)
+        other.__dict__.pop("tools", None)
+        other.__dict__.update(own, _updating=threading.Lock())
+        return other
 
     def on_tools_changed(self, listener: Listener) -> Callable[[], None]:
         """Let a function hear ``{"version", "added", "removed", "changed"}`` of updates; return what ends that."""

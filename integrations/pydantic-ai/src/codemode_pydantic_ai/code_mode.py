@@ -1,0 +1,162 @@
+"""codeMode as a face: one tool that runs programs. Answers no approvals and rewrites no history."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter
+from pydantic_ai import RunContext, Tool
+from pydantic_ai.tools import AgentDepsT, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
+from typing_extensions import TypedDict
+
+import codemode
+from codemode import CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
+from codemode import create_code_mode_tool as create_core_tool
+from codemode.plugins import OpenedContinuation
+
+from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings
+from .failures import OWN_WORDS
+from .hidden_tools import CompiledTools
+from .hiding_toolset import HidingToolset
+
+TOOL_NAME = CodeModeTool.name
+_MAX_SHOWN_RUNS = 1024
+
+Options: TypeAlias = CodeModeOptions | Mapping[str, Any] | None
+
+
+class _Input(TypedDict):
+    js: str
+
+
+_INPUT = TypeAdapter(_Input)
+
+
+class CodeModeFace:
+    """The codeMode tool over the tools of a step."""
+
+    title = TOOL_NAME
+    words = OWN_WORDS
+
+    def __init__(self, options: Options, pool: WorkerPool | None) -> None:
+        self.settings = agent_settings(CodeModeOptions.of(options), pool)
+        self._pool = pool
+        self._compiled = CompiledTools[CodeModeTool](self._make)
+
+    def _make(self, tools: list[codemode.Tool], _newest: CodeModeTool | None) -> CodeModeTool:
+        return create_core_tool(tools, self.settings, pool=self._pool)
+
+    async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
+        """Return codeMode."""
+        made = await self._compiled.of(hidden)
+        definition = ToolDefinition(
+            name=TOOL_NAME, description=made.description, parameters_json_schema=made.input_schema
+        )
+        own = FaceTool(definition=definition, validator=_INPUT.validator, new_call=partial(_ProgramCall, made))
+        return ShownTools(own=(own,))
+
+    def is_taken(self, name: str) -> bool:
+        """Tell whether this is the name of the tool."""
+        return name == TOOL_NAME
+
+    def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
+        """Return the call of codeMode that paused."""
+        return TOOL_NAME, {"js": opened.js}
+
+
+class _ProgramCall:
+    """One program."""
+
+    def __init__(self, made: CodeModeTool) -> None:
+        self._code_mode = made.for_one_call()
+
+    def text(self, arguments: dict[str, Any]) -> str:
+        return arguments["js"]
+
+    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:  # noqa: ARG002
+        return await self._code_mode.execute(arguments, **outer)
+
+    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
+        return await self._code_mode.resume(interrupt, resolutions=answers, **outer)
+
+    def shown(self, answer: Any, tool_call_id: str) -> Any:
+        return self._code_mode.to_model_output(answer, tool_call_id=tool_call_id)["value"]
+
+
+@dataclass
+class CodeModeToolset(HidingToolset[AgentDepsT]):
+    """Replaces the tools of another toolset with ``codeMode``, except those that must stay native.
+
+    ``options``: `CodeModeOptions` or a mapping. ``keep``: names of tools that the model goes on calling directly.
+    ``max_retries``: how often the model may correct a program that failed. ``pool``: the `WorkerPool` that runs the
+    programs. The `CodeMode` capability uses it; without that, a pause defers the codeMode call itself, and `answer`
+    answers the inner calls in its metadata.
+    """
+
+    def _own_face(self) -> Face:
+        return CodeModeFace(self.options, self.pool)
+
+
+class _ShownSteps:
+    """What each step of the last runs showed its model: that can be called, and nothing else."""
+
+    def __init__(self) -> None:
+        self._steps: OrderedDict[str, tuple[int, ToolsetTool[Any]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, ctx: RunContext[Any], made: ToolsetTool[Any]) -> None:
+        if ctx.run_id is not None:
+            with self._lock:
+                self._steps[ctx.run_id] = (ctx.run_step, made)
+                self._steps.move_to_end(ctx.run_id)
+                while len(self._steps) > _MAX_SHOWN_RUNS:
+                    self._steps.popitem(last=False)
+
+    def get(self, ctx: RunContext[Any]) -> ToolsetTool[Any] | None:
+        with self._lock:
+            step, made = self._steps.get(ctx.run_id or "", (None, None))
+        return made if step == ctx.run_step else None
+
+
+def create_code_mode_tool(
+    tools: AbstractToolset[AgentDepsT] | Iterable[Any],
+    options: Options = None,
+    *,
+    max_retries: int = MAX_RETRIES,
+    pool: WorkerPool | None = None,
+) -> Tool[AgentDepsT]:
+    """Make one `pydantic_ai.Tool` of a toolset or of tools and functions, for agents without the capability.
+
+    The model is shown the tools that the toolset has at each step. A toolset that must be entered, as some MCP ones
+    must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. A pause defers the call of this tool;
+    see `answer`.
+    """
+    wrapped = tools if isinstance(tools, AbstractToolset) else FunctionToolset[AgentDepsT](list(tools))
+    toolset = CodeModeToolset(wrapped, options, max_retries=max_retries, pool=pool)
+
+    shown = _ShownSteps()
+
+    async def prepare(ctx: RunContext[AgentDepsT], definition: ToolDefinition) -> ToolDefinition | None:
+        made = (await toolset.get_tools(ctx)).get(TOOL_NAME)
+        if made is None:
+            return None
+        shown.put(ctx, made)
+        said = made.tool_def
+        return dataclasses.replace(definition, description=said.description, sequential=said.sequential)
+
+    async def code_mode(ctx: RunContext[AgentDepsT], js: str) -> Any:
+        made = shown.get(ctx) or (await toolset.get_tools(ctx))[TOOL_NAME]
+        return await toolset.call_tool(TOOL_NAME, {"js": js}, ctx, made)
+
+    schema = create_core_tool([]).input_schema
+    tool = Tool[AgentDepsT].from_schema(code_mode, TOOL_NAME, "Run a program over tools.", schema, takes_ctx=True)
+    tool.prepare = prepare
+    tool.max_retries = max_retries
+    return tool

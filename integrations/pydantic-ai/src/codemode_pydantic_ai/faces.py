@@ -1,0 +1,100 @@
+"""What the surfaces of the core have in common for an agent: tools that stand for others, and calls that pause."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic_ai import RunContext
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ToolsetTool
+
+from codemode import CodeModeOptions, ContinuationOptions, Interrupt, WorkerPool
+from codemode.plugins import OpenedContinuation, not_negative, pool_or_default
+
+from .failures import ErrorWords
+
+MAX_AGE_MS = 7 * 24 * 60 * 60 * 1000
+MAX_RETRIES = 3
+
+
+class FaceCall(Protocol):
+    """One call of a tool of a face, by the model."""
+
+    def text(self, arguments: dict[str, Any]) -> str:
+        """Return the program in the model's arguments; nothing where there is none."""
+        ...
+
+    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:
+        """Return the answer, or the `Interrupt` of a pause. ``outer`` is what the core's own ``execute`` takes."""
+        ...
+
+    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
+        """Go on with a pause. Returns as `begin` does."""
+        ...
+
+    def shown(self, answer: Any, tool_call_id: str) -> Any:
+        """Return what the model is given for an answer."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaceTool:
+    """One tool of a face, as a model meets it. ``makes_calls`` tells whether it runs tools, which may wait."""
+
+    definition: ToolDefinition
+    validator: Any
+    new_call: Callable[[], FaceCall]
+    makes_calls: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTools:
+    """What a face shows in place of tools: its own, and the names of those that stay visible beside them."""
+
+    own: tuple[FaceTool, ...]
+    visible: Collection[str] = ()
+
+
+class Face(Protocol):
+    """One surface of the core, under an agent's options. ``title`` is what people call it."""
+
+    title: str
+    settings: CodeModeOptions
+    words: ErrorWords
+
+    async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
+        """Return what stands for these tools. Raises `ValueError` for what one of them cannot be."""
+        ...
+
+    def is_taken(self, name: str) -> bool:
+        """Tell whether a tool beside those of the face cannot be called so."""
+        ...
+
+    def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
+        """Return name and arguments of the call that paused."""
+        ...
+
+
+def agent_settings(given: CodeModeOptions, pool: WorkerPool | None) -> CodeModeOptions:
+    """Return the options of programs that agents run.
+
+    A continuation may leave the process: it is sealed, and holds for a week. Time that tools take is not the program's.
+    A program waits for a worker of the process-wide pool; a pool that is given keeps its own way.
+    """
+    kept = given.continuation
+    max_age_ms = kept.max_age_ms if kept.max_age_ms is not None else MAX_AGE_MS
+    sealed: ContinuationOptions = dataclasses.replace(kept, seal=True, max_age_ms=max_age_ms)
+    policy = given.execution_policy.with_defaults(clock="program", on_saturation="wait" if pool is None else None)
+    return given.having(continuation=sealed, execution_policy=policy)
+
+
+def check_settings(keep: Collection[str], max_retries: int, pool: WorkerPool | None) -> None:
+    """Raise `ValueError` for what a toolset cannot be made with: one text as ``keep`` would keep each part of it."""
+    if isinstance(keep, str):
+        raise ValueError(f"keep must be a list of tool names, got {keep!r}")  # noqa: TRY004 - as every wrong option
+    not_negative(max_retries, "max_retries")
+    if pool is not None:
+        pool_or_default(pool)

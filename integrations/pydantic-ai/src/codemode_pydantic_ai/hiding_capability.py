@@ -1,0 +1,160 @@
+"""What the capabilities share: pauses translated where the framework's nodes begin and end. Knows no surface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from pydantic_ai import RunContext
+from pydantic_ai.agent import UserPromptNode
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    DeferredToolRequestsEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    PartEndEvent,
+    PartStartEvent,
+)
+from pydantic_ai.result import FinalResult
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_graph import End
+
+from .faces import Face
+from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
+from .outer_calls import RunState
+from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
+
+
+@dataclass
+class HidingCapability(AbstractCapability[AgentDepsT]):
+    """Shows the tools of a face in place of the agent's, and translates the pauses of what runs behind them."""
+
+    _made_face: Face | None = field(default=None, kw_only=True, repr=False)
+    _kept: KeptPauses = field(default_factory=KeptPauses, kw_only=True, repr=False)
+    _run: RunState = field(default_factory=RunState, kw_only=True, repr=False)
+
+    @property
+    def _face(self) -> Face:
+        assert self._made_face is not None  # noqa: S101 - every capability makes its own
+        return self._made_face
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """Return None: options may hold keys and functions, which no specification file should."""
+        return None
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Stand outside everything else that wraps tools: what another takes out of a step is in no program then."""
+        return CapabilityOrdering(position="outermost", wraps=[AbstractCapability])
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:  # noqa: ARG002
+        """Return the capability with a state of its own for this run."""
+        own = copy(self)
+        vars(own)["_run"] = RunState()
+        return own
+
+    @property
+    def has_wrap_run_event_stream(self) -> bool:
+        """Return False: events are translated when somebody streams, and that alone is no reason to stream."""
+        return False
+
+    async def before_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any) -> Any:
+        """Turn answers to inner calls into the resumption of the program that made them."""
+        if not isinstance(node, UserPromptNode):
+            return node
+        prompt = cast("UserPromptNode[AgentDepsT, Any]", node)
+        given = prompt.deferred_tool_results
+        if given is None and prompt.user_prompt is not None:
+            forget_pauses(ctx.messages)
+            return prompt
+        results = await self._results(ctx, given or DeferredToolResults())
+        return prompt if results is None else replace(prompt, deferred_tool_results=results)
+
+    async def after_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any, result: Any) -> Any:  # noqa: ARG002
+        """Turn the deferral of an outer call into those of the inner calls that wait."""
+        final = cast("End[Any]", result).data if isinstance(result, End) else None
+        output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
+        if not isinstance(output, DeferredToolRequests):
+            return cast("Any", result)
+        requests, pauses = await expand(output, self._face, ctx.conversation_id)
+        if not pauses:
+            return cast("Any", result)
+        for pause in pauses:
+            self._kept.put(pause)
+        record_pauses(ctx.messages, pauses)
+        return End(replace(cast("FinalResult[Any]", final), output=requests))
+
+    async def wrap_run_event_stream(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        stream: AsyncIterable[AgentStreamEvent],
+    ) -> AsyncIterator[AgentStreamEvent]:
+        """Show the inner calls that wait, and what became of them, as calls of their own."""
+        async for event in stream:
+            if isinstance(event, DeferredToolRequestsEvent):
+                for shown in await self._pause_events(event, ctx.conversation_id):
+                    yield shown
+                continue
+            if isinstance(event, FunctionToolResultEvent):
+                for settled in self._settled_events(event.part.tool_call_id):
+                    yield settled
+            yield event
+
+    async def _results(self, ctx: RunContext[AgentDepsT], given: DeferredToolResults) -> DeferredToolResults | None:
+        """Return the framework's results for what is pending at the end of the history; None when nothing is ours."""
+        before = list(ctx.messages)
+        pauses = await take_pauses(ctx.messages, given, self._kept, self._face, ctx.conversation_id)
+        results = replace(
+            given,
+            calls={**late_results(before, pauses), **given.calls},
+            approvals=dict(given.approvals),
+            metadata=dict(given.metadata),
+        )
+        for pause in pauses:
+            await self._resume(ctx, pause, results)
+        lost = next((one for one in [*results.approvals, *results.calls] if is_waiting_id(one)), None)
+        if lost is not None:
+            raise UserError(
+                f"No paused {self._face.title} call waits for {lost!r}: it was answered before, or this history was "
+                "kept by a client and the process that paused it is gone."
+            )
+        return results if pauses else None
+
+    async def _resume(self, ctx: RunContext[AgentDepsT], pause: Pause, results: DeferredToolResults) -> None:
+        answers = answers_for(pause, results)
+        for request in pause.interrupt.requests:
+            self._run.shown.add(request.interrupt_id)
+            results.approvals.pop(request.interrupt_id, None)
+            results.calls.pop(request.interrupt_id, None)
+            results.metadata.pop(request.interrupt_id, None)
+        whole = results.approvals.get(pause.outer_id)
+        if whole is False or isinstance(whole, ToolDenied):
+            await pause.end(self._face, ctx.conversation_id)
+            return
+        results.approvals[pause.outer_id] = ToolApproved()
+        results.metadata[pause.outer_id] = pause.resumed_by(answers)
+
+    async def _pause_events(
+        self, event: DeferredToolRequestsEvent, conversation_id: str | None
+    ) -> list[AgentStreamEvent]:
+        requests, pauses = await expand(event.requests, self._face, conversation_id)
+        settled = [one for pause in pauses for one in self._settled_events(pause.outer_id)]
+        waiting = [call for pause in pauses for call in waiting_calls(pause.interrupt)]
+        new = [call for call in waiting if call.tool_call_id not in self._run.shown]
+        self._run.shown.update(call.tool_call_id for call in new)
+        # Clients look at the last step of a response: everything that waits must be in one.
+        parts: list[AgentStreamEvent] = []
+        for index, call in enumerate(new):
+            parts += [PartStartEvent(index=index, part=call), PartEndEvent(index=index, part=call)]
+        calls = [FunctionToolCallEvent(call, args_valid=True) for call in new]
+        return [*settled, *parts, *calls, replace(event, requests=requests)]
+
+    def _settled_events(self, outer_id: str) -> list[AgentStreamEvent]:
+        settled = self._run.settled.pop(outer_id, {})
+        in_order = sorted(settled, key=lambda waiting_id: (len(waiting_id), waiting_id))
+        return [FunctionToolResultEvent(settled[waiting_id]) for waiting_id in in_order]

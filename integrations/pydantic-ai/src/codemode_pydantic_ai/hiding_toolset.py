@@ -1,0 +1,110 @@
+"""The toolset that shows a model the few tools of a face instead of many. Knows no surface by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
+
+from codemode import WorkerPool
+
+from .faces import MAX_RETRIES, Face, FaceTool, check_settings
+from .hidden_tools import stays_native
+from .outer_calls import OuterCall, RunState
+
+
+@dataclass(kw_only=True)
+class OwnTool(ToolsetTool[Any]):
+    """A tool of a face in one step, with the tools behind it."""
+
+    own: FaceTool
+    face: Face
+    hidden: dict[str, ToolsetTool[Any]]
+
+
+@dataclass
+class HidingToolset(WrapperToolset[AgentDepsT]):
+    """Replaces the tools of another toolset with those of a face, except those that must stay native."""
+
+    options: Any = None
+    keep: Collection[str] = ()
+    max_retries: int = MAX_RETRIES
+    pool: WorkerPool | None = None
+    face: Face | None = field(default=None, repr=False)
+    run: RunState | None = field(default=None, repr=False)
+    is_all_of_the_agent: bool = field(default=False, repr=False)
+    _runs: WeakValueDictionary[str, RunState] = field(default_factory=WeakValueDictionary[str, RunState], repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the options now, not in the first run."""
+        check_settings(self.keep, self.max_retries, self.pool)
+        if self.face is None:
+            self.face = self._own_face()
+
+    def _own_face(self) -> Face:
+        raise NotImplementedError
+
+    @property
+    def _made_face(self) -> Face:
+        assert self.face is not None  # noqa: S101 - made with the toolset
+        return self.face
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+        """Return the toolset with a state of its own for this run."""
+        return dataclasses.replace(self, wrapped=await self.wrapped.for_run(ctx), run=self.run or RunState())
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """Return the tools that the model goes on calling directly, and those of the face for the others."""
+        face = self._made_face
+        tools = await self.wrapped.get_tools(ctx)
+        native = {name for name, tool in tools.items() if stays_native(tool.tool_def, self.keep, ctx)}
+        hidden = {name: tool for name, tool in tools.items() if name not in native}
+        if not hidden:
+            return tools
+        shown = await face.shown(hidden)
+        taken = next((name for name in native if face.is_taken(name)), None)
+        if taken is not None:
+            raise UserError(f"a tool that stays native is called {taken!r}, which is the name of the {face.title} tool")
+        beside = {name: tool for name, tool in tools.items() if name in native or name in shown.visible}
+        return {**beside, **{one.definition.name: self._own_tool(one, hidden) for one in shown.own}}
+
+    def _own_tool(self, own: FaceTool, hidden: dict[str, ToolsetTool[AgentDepsT]]) -> ToolsetTool[AgentDepsT]:
+        # What runs beside it is not all known here: then the framework must keep it apart.
+        is_alone = own.makes_calls and not self.is_all_of_the_agent
+        is_sequential = is_alone and any(tool.tool_def.sequential for tool in hidden.values())
+        return OwnTool(
+            toolset=self,
+            tool_def=dataclasses.replace(own.definition, sequential=is_sequential),
+            max_retries=self.max_retries,
+            args_validator=own.validator,
+            own=own,
+            face=self._made_face,
+            hidden=hidden,
+        )
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        """Run a program, go on with a paused one, or call a tool that stayed native."""
+        run = self._run_state(ctx)
+        face = self._made_face
+        if not isinstance(tool, OwnTool) or tool.face is not face:
+            async with run.turns.take(alone=tool.tool_def.sequential):
+                return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        reservation = run.budget.begin()
+        try:
+            return await OuterCall(face, tool.own, (self.wrapped, tool.hidden), ctx, run).run(tool_args)
+        finally:
+            reservation.release()
+
+    def _run_state(self, ctx: RunContext[AgentDepsT]) -> RunState:
+        if self.run is not None:
+            return self.run
+        return RunState() if ctx.run_id is None else self._runs.setdefault(ctx.run_id, RunState())

@@ -1,0 +1,127 @@
+"""One call of a tool that runs others: from the model's arguments to its answer, its pause or its retry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, UserError
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+from codemode import CodeModeError, CodeModeProtocolError, Interrupt, failure_text
+
+from .faces import Face, FaceTool
+from .nested import NestedCalls
+from .pauses import KEY, Pause, pause_metadata
+from .turns import SharedTurns
+
+
+@dataclass
+class RunState(SharedTurns):
+    """What the calls of one run of the agent share.
+
+    ``paused`` holds the metadata of paused calls by their id, ``settled`` what became of answered inner calls,
+    ``shown`` the ids of waiting calls that a client knows of.
+    """
+
+    paused: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    settled: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
+    shown: set[str] = field(default_factory=set[str])
+
+
+class OuterCall:
+    """One call of a tool of a face."""
+
+    def __init__(
+        self,
+        face: Face,
+        tool: FaceTool,
+        behind: tuple[AbstractToolset[Any], Mapping[str, ToolsetTool[Any]]],
+        ctx: RunContext[Any],
+        run: RunState,
+    ) -> None:
+        self._face = face
+        self._tool = tool
+        self._call = tool.new_call()
+        self._ctx = ctx
+        self._run = run
+        self._id = ctx.tool_call_id or ""
+        self._calls = NestedCalls(*behind, ctx, run, face.settings.execution_policy, face.words)
+
+    async def run(self, arguments: dict[str, Any]) -> Any:
+        """Return the answer. Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure."""
+        resumed = await self._resumed() if self._ctx.tool_call_approved and self._tool.makes_calls else None
+        try:
+            answer = await self._until_fatal(arguments, resumed)
+        except CodeModeProtocolError:
+            raise
+        except CodeModeError as error:
+            raise ModelRetry(failure_text(error, self._call.text(arguments))) from error
+        finally:
+            if self._calls.settled:
+                self._run.settled[self._id] = self._calls.settled
+        if isinstance(answer, Interrupt):
+            self._pause(pause_metadata(answer))
+        return self._call.shown(answer, self._id)
+
+    async def _resumed(self) -> tuple[Pause, dict[str, Any]]:
+        """Return the pause that an approval of this call resumes, and the answers."""
+        metadata = self._ctx.tool_call_metadata
+        carried = cast("dict[str, Any]", metadata).get(KEY) if isinstance(metadata, dict) else None
+        if carried is None:
+            # To approve the program is not to approve what it calls, least of all to run it again.
+            if self._id in self._run.paused:
+                self._pause(self._run.paused[self._id])
+            raise UserError(
+                f"A {self._face.title} call was approved as a whole. What waits are its inner calls: answer those, by "
+                "their ids."
+            )
+        pause = await Pause.of(carried["continuation"], self._face, self._ctx.conversation_id)
+        if pause.outer_id != self._id:
+            raise UserError(f"The continuation belongs to another call of {self._face.title}.")
+        if not carried["answers"]:
+            self._pause(pause_metadata(pause.interrupt))
+        return pause, carried["answers"]
+
+    def _pause(self, metadata: dict[str, Any]) -> None:
+        self._run.paused[self._id] = metadata
+        raise ApprovalRequired(metadata=metadata)
+
+    async def _until_fatal(self, arguments: dict[str, Any], resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
+        task = asyncio.ensure_future(self._answer(arguments, resumed))
+        self._calls.stop = task.cancel
+        try:
+            answer = await task
+        except (CodeModeError, asyncio.CancelledError):
+            if self._calls.fatal is None:
+                raise
+            raise self._calls.fatal from None
+        if self._calls.fatal is not None:
+            raise self._calls.fatal
+        return answer
+
+    async def _answer(self, arguments: dict[str, Any], resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
+        ctx = self._ctx
+        shared: dict[str, Any] = {
+            "messages": ctx.messages,
+            "context": self._calls,
+            "context_binding": ctx.conversation_id or None,
+        }
+        noted_ms = _response_time_ms(ctx.messages)
+        if self._calls.is_repeated and noted_ms is not None:
+            shared["clock_ms"] = lambda: noted_ms
+        if resumed is None:
+            begun: dict[str, Any] = {"tool_call_id": self._id or None, "started_at_ms": noted_ms}
+            return await self._call.begin(arguments, ctx, **begun, **shared)
+        pause, answers = resumed
+        return await self._call.go_on(pause.interrupt, answers, **shared)
+
+
+def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
+    """Return when the model made its calls: the one time that an engine that repeats a run has recorded."""
+    times = [message.timestamp for message in messages if isinstance(message, ModelResponse)]
+    return max(int(times[-1].timestamp() * 1000), 1) if times else None

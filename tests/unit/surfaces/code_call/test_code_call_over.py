@@ -1,0 +1,42 @@
+"""A tool set over other tools, for another conversation: neither sees the other's."""
+
+from __future__ import annotations
+
+import asyncio
+
+from codemode import CodeCallToolset, Tool, create_code_call_tools
+
+
+def tool(name: str, description: str) -> Tool:
+    return Tool(name, execute=lambda value: f"{name} {value}", description=description, input_schema={})
+
+
+def test_each_set_answers_for_its_own_tools():
+    heard: list[object] = []
+    first = create_code_call_tools([tool("alpha", "Weigh a parcel.")], {"names": "underscore"})
+    first.on_tools_changed(heard.append)
+    assert [one.name for one in first.tools] == ["codecall_search", "codecall_describe", "codecall_execute"]
+    second = first.over([tool("beta", "Weigh a parcel."), tool("gamma", "Paint a wall.")])
+
+    async def found(tools: CodeCallToolset) -> list[str]:
+        answer = await tools.search({"query": "weigh a parcel"})
+        return [one["name"] for one in answer["tools"]]
+
+    assert asyncio.run(found(first)) == ["alpha"]
+    assert asyncio.run(found(second)) == ["beta"]
+    first.update([])
+    assert asyncio.run(found(second)) == ["beta"]
+    second.update([tool("delta", "Weigh a parcel.")])
+    assert asyncio.run(found(first)) == []
+    assert len(heard) == 1
+
+
+def test_the_meta_tools_of_each_lead_to_its_own_tools():
+    first = create_code_call_tools([tool("alpha", "Weigh a parcel.")], {"names": "underscore"})
+    search = {tools.tools[0].name for tools in (first, first.over([]))}
+    assert search == {"codecall_search"}
+    other = first.over([tool("beta", "Weigh a parcel.")])
+    for tools, name in ((first, "alpha"), (other, "beta")):
+        described = asyncio.run(tools.call("codecall_describe", {"tools": ["alpha", "beta"]}))
+        assert [one["name"] for one in described["tools"]] == [name]
+        assert tools.tools[0] is not (other if tools is first else first).tools[0]
