@@ -66,7 +66,7 @@ class Invocation:
         self.host_errors: dict[int, CodeModeError] = {}
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
         self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
-        self._replay = Replay(recorded)
+        self._replay = Replay(recorded, hides_inputs=settings.hides_inputs)
         self._size = LedgerSize(settings.limits.max_ledger_bytes, settings.profile.host_errors, self.ledger.sidecar)
         self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []

@@ -11,9 +11,13 @@ from .sidecar import Sidecar
 
 
 class Replay:
-    """A recorded ledger beside the one that grows again. Raises `CodeModeProtocolError` where the two differ."""
+    """A recorded ledger beside the one that grows again. Raises `CodeModeProtocolError` where the two differ.
 
-    def __init__(self, recorded: Ledger | None) -> None:
+    With ``hides_inputs`` its errors quote none.
+    """
+
+    def __init__(self, recorded: Ledger | None, *, hides_inputs: bool = False) -> None:
+        self._hides_inputs = hides_inputs
         self._recorded = recorded if recorded is not None else Ledger()
         self._is_empty = not self._recorded.entries
 
@@ -23,13 +27,15 @@ class Replay:
             return None
         if request.id not in self._recorded:
             if self.is_unfinished(ledger):
-                raise endings.diverged(request.id, f"{endings.request_text(request)} was not made in the recorded run")
+                raise endings.diverged(request.id, f"{self._text(request)} was not made in the recorded run")
             return None
         recorded = self._recorded[request.id]
         if not recorded.same_request(request):
-            was, now = endings.request_text(recorded), endings.request_text(request)
-            raise endings.diverged(request.id, f"recorded {was}, now {now}")
+            raise endings.diverged(request.id, f"recorded {self._text(recorded)}, now {self._text(request)}")
         return recorded
+
+    def _text(self, request: LedgerEntry | CallRequested) -> str:
+        return f"{request.kind} {request.name}" if self._hides_inputs else endings.request_text(request)
 
     def has_told(self, notice: int) -> bool:
         """True for one of the program's messages, counted from 1, that was passed on in the recorded run."""
