@@ -84,12 +84,16 @@ def entry_of(columns: Columns) -> Entry:
         (indexed_words(" ".join(columns.parameters)), _PARAMETERS),
         (indexed_words(" ".join(columns.examples)), _EXAMPLES),
     )
-    counts = defaultdict[str, float](float, dict.fromkeys(columns.forms, _NAME))
+    weights = defaultdict[str, float](float)
+    length = 0
     for words, weight in weighted:
-        for stem in map(stem_of, words):
-            counts[stem] += weight
-    all_words = [word for words, _ in weighted for word in words]
-    return Entry("".join(words_of(columns.name)), counts, tuple(set(all_words)), len(all_words))
+        length += len(words)
+        for word in words:
+            weights[word] += weight
+    counts = defaultdict[str, float](float, dict.fromkeys(columns.forms, _NAME))
+    for word, weight in weights.items():
+        counts[stem_of(word)] += weight
+    return Entry("".join(words_of(columns.name)), counts, tuple(weights), length)
 
 
 def _some(values: Iterable[Any]) -> Iterator[Any]:

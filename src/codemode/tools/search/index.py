@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
-from heapq import nsmallest
 from typing import NamedTuple
 
 from ...host import steps
@@ -17,6 +16,7 @@ from .text_index import TextIndex
 
 _WAIT_SECONDS = 0.005
 _PLACES = 6  # of a score: what differs less is equal
+_LEAST_DIFFERENCE = 1e-6
 
 
 class Found(NamedTuple):
@@ -90,8 +90,11 @@ class ToolIndex:
         slots, positions = index.postings.slots, index.postings.positions
         chosen = None if among is None else {slots[at] for at in among if 0 <= at < len(slots)}
         scores = index.scores(read, limit, chosen)
-        found = (Found(positions[slot], round(score, _PLACES)) for slot, score in scores.items())
-        return nsmallest(limit, found, key=lambda one: (-one.score, one.position))
+        least = 0.0
+        if len(scores) > limit:
+            least = sorted(scores.values(), reverse=True)[limit - 1] - _LEAST_DIFFERENCE
+        found = [Found(positions[slot], round(score, _PLACES)) for slot, score in scores.items() if score >= least]
+        return sorted(found, key=lambda one: (-one.score, one.position))[:limit]
 
     def _made(self) -> TextIndex:
         index = self._index

@@ -17,14 +17,13 @@ from typing import NamedTuple
 from ...host import steps
 from .postings import Postings
 from .query import Query
-from .readings import FORM, SYNONYM, Reading, corrected, readings_of
+from .readings import FORM, GIVEN, SYNONYM, Reading, corrected, readings_of
 from .words import words_of
 
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
 _LEAST_SURE = 0.3  # that a word of which a tool has but a synonym is meant by it
 _DIFFERENCE = 1e-6  # of scores: what differs less is equal
-_KEPT_OF_A_TOOL = 20
-_KEPT = 1000
+_KEPT = 200_000  # numbers, some megabytes: words are asked for again
 _POSTINGS_OF_A_STEP = 32
 _SCORES_OF_A_STEP = 8
 _COMMON = 60
@@ -51,7 +50,7 @@ class TextIndex:
     def __init__(self, postings: Postings) -> None:
         self.postings = postings
         self._words: dict[tuple[str, ...], _Word] = {}
-        self._room = len(postings) * _KEPT_OF_A_TOOL + _KEPT
+        self._room = _KEPT
 
     def scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
         """Return how well tools fit, above 0 and up to 1, by slot: at least the ``limit`` best of those ``among``."""
@@ -119,8 +118,11 @@ class TextIndex:
             for weight, counts in tiers:
                 counted = counts.get(slot)
                 if counted is not None:
-                    surest = surest or max(weight, _LEAST_SURE)
-                    best = max(best, weight * counted / (counted + norm))
+                    if not surest:
+                        surest = max(weight, _LEAST_SURE)
+                    given = weight * counted / (counted + norm)
+                    if given > best:
+                        best = given
             gain += rarity * best
             sure += surest
         return gain * sure / len(asked)
@@ -142,10 +144,12 @@ class TextIndex:
     def _keep(self, key: tuple[str, ...], tiers: list[_Tier]) -> _Word:
         tiers = [tier for tier in tiers if tier.counts]
         word = _Word(tiers, self._rarity(max((len(tier.counts) for tier in tiers), default=1)))
-        self._room -= 1 + sum(len(tier.counts) for tier in tiers)
+        self._room -= 1 + sum(
+            len(tier.counts) for tier in tiers if tier.weight < GIVEN
+        )  # that of a stem is kept anyway
         if self._room < 0:
             self._words = {}
-            self._room = len(self.postings) * _KEPT_OF_A_TOOL + _KEPT
+            self._room = _KEPT
         self._words[key] = word
         return word
 
