@@ -266,6 +266,7 @@ def test_each_meta_tool_is_a_span():
         ("execute_tool codecall.execute", None),
         ("execute_tool shop.echo", "execute_tool codecall.invoke"),
         ("execute_tool codecall.invoke", None),
+        ("execute_tool", "execute_tool codecall.invoke"),
         ("execute_tool codecall.invoke", None),
     ]
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ..errors import CodeModeError
 from ..host.clock import now_ms
 from ..options.parts import CodeModeOptions, Telemetry
-from ..profile import HostErrors
-from ..protocol.ledger import LedgerEntry
-from ..protocol.rejections import rejection
 from ..trace.events import CatalogEvent, Event
 from .hooks import Hooks
-from .reporter import Listener, Reporter
 
 
 @contextmanager
@@ -76,30 +71,6 @@ class CatalogQuestion:
             error=error,
         )
         await _tell(self._options, event)
-
-
-async def tell_refused_call(
-    options: CodeModeOptions,
-    told: HostErrors,
-    name: str,
-    tool_name: str,
-    error: CodeModeError,
-    tool_call_id: str | None = None,
-    listeners: tuple[Listener, ...] = (),
-) -> None:
-    """Tell of a call that the model made itself through the meta-tool ``name``, refused before there was any run.
-
-    ``told`` says in which words the model reads of the error. Of the input nothing is told.
-    """
-    ids = _ids(tool_call_id)
-    reporter = Reporter(options.lifecycle, **ids, listeners=listeners, hides_inputs=True)
-    entry = LedgerEntry(1, "tool", tool_name, None, tool_call_id=f"{ids['outer_tool_call_id']}:tool-1")
-    with suppress(CodeModeError), meta_span(options.telemetry, name, ids["outer_tool_call_id"]):
-        reporter.started("", source="invoke")
-        reporter.call_ended(reporter.call_started(entry), rejection(entry, error, told), error)
-        await reporter.ended(error=error)
-        raise error
-    error.__traceback__ = None  # nobody raised it: it is an answer
 
 
 async def _tell(options: CodeModeOptions, event: Event) -> None:

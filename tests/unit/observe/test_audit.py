@@ -25,10 +25,9 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
-from codemode.observe.meta_tools import CatalogQuestion, tell_refused_call
+from codemode.observe.meta_tools import CatalogQuestion
 from codemode.observe.reporter import Reporter
 from codemode.options.parts import CodeModeOptions
-from codemode.profile import HostErrors
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
 
 SECRET = "hunter2-CANARY"
@@ -204,15 +203,9 @@ def test_what_the_model_asks_beside_programs_is_told_of():
         with pytest.raises(CodeModeTimeoutError):
             async with CatalogQuestion(options, "codecall.describe", "describe", [SECRET]):
                 raise CodeModeTimeoutError(SECRET)
-        denied = CodeModeToolError(SECRET)
-        denied.reason = "access_denied"
-        codes = HostErrors(codes={"access_denied": "ACCESS_DENIED", "execution": "EXECUTION"})
-        await tell_refused_call(options, codes, "codecall.invoke", "pay", denied, "outer")
 
     within(asks())
-    assert names(records) == ["search", "describe", "call_started", "call_failed", "access_denied", "invoke"]
-    assert [record.get("code") for record in records[3:]] == ["ACCESS_DENIED", None, "CODE_MODE_TOOL_ERROR"]
-    assert {record["toolName"] for record in records[2:]} == {"pay"}
+    assert names(records) == ["search", "describe"]
     assert (records[0]["results"], records[0]["outerToolCallId"]) == (3, "outer")
     assert records[1]["code"] == "CODE_MODE_TIMEOUT"
     assert SECRET not in json.dumps(records)

@@ -70,15 +70,10 @@ class CodeCallCatalog:
         if looks_like_meta_tool(name):
             return _refusal(f"{shown!r} is a meta-tool, which no script can call.", shown, "self_reference")
         if name in self._index:
-            return self.denied_tool(name)
+            return _refusal(f"Tool {shown!r} may not be called here.", shown, "access_denied")
         near = [one for one in self._index.nearest(name) if one in self]
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         return _refusal(f"There is no tool named {shown!r}.{hint}", shown, "unknown_tool")
-
-    def denied_tool(self, name: str) -> CodeModeToolError:
-        """Return the error for a tool of the index that may not be called."""
-        shown = name[:MAX_NAME_CHARACTERS]
-        return _refusal(f"Tool {shown!r} may not be called here.", shown, "access_denied")
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Return what fits a query, as a `Catalog` does."""

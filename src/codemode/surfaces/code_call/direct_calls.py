@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from ...errors import CodeModeToolError
 from ...trace.failures import log_tool_failure
 from ...workers.pool import WorkerPool
 from .index import ToolSet
 from .options import DirectCalls
 
 
-async def refusal_of(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> CodeModeToolError | None:
-    """Return the error for a call that is refused, None for one that may be made.
-
-    A name outside the index is answered as one that nobody has registered, whatever the policy says of it.
-    """
-    if name not in tools.catalog:
-        return tools.catalog.unknown_tool(name)
-    if policy.allowed_tools is not None and name not in policy.allowed_tools:
-        return tools.catalog.denied_tool(name)
-    return None if await _filter_admits(tools, name, policy, pool) else tools.catalog.denied_tool(name)
+async def is_direct(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
+    """Tell whether a tool is in the index and the policy lets it through. The filter is asked last."""
+    if name not in tools.indexed or (policy.allowed_tools is not None and name not in policy.allowed_tools):
+        return False
+    return await _filter_admits(tools, name, policy, pool)
 
 
 async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:

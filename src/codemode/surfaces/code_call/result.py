@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...data.json_values import NOT_GIVEN, canonical_json, utf8_length
 from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ...errors import (
     CodeModeAbortedError,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
     from ...trace.trace import Trace
 
-MAX_TOOL_INPUT_BYTES = 8 * 1024
 WORKER_ENDED = "worker"
 """``details["origin"]`` of an error: the worker that ran the program ended without a result."""
 _DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
@@ -86,23 +84,6 @@ def failed(error: CodeModeError) -> CodeCallResult:
     result = CodeCallResult(status=status, error=said)
     result.exception, result.recovery, result.trace = error, error.recovery, error.trace
     return result
-
-
-def refused_call(error: CodeModeError, tool_name: str, tool_input: Any) -> CodeCallResult:
-    """Return the result of a direct call that was refused before anything of it ran."""
-    said: dict[str, Any] = {"source": "tool", "toolName": tool_name}
-    if tool_input is not NOT_GIVEN:
-        said["toolInput"] = shown_input(tool_input)
-    said |= {"message": error.message, "code": TOOL_ERROR_CODES[error.reason]}
-    result = CodeCallResult(status="tool_error", error=said)
-    result.exception = error
-    return result
-
-
-def shown_input(value: Any) -> Any:
-    """Return the input of a call as an answer shows it: of a large one its size."""
-    size = utf8_length(canonical_json(value))
-    return value if size <= MAX_TOOL_INPUT_BYTES else {"bytes": size}
 
 
 def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:

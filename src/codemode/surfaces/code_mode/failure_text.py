@@ -19,6 +19,7 @@ from ...errors import (
     CodeModeDetachedBridgeRequestError,
     CodeModeError,
     CodeModeFetchError,
+    CodeModeIllegalAccessError,
     CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeSourceTooLargeError,
@@ -44,6 +45,7 @@ _KEPT = "\n\t"
 # By class, the nearest first. None of these depends on what the program did.
 _HINTS: dict[type[BaseException], str] = {
     CodeModeSyntaxError: "Nothing of the program ran. Correct every problem above and send the whole program again.",
+    CodeModeIllegalAccessError: "Nothing of the program ran. Do without what is named above and send it again.",
     CodeModeSourceTooLargeError: "Nothing ran. Send a shorter program; fetch data with tools instead of writing it in.",
     CodeModeTimeoutError: "Do less in one program: fewer or parallel calls (Promise.all), no loop without an end.",
     CodeModeAbortedError: "The run was stopped from outside. Ask before trying again.",

@@ -7,11 +7,13 @@ import inspect
 import pytest
 
 import codemode
-from codemode import CodeModeTool
+from codemode import CodeCallToolset, CodeModeTool
 
+META_CALLS = ("search", "describe", "execute", "invoke", "call", "resume")
 TWINS = [
     (CodeModeTool.execute, CodeModeTool.execute_sync),
     (CodeModeTool.resume, CodeModeTool.resume_sync),
+    *((getattr(CodeCallToolset, name), getattr(CodeCallToolset, f"{name}_sync")) for name in META_CALLS),
     (codemode.run_code_mode, codemode.run_code_mode_sync),
     (codemode.continue_interrupt, codemode.continue_interrupt_sync),
     (codemode.continue_approval, codemode.continue_approval_sync),

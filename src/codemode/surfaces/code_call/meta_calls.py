@@ -1,0 +1,224 @@
+"""What a call of a meta-tool does: the way from its input through search, catalog and run to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...data.json_values import NOT_GIVEN
+from ...errors import CodeModeToolError, Resumable
+from ...host.threads import run_check
+from ...run.optional_parts import require_optional_parts
+from ...run.starting import load_continuations, load_execution, prepared
+from ...workers.pool import WorkerPool, pool_or_default
+from .describe import described, read_describe
+from .direct_calls import is_direct
+from .index import ToolSet
+from .listening import listeners_of_run, question
+from .names import meta_name, meta_tool_of
+from .options import CodeCallOptions
+from .profile import profile_of
+from .requests import read_execute, read_invoke
+from .result import CodeCallResult, told
+from .search import read_search, searched
+
+_LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
+
+
+class MetaCalls:
+    """The meta-tools over one set of tools at a time. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Any] | Iterable[Any],
+        options: CodeCallOptions | Mapping[str, Any] | None,
+        pool: WorkerPool | None,
+    ) -> None:
+        self.options = CodeCallOptions.of(options)
+        settings = self.options.settings
+        # What is wrong with options is told of here, not in the first run.
+        require_optional_parts(settings)
+        if pool is not None:
+            pool_or_default(pool)
+        self._pool = pool
+        self._profile = profile_of(self.options)
+        self._settings = settings.having(execution_policy=settings.execution_policy.without(*_LIMITS_OF_VM))
+        self._tools = ToolSet.of(tools, self.options)
+
+    async def search(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - the name that frameworks use
+        *,
+        tool_call_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Return ``{"tools": [...], "totalAvailableTools", "warnings"?}`` for ``{"query", "topK"?, "filter"?}``.
+
+        Raises `CodeModeToolError` for another input.
+        """
+        name, tools = self._name_of("search"), self._tools
+        request = read_search(name, input, self.options)
+        async with question(self.options, "search", request.queries, tool_call_id) as asked:
+            answer = await searched(tools, request)
+            asked.result_count = len(answer["tools"])
+        return answer
+
+    async def describe(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - as above
+        *,
+        tool_call_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Return ``{"tools": [...], "notFound"?, "omitted"?}`` for ``{"tools": [name, ...], "max"?}``.
+
+        Raises `CodeModeToolError` for another input.
+        """
+        name, tools = self._name_of("describe"), self._tools
+        names, most = read_describe(name, input, self.options)
+        async with question(self.options, "describe", names, tool_call_id) as asked:
+            answer = await run_check(0, partial(described, tools, names, most))
+            asked.result_count = len(answer["tools"])
+        return answer
+
+    async def execute(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - as above
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        script_context: Mapping[str, Any] | None = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Run ``{"script", "allowedTools"?, "context"?}``. Returns a `CodeCallResult`, or an `Interrupt` of a pause.
+
+        ``script_context``, a mapping of at most 64 KiB of JSON, is in the script's ``codecallContext`` over what the
+        model gives. The others are those of `CodeModeTool.execute`. Raises `CodeModeToolError` for a wrong input, and
+        `CodeModeError` for the host's own trouble; all else is a status.
+        """
+        request, tools = read_execute(self._name_of("execute"), input, script_context), self._tools
+        pool = await prepared(self._pool, self._settings)
+        run = load_execution()
+        outer = run.OuterCall(
+            tool_call_id,
+            messages,
+            context,
+            True,
+            started_at_ms,
+            context_binding,
+            clock_ms,
+            listeners_of_run(self.options),
+        )
+        given = request.given(tools.catalog)
+        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
+        result = told(await execution.start(request.script))
+        return result.noting(request.warnings(tools.catalog)) if isinstance(result, CodeCallResult) else result
+
+    async def invoke(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - as above
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Make the one call ``{"tool", "input"}`` without a script. Returns and raises as `execute` does.
+
+        Raises `CodeModeToolError` where direct calls are not enabled.
+        """
+        self._require_direct_calls()
+        (name, value), tools = read_invoke(self._name_of("invoke"), input), self._tools
+        pool = await prepared(self._pool, self._settings)
+        run = load_execution()
+        # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.
+        allowed = [name] if await is_direct(tools, name, self.options.direct_calls, pool) else []
+        given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
+        outer = run.OuterCall(
+            tool_call_id,
+            messages,
+            context,
+            True,
+            started_at_ms,
+            context_binding,
+            clock_ms,
+            listeners_of_run(self.options),
+        )
+        profile = replace(self._profile, outer_tool=self._name_of("invoke"))
+        execution = run.Execution(profile, tools.catalog, self._settings, outer, pool, given=given)
+        return told(await execution.call(name, value))
+
+    async def resume(
+        self,
+        interrupt: Resumable | Mapping[str, Any],
+        resolution: Any = NOT_GIVEN,
+        *,
+        resolutions: Mapping[str, Any] | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Answer pending requests of a script, or of a direct call, and go on. Answers are as in `continue_interrupt`.
+
+        It goes on under the rules with which it began, over the tools there are now. Returns and raises as `execute`
+        does, and `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on.
+        """
+        pool = await prepared(self._pool, self._settings)
+        if not load_continuations.cache_info().currsize:
+            await pool.off_loop(load_continuations)
+        run, go_on = load_execution(), load_continuations()
+        answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
+        listeners = listeners_of_run(self.options)
+        outer = run.OuterCall(None, messages, context, True, None, context_binding, clock_ms, listeners)
+        catalog = self._tools.catalog
+        return told(await go_on.resume(self._profile, interrupt, answers_to, catalog, self._settings, outer, pool))
+
+    async def call(
+        self,
+        meta_name: str,
+        input: Mapping[str, Any],  # noqa: A002 - as above
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        script_context: Mapping[str, Any] | None = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Call a meta-tool by its name: dotted, with a colon or with an underscore. The rest is as `execute` has it.
+
+        Raises `CodeModeToolError` for another name.
+        """
+        meta_tool = meta_tool_of(meta_name)
+        if meta_tool == "search":
+            return await self.search(input, tool_call_id=tool_call_id)
+        if meta_tool == "describe":
+            return await self.describe(input, tool_call_id=tool_call_id)
+        outer: dict[str, Any] = {
+            "tool_call_id": tool_call_id,
+            "messages": messages,
+            "context": context,
+            "started_at_ms": started_at_ms,
+            "context_binding": context_binding,
+            "clock_ms": clock_ms,
+        }
+        if meta_tool == "execute":
+            return await self.execute(input, script_context=script_context, **outer)
+        if meta_tool == "invoke":
+            return await self.invoke(input, **outer)
+        raise CodeModeToolError(f"there is no meta-tool {meta_name!r}", details={"tool_name": meta_name})
+
+    def _name_of(self, meta_tool: str) -> str:
+        return meta_name(meta_tool, self.options.names)
+
+    def _require_direct_calls(self) -> None:
+        if not self.options.direct_calls.enabled:
+            name = self._name_of("invoke")
+            raise CodeModeToolError(f"there is no tool named {name!r}", details={"tool_name": name})

@@ -1,0 +1,125 @@
+"""Who listens to CodeCall: notifications in order, an audit record of each thing that happens, a span of each call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pausing import OK, through_json
+
+from codemode import Tool, audit_log, create_code_call_tools
+
+SECRET = "canary-3141"
+
+
+def fail(_value: Any) -> None:
+    raise RuntimeError(f"/srv/{SECRET}/keys.pem is gone")
+
+
+TOOLS = [
+    Tool("echo", execute=lambda value: value, description="Says it again."),
+    Tool("fails", execute=fail),
+    Tool("asks", execute=lambda value: "done", needs_approval=True),
+]
+
+
+def test_notifications_come_in_order_around_every_call():
+    heard: list[dict[str, Any]] = []
+    tools = create_code_call_tools(TOOLS, {"notify": heard.append, "direct_calls": {"enabled": True}})
+    tools.execute_sync(
+        {
+            "script": """
+              mcpNotify('begun', { at: 1 });
+              await callTool('echo', { n: 1 });
+              mcpLog('warn', 'half', { left: 2 });
+              await callTool('fails', {}).catch(() => 0);
+            """
+        }
+    )
+    told = [{key: value for key, value in one.items() if key not in ("callId", "durationMs")} for one in heard]
+    assert told[:4] == [
+        {"type": "notify", "event": "begun", "payload": {"at": 1}},
+        {"type": "tool_call_start", "toolName": "echo", "input": {"n": 1}},
+        {"type": "tool_call_end", "toolName": "echo", "status": "ok"},
+        {"type": "log", "level": "warn", "message": "half", "metadata": {"left": 2}},
+    ]
+    assert (told[5]["type"], told[5]["status"]) == ("tool_call_end", "error")
+    assert len(heard) == 6
+    assert heard[1]["callId"] == heard[2]["callId"] != heard[4]["callId"]
+    assert SECRET not in json.dumps(heard)
+    heard.clear()
+    tools.invoke_sync({"tool": "echo", "input": 1})
+    assert [one["type"] for one in heard] == ["tool_call_start", "tool_call_end"]
+
+
+def test_a_replay_does_not_tell_again():
+    heard: list[dict[str, Any]] = []
+    settings = {"approval": {"mode": "interrupt"}}
+    tools = create_code_call_tools(TOOLS, {"notify": heard.append, "settings": settings})
+    script = "mcpNotify('once'); await callTool('echo', 1); return await callTool('asks', 2)"
+    interrupt = tools.execute_sync({"script": script})
+    before = [(one["type"], one.get("toolName")) for one in heard]
+    assert tools.resume_sync(through_json(interrupt), OK)["status"] == "ok"
+    every = [(one["type"], one.get("toolName")) for one in heard]
+    assert every[: len(before)] == before
+    assert sorted(every, key=str) == sorted(
+        [
+            ("notify", None),
+            *((f"tool_call_{at}", name) for at in ("start", "end") for name in ("echo", "asks")),
+        ],
+        key=str,
+    )
+
+
+def test_one_audit_record_each_and_nothing_of_what_was_said():
+    records: list[dict[str, Any]] = []
+    settings = {"lifecycle": audit_log(records.append)}
+    tools = create_code_call_tools(TOOLS, {"settings": settings, "direct_calls": {"enabled": True}})
+
+    def events(work: Any) -> list[str]:
+        records.clear()
+        work()
+        assert SECRET not in json.dumps(records)
+        return [record["event"] for record in records]
+
+    def run(script: str, **more: Any) -> list[str]:
+        return events(lambda: tools.execute_sync({"script": f"{script} // {SECRET}", **more}))
+
+    assert events(lambda: tools.search_sync({"query": f"{SECRET} echo"})) == ["search"]
+    assert records[0]["results"] == 1
+    assert events(lambda: tools.describe_sync({"tools": ["echo", SECRET]})) == ["describe"]
+    assert run("return await callTool('echo', 1)") == [
+        "execution_started", "call_started", "call_succeeded", "execution_succeeded",
+    ]  # fmt: skip
+    assert len(records[0]["scriptSha256"]) == 64
+    assert run("return await callTool('fails', {})") == [
+        "execution_started", "call_started", "call_failed", "execution_failed",
+    ]  # fmt: skip
+    assert run("return process") == ["execution_started", "static_rule", "execution_failed"]
+    assert "self_reference" in run("return await callTool('codecall' + '.search', {})")
+    assert "access_denied" in run("return await callTool('ec' + 'ho', {})", allowedTools=[])
+    assert "invoke" in events(lambda: tools.invoke_sync({"tool": "echo", "input": SECRET}))
+    assert "self_reference" in events(lambda: tools.invoke_sync({"tool": "codecall.x", "input": {}}))
+
+
+def test_each_meta_tool_has_a_span():
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry = {"is_enabled": True, "tracer": provider.get_tracer("test")}
+    tools = create_code_call_tools(TOOLS, {"settings": {"telemetry": telemetry}, "direct_calls": {"enabled": True}})
+
+    def spans(work: Any) -> list[str]:
+        exporter.clear()
+        work()
+        return [span.name for span in exporter.get_finished_spans()]
+
+    assert spans(lambda: tools.search_sync({"query": "echo"})) == ["execute_tool codecall.search"]
+    assert spans(lambda: tools.describe_sync({"tools": ["echo"]})) == ["execute_tool codecall.describe"]
+    script = {"script": "return await callTool('echo', 1)"}
+    assert spans(lambda: tools.execute_sync(script)) == ["execute_tool echo", "execute_tool codecall.execute"]
+    invoked = spans(lambda: tools.invoke_sync({"tool": "echo", "input": 1}))
+    assert invoked == ["execute_tool echo", "execute_tool codecall.invoke"]
