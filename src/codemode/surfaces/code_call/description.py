@@ -21,11 +21,12 @@ _EXECUTE = """\
 Runs a JavaScript script that calls tools and returns one JSON value. It is the body of an async function: `await` and \
 `return` work at the top level. TypeScript annotations are removed, not checked.
 - `await callTool(name, input)` calls a tool that {search} found. It throws an Error with `code`, `message` and \
-`toolName`; with a third argument `{{ throwOnError: false }}` it gives `{{ success, data, error }}` instead.
+`toolName`; with a third argument `{{ throwOnError: false }}` it gives `{{ success, data, error }}` instead. \
+A tool `ns.method` is `await ns.method(input)` too.
 - `getTool(name)` gives name, description, inputSchema and outputSchema, or undefined. `codecallContext` is the \
 context. `mcpLog(level, message, metadata)` and `mcpNotify(event, payload)` tell the client.
 - Await every call; `Promise.all` runs independent ones at once. At most {max_steps} calls and {timeout_ms} ms, time \
-in tools not counted.
+in tools {waiting}.
 - {loops}
 - {console}
 - Not available, by these names: {banned}, import and export.
@@ -47,7 +48,7 @@ _NO_CONSOLE = "There is no `console`."
 
 def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
     """Return the description of one, with the rules that are in force."""
-    vm = options.vm
+    vm, policy = options.vm, options.settings.execution_policy
     banned = dict.fromkeys((*vm.disabled_builtins, *vm.disabled_globals))
     has_console = vm.allow_console and "console" not in banned
     named = {one: meta_name(one, options.names) for one in ("search", "describe", "execute")}
@@ -59,6 +60,7 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
         **named,
         max_steps=vm.max_steps,
         timeout_ms=vm.timeout_ms,
+        waiting="counted" if policy.says("clock") and policy.clock == "wall" else "not counted",
         loops=_LOOPS if vm.allow_loops else _NO_LOOPS,
         console=_CONSOLE if has_console else _NO_CONSOLE,
         banned=_listed([name for name in banned if name != "console"]),

@@ -37,6 +37,18 @@ def test_any_list_of_banned_names_fits():
     assert len(prompt(create_code_call_tools([], {"vm": {"disabledGlobals": banned}}))) <= 4_000
 
 
+def test_everything_that_can_be_said_fits():
+    banned = [f"aGlobalOfThisHost{at}" for at in range(500)]
+    options = {"vm": {"disabledGlobals": banned}, "sidecar": {"enabled": True}, "direct_calls": {"enabled": True}}
+    assert len(prompt(create_code_call_tools([], options))) <= 4_000
+
+
+def test_the_clock_is_the_one_in_force():
+    wall = {"settings": {"execution_policy": {"clock": "wall"}}}
+    told = [create_code_call_tools([], options).tools[2].description for options in ({}, wall)]
+    assert ["time in tools not counted" in one for one in told] == [True, False]
+
+
 def description(preset: str = "secure", **vm: Any) -> str:
     tools = create_code_call_tools([], {"vm": {"preset": preset, **vm}})
     return next(tool.description for tool in tools.tools if tool.name == "codecall.execute")
