@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, replace
 
 from .heartbeat import heartbeat_rows
+from .large_strings import large_string_rows
 from .latency import Latencies
 from .plugins import plugins
 from .programs import PROGRAMS
@@ -18,7 +19,7 @@ from .scaling import description_rows, resume_rows, throughput_rows
 from .table import Row, machine, table
 from .whole_process import cold_rows, memory_rows
 
-_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12")
+_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13")
 _LEGEND = """\
 ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
 asyncio: ours / the bare engine plus the same round trips through an event loop
@@ -53,6 +54,8 @@ async def measure(scale: Scale) -> list[Row]:
         rows += await resume_rows(scale.rounds)
     if "W12" in scale.only:
         rows += await heartbeat_rows(3 * scale.seconds)
+    if "W13" in scale.only:
+        rows += await large_string_rows(scale.rounds, min(scale.runs, 5))
     return sorted(rows, key=lambda row: _ORDER.index(row.name))
 
 

@@ -1,0 +1,82 @@
+"""A worker that names large strings as no kernel of ours would, and one that holds what only large strings bring."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from large_texts import OTHER, TEXT, LargeTexts
+from wrong_worker_host import RESULT, call
+
+from codemode import CodeModeProtocolError, WorkerPool, create_code_call_tools
+from codemode.testing.fake_worker import FakeSource, FakeWorker
+
+WAIT_SECONDS = 15.0
+SIDECAR = {"sidecar": {"enabled": True}}
+
+
+def outcome(script: Any, texts: LargeTexts) -> Any:
+    """Run a script's text on a worker that says what it is told to."""
+    pool = WorkerPool({"spare_workers": 0}, source=lambda: FakeSource(script))
+    code_call = create_code_call_tools(texts.tools(), {**SIDECAR, "vm": {"preset": "balanced"}}, pool=pool)
+    try:
+        return asyncio.run(asyncio.wait_for(code_call.execute({"script": "return 1"}), WAIT_SECONDS))
+    finally:
+        pool.close()
+
+
+def begun(worker: FakeWorker) -> None:
+    """Say hello, and have one call answered with large strings."""
+    worker.say_hello()
+    assert worker.receive()[0] == b"R"
+    worker.send(b"C", call(1, "read"))
+    worker.send(b"T", {"in_flight": 1})
+    while worker.receive()[0] == b"S":
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _analysed() -> None:
+    """Let the host know the script, so that no worker has to analyse it."""
+    assert LargeTexts().code_call().execute_sync({"script": "return 1"})["result"] == 1
+
+
+UNKNOWN = ["0E99", "[0E0,0E999999999]", '{"text":0E4}']
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_an_input_with_strings_that_were_never_handed_out_ends_the_invocation(text: str):
+    def script(worker: FakeWorker) -> None:
+        begun(worker)
+        worker.send(b"C", call(2, "take", input=text))
+        worker.send(b"T", {"in_flight": 1})
+        worker.pause()
+
+    texts = LargeTexts()
+    with pytest.raises(CodeModeProtocolError, match="not given"):
+        outcome(script, texts)
+    assert texts.taken == []
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_a_result_with_them_is_none(text: str):
+    def script(worker: FakeWorker) -> None:
+        begun(worker)
+        worker.send(b"V", {**RESULT, "value": text})
+
+    with pytest.raises(CodeModeProtocolError, match="not given"):
+        outcome(script, LargeTexts())
+
+
+def test_a_worker_gains_nothing_by_naming_those_that_it_has():
+    def script(worker: FakeWorker) -> None:
+        begun(worker)
+        worker.send(b"C", call(2, "take", input="[0E1,0E0]"))
+        worker.send(b"T", {"in_flight": 1})
+        worker.receive()
+        worker.send(b"V", {**RESULT, "value": "[0E1]"})
+
+    texts = LargeTexts()
+    assert outcome(script, texts) == {"status": "ok", "result": [OTHER]}
+    assert texts.taken == [[OTHER, TEXT]]

@@ -1,0 +1,159 @@
+"""The large strings of one invocation: numbered as they were handed out, put in where they stand, bounded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode import CodeModeProtocolError, CodeModeSerializationError
+from codemode.data.large_strings import LargeStrings, cut_large_strings
+from codemode.profile import SidecarRules
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
+from codemode.protocol.messages import CallRequested, DeliverValue
+from codemode.protocol.replay import with_references
+from codemode.protocol.sidecar import MAX_REFERENCES, SIDECAR_LIMIT, Sidecar, cut_output
+
+RULES = SidecarRules(threshold_bytes=4, max_reference_bytes=20, max_total_bytes=50)
+
+
+def cut(*strings: str) -> LargeStrings:
+    large = cut_large_strings(json.dumps([*strings], separators=(",", ":")), 1)
+    assert large is not None
+    return large
+
+
+def sidecar_with(*strings: str) -> Sidecar:
+    sidecar = Sidecar(RULES)
+    sidecar.add(cut(*strings))
+    return sidecar
+
+
+def test_strings_are_numbered_over_all_outputs():
+    sidecar = sidecar_with("first", "second")
+    sidecar.add(cut("th\u00efrd"))
+    assert sidecar.value('{"a":[0E2,0E0],"b":0E1,"c":0.0}', "it") == {
+        "a": ["th\u00efrd", "first"],
+        "b": "second",
+        "c": 0.0,
+    }
+    assert sidecar.text('[0E2,"0E2"]', "it") == '["th\\u00efrd","0E2"]'
+
+
+@given(st.lists(st.sampled_from(["0E0", "0E1", "1", '"0E1"', "null"]), max_size=12))
+def test_the_length_is_that_of_the_text_with_the_strings_in_it(values: list[str]):
+    sidecar, text = sidecar_with("some", "texts"), f"[{','.join(values)}]"
+    put_in = 4 * values.count("0E0") + 5 * values.count("0E1")
+    if put_in > RULES.max_total_bytes:
+        with pytest.raises(CodeModeSerializationError):
+            sidecar.value(text, "it")
+    else:
+        assert sidecar.length(text) == len(sidecar.text(text, "it"))
+        assert sidecar.value(text, "it") == json.loads(sidecar.text(text, "it"))
+
+
+@pytest.mark.parametrize("text", ["0E2", "[0E0,0E999999999]", '{"a":0E2}'])
+def test_a_string_that_was_never_handed_out_breaks_the_protocol(text: str):
+    sidecar = sidecar_with("first", "second")
+    for read in (sidecar.value, sidecar.text):
+        with pytest.raises(CodeModeProtocolError, match="not given"):
+            read(text, "it")
+    with pytest.raises(CodeModeProtocolError, match="not given"):
+        sidecar.length(text)
+
+
+@pytest.mark.parametrize("text", ["0E", "[0E0", "0E0 0E0", ""])
+def test_what_is_no_json_is_told_apart(text: str):
+    with pytest.raises(ValueError, match=r".+"):
+        sidecar_with("first").value(text, "it")
+
+
+def test_what_goes_into_one_value_is_bounded_before_it_is_there():
+    sidecar = sidecar_with("x" * 20)
+    assert sidecar.value("[0E0,0E0]", "it") == ["x" * 20] * 2
+    for read in (sidecar.value, sidecar.text):
+        with pytest.raises(CodeModeSerializationError) as caught:
+            read(f"[{','.join(['0E0'] * 200_000)}]", "it")
+        assert caught.value.code == SIDECAR_LIMIT
+        assert caught.value.details == {"limit": "maxTotalSize", "max_bytes": 50}
+
+
+def test_an_output_that_goes_beyond_the_total_is_refused_and_changes_nothing():
+    sidecar = sidecar_with("x" * 20, "y" * 20)
+    assert sidecar.refusal(cut("z" * 10)) is None
+    refused = sidecar.refusal(cut("z" * 11))
+    assert refused is not None
+    assert (refused.code, refused.details["bytes"], refused.details["limit"]) == (SIDECAR_LIMIT, 51, "maxTotalSize")
+    assert sidecar.refusal(cut("z" * 10)) is None
+    assert sidecar.refusal(LargeStrings(('""',) * (MAX_REFERENCES - 1), (0,) * (MAX_REFERENCES - 1), "")) is not None
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"), [("abc", False), ("x" * 20, False), ("x" * 21, True), ("\u00e9" * 11, True)]
+)
+def test_one_string_is_bounded_by_its_bytes(output: str, refused: bool):
+    text = json.dumps({"a": output})
+    if not refused:
+        assert (cut_output(text, RULES) is None) == (len(output) < RULES.threshold_bytes)
+        return
+    with pytest.raises(CodeModeSerializationError) as caught:
+        cut_output(text, RULES)
+    assert (caught.value.code, caught.value.details["limit"]) == (SIDECAR_LIMIT, "maxReferenceSize")
+
+
+def entry(number: int, name: str, text: str | None, outcome: Any = None) -> LedgerEntry:
+    return LedgerEntry(number, "tool", name, text, outcome=outcome, now_ms=1)
+
+
+def test_a_recorded_ledger_has_its_strings_in_the_order_of_deliveries():
+    recorded = Ledger(
+        [
+            entry(1, "late", "{}", Fulfilled('"late text"')),
+            entry(2, "early", "{}", Fulfilled('{"a":"early text","b":1}')),
+            entry(3, "failed", "{}", Rejected("Error", "m", "c")),
+            entry(4, "never", "{}", Fulfilled('"not handed"')),
+            entry(5, "takes", '{"both":[0E1,0E0]}'),
+        ],
+        [2, 3, 1],
+        7,
+    )
+    again = with_references(recorded, RULES)
+    assert again.entries[4].issued() == {"both": ["late text", "early text"]}
+    assert again.entries[4].issued_json == '{"both":["late text","early text"]}'
+    assert (again.deliveries, again.notices) == ([2, 3, 1], 7)
+    assert again.entries[0].issued() == {}
+    assert [one.delivery().frame()[4:5] for one in again.entries[:3]] == [b"S", b"S", b"D"]
+    assert recorded.sidecar is None
+
+
+def test_a_request_that_cannot_have_places_is_read_as_any():
+    ledger = Ledger(sidecar=sidecar_with("first"))
+    for kind, text, has in (
+        ("tool", '["0E0"]', True),
+        ("tool", "[1]", False),
+        ("fetch", "[0E0]", False),
+        ("tool", None, False),
+    ):
+        request = CallRequested(1, kind, "t", text, None)  # pyright: ignore[reportArgumentType]
+        assert (ledger.issue(request, None).sidecar is not None) is has
+    assert Ledger().issue(CallRequested(1, "tool", "t", "[0E0]", None), None).issued() == [0.0]
+
+
+@given(st.lists(st.integers(0, 300_000), min_size=1, max_size=6))
+def test_a_delivery_is_the_same_at_once_and_in_pieces(lengths: list[int]):
+    texts = tuple(f'"{"x" * length}"' for length in lengths)
+    rest = f"[{','.join(f'0E{at}' for at in range(len(texts)))}]"
+    message = DeliverValue(1, 2, f"[{','.join(texts)}]", LargeStrings(texts, tuple(lengths), rest))
+    pieces = [*message.pieces()]
+    assert all(pieces)
+    assert b"".join(pieces) == message.frame()
+    data, frames = message.frame(), list[bytes]()
+    while data:
+        end = 4 + int.from_bytes(data[:4])
+        frames.append(data[4:end])
+        data = data[end:]
+    assert [*map(bytes.decode, frames[:-1])] == ["S" + text for text in texts]
+    assert json.loads(frames[-1][1:]) == {"id": 1, "now": 2, "sizes": lengths, "value": [0.0] * len(texts)}
