@@ -5,14 +5,14 @@ Whatever is outside the index has one answer, that of a name that nobody has reg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ...data.json_values import decode_json, encode_json, utf8_length
+from ...data.json_shape import weigh
+from ...data.json_values import encode_json, utf8_length
 from ...data.narrowing import is_array, mapping_or_empty
-from ...errors import CodeModeSerializationError, CodeModeToolError
-from ...schemas.compiled import JsonSchema
+from ...errors import CodeModeToolError
 from ...source.rules import literal_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog
 from ...tools.prepared import PreparedTool
@@ -31,12 +31,12 @@ class CodeCallCatalog:
     def __init__(
         self,
         index: Catalog[PreparedTool],
+        definition: Callable[[str], dict[str, Any]],
         allowed: frozenset[str] | None = None,
-        definitions: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         self._index = index
+        self._definition = definition
         self._allowed = allowed
-        self._definitions = {} if definitions is None else definitions  # of all views of one index
 
     def __len__(self) -> int:
         return len(self.names())
@@ -90,7 +90,7 @@ class CodeCallCatalog:
         allowed = mapping_or_empty(given).get("allowedTools")
         if not is_array(allowed):
             return self
-        return CodeCallCatalog(self._index, frozenset(map(str, allowed)), self._definitions)
+        return CodeCallCatalog(self._index, self._definition, frozenset(map(str, allowed)))
 
     def given_for(self, facts: Facts | None) -> dict[str, Any]:
         """Return the definitions that ``getTool`` knows in a program, and the namespaces that it uses."""
@@ -101,15 +101,8 @@ class CodeCallCatalog:
             definitions = self._small_definitions
             if definitions is None:
                 literal = literal_definitions(facts)
-                definitions = {name: self.definition(name) if name in self else None for name in literal}
+                definitions = {name: self._definition(name) if name in self else None for name in literal}
         return {"definitions": definitions, "all": definitions is self._small_definitions, "namespaces": namespaces}
-
-    def definition(self, name: str) -> dict[str, Any]:
-        """Return what ``getTool`` gives of a tool that is here, as plain JSON."""
-        found = self._definitions.get(name)
-        if found is None:
-            found = self._definitions[name] = _definition(cast("PreparedTool", self.get(name)))
-        return found
 
     @cached_property
     def _small_definitions(self) -> dict[str, Any] | None:
@@ -117,7 +110,10 @@ class CodeCallCatalog:
         definitions: dict[str, Any] = {}
         left = MAX_DEFINITIONS_BYTES
         for name in self._names:
-            definitions[name] = self.definition(name)
+            tool = self._index.get(name)
+            if tool is None or weigh((tool.input_json_schema, tool.output_json_schema), 2 * left) >= 2 * left:
+                return None  # it need not be written to be known as too much
+            definitions[name] = self._definition(name)
             left -= len(name) + utf8_length(encode_json(definitions[name], what="a definition"))
             if left < 0:
                 return None
@@ -127,25 +123,6 @@ class CodeCallCatalog:
     def _namespaces(self) -> tuple[str, ...]:
         parts = (name.partition(".") for name in self._names)
         return tuple(dict.fromkeys(space for space, dot, method in parts if dot and method and space.isidentifier()))
-
-
-def shown_schema(schema: JsonSchema | None) -> JsonSchema | None:
-    """Return a schema as plain JSON; of what is none, as with a default that is no number, as much as there is."""
-    if schema is None or isinstance(schema, bool):
-        return {} if schema is True else schema
-    try:
-        return decode_json(encode_json(schema, what="a schema"))
-    except (CodeModeSerializationError, ValueError):
-        return {}
-
-
-def _definition(tool: PreparedTool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": shown_schema(tool.input_json_schema) or {},
-        "outputSchema": shown_schema(tool.output_json_schema),
-    }
 
 
 def _refusal(message: str, name: str, reason: str) -> CodeModeToolError:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ...options.checked_fields import WrongTypeError
-from .index import KnownTool, ToolSet
+from .index import ToolSet
+from .known_tool import KnownTool
 
 Listener: TypeAlias = Callable[[dict[str, Any]], Any]
 _log = logging.getLogger("codemode.tools")
@@ -54,13 +55,17 @@ def change_of(before: ToolSet, after: ToolSet) -> dict[str, Any] | None:
         "version": after.version,
         "added": [name for name in new if name not in old],
         "removed": [name for name in old if name not in new],
-        "changed": [name for name in new if name in old and _shown(new[name]) != _shown(old[name])],
+        "changed": [name for name in new if name in old and _differ(old[name], new[name])],
     }
     return change if change["added"] or change["removed"] or change["changed"] else None
 
 
 def _visible(tools: ToolSet) -> dict[str, KnownTool]:
     return {name: one for name, one in tools.known.items() if one.is_indexed or one.is_listed}
+
+
+def _differ(one: KnownTool, other: KnownTool) -> bool:
+    return one is not other and _shown(one) != _shown(other)
 
 
 def _shown(one: KnownTool) -> tuple[Any, ...]:

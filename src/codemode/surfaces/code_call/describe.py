@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from ...host import steps
-from .examples import usage_examples
-from .index import KnownTool, ToolSet
+from .index import ToolSet
 from .inputs import InputReader
+from .known_tool import KnownTool
 from .options import MAX_LISTED, CodeCallOptions
 
 _KNOWN = ("tools", "toolNames", "max")
@@ -28,7 +29,7 @@ def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple
 def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, Any]:
     """Return the definitions of at most so many tools, the names that are none, and how many were left out."""
     found = [tools.indexed[name] for name in names if name in tools.indexed]
-    answer: dict[str, Any] = {"tools": [_described(tools, one) for one in found[:most]]}
+    answer: dict[str, Any] = {"tools": [_described(one) for one in found[:most]]}
     missing = [name[:_MAX_NAME_CHARACTERS] for name in names if name not in tools.indexed]
     if missing:
         answer["notFound"] = missing
@@ -37,16 +38,13 @@ def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, An
     return answer
 
 
-def _described(tools: ToolSet, one: KnownTool) -> dict[str, Any]:
+def _described(one: KnownTool) -> dict[str, Any]:
     steps.take(_STEPS_FOR_A_TOOL)
-    definition = tools.catalog.definition(one.tool.name)
-    examples = tools.examples.get(one.tool.name)
-    if examples is None:
-        examples = tools.examples[one.tool.name] = usage_examples(one.tool, one.metadata.examples)
+    definition = copy.deepcopy(one.definition)  # an answer is the caller's own
     said: dict[str, Any] = {"name": definition["name"], "description": definition["description"]}
     if one.info.app_id is not None:
         said["appId"] = one.info.app_id
     said |= {"inputSchema": definition["inputSchema"], "outputSchema": definition["outputSchema"]}
     if one.info.annotations:
         said["annotations"] = dict(one.info.annotations)
-    return {**said, "usageExamples": [dict(example) for example in examples]}
+    return {**said, "usageExamples": [dict(example) for example in one.examples]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...tools.catalog import Catalog
@@ -13,21 +12,10 @@ from ...tools.prepared import PreparedTool, prepared
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
 from .catalog import CodeCallCatalog
-from .metadata import ToolInfo, ToolMetadata, info_of, metadata_of
+from .known_tool import KnownTool, known_tool
+from .metadata import ToolInfo
 from .names import begins_with, refuse_confusable
 from .options import CodeCallOptions, Search
-
-
-@dataclass(frozen=True)
-class KnownTool:
-    """A tool of a set, what it says of itself, and where it stands."""
-
-    made: Tool
-    tool: PreparedTool
-    metadata: ToolMetadata
-    info: ToolInfo
-    is_indexed: bool
-    is_listed: bool
 
 
 class ToolSet:
@@ -43,8 +31,8 @@ class ToolSet:
         self.search: ToolSearch = _search(tools, search) if before is None else before.search.updated(tools)
         self.known = dict(known)
         self.indexed = {name: one for name, one in self.known.items() if one.is_indexed}
-        self.examples: dict[str, list[dict[str, str]]] = {}  # as far as they were asked for
-        self.catalog = CodeCallCatalog(Catalog({name: one.tool for name, one in self.indexed.items()}))
+        index = Catalog({name: one.tool for name, one in self.indexed.items()})
+        self.catalog = CodeCallCatalog(index, self._definition)
 
     @classmethod
     def of(
@@ -55,7 +43,12 @@ class ToolSet:
         refuse_confusable(collected)
         for tool in collected.values():
             prepared(tool).compile()
-        return cls({name: _known(tool, options) for name, tool in collected.items()}, options.search, before)
+        old = {} if before is None else before.known
+        known = {name: _placed(_known(tool, old.get(name)), options) for name, tool in collected.items()}
+        return cls(known, options.search, before)
+
+    def _definition(self, name: str) -> dict[str, Any]:
+        return self.indexed[name].definition
 
     def listed(self) -> Iterator[Tool]:
         """Yield the tools that a client is shown beside the meta-tools, in the order of registration."""
@@ -66,17 +59,18 @@ def _search(tools: list[tuple[str, PreparedTool]], options: Search) -> ToolSearc
     return ToolSearch(tools, embed=options.embed, strategy=options.strategy)
 
 
-def _known(tool: Tool, options: CodeCallOptions) -> KnownTool:
-    metadata = metadata_of(tool)
-    info = info_of(tool, metadata)
-    if _is_left_out(info, options):
-        return KnownTool(tool, prepared(tool), metadata, info, is_indexed=False, is_listed=True)
-    is_enabled = metadata.enabled_in_code_call
+def _known(tool: Tool, before: KnownTool | None) -> KnownTool:
+    return before if before is not None and before.made is tool else known_tool(tool)
+
+
+def _placed(one: KnownTool, options: CodeCallOptions) -> KnownTool:
+    if _is_left_out(one.info, options):
+        return one.at(is_indexed=False, is_listed=True)
+    is_enabled = one.metadata.enabled_in_code_call
     if is_enabled is None:
         is_enabled = options.mode == "codecall_only"
-    is_indexed = is_enabled and not begins_with(tool.name, options.reserved_prefixes)
-    is_listed = metadata.visible_in_list_tools is True
-    return KnownTool(tool, prepared(tool), metadata, info, is_indexed=is_indexed, is_listed=is_listed)
+    is_indexed = is_enabled and not begins_with(one.info.name, options.reserved_prefixes)
+    return one.at(is_indexed=is_indexed, is_listed=one.metadata.visible_in_list_tools is True)
 
 
 def _is_left_out(info: ToolInfo, options: CodeCallOptions) -> bool:

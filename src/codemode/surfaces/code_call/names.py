@@ -51,7 +51,11 @@ def looks_like_meta_tool(name: str) -> bool:
 
 def skeleton(name: str) -> str:
     """Return a name as a reader sees it: two of the same skeleton cannot be told apart."""
-    return "".join(_seen(name[:_MAX_CHARACTERS]))
+    short = name[:_MAX_CHARACTERS]
+    return short.translate(_PLAIN) if short.isascii() else "".join(_seen(short))
+
+
+_kept_skeleton = lru_cache(maxsize=64)(skeleton)
 
 
 def refuse_confusable(names: Iterable[str]) -> None:
@@ -71,7 +75,7 @@ def refuse_confusable(names: Iterable[str]) -> None:
 def begins_with(name: str, prefixes: Iterable[str]) -> bool:
     """Tell whether a name begins, as a reader sees it, with one of these."""
     seen = skeleton(name)
-    return any(seen.startswith(skeleton(prefix)) for prefix in prefixes)
+    return any(seen.startswith(_kept_skeleton(prefix)) for prefix in prefixes)
 
 
 def _beginning(name: str) -> Iterator[str]:
@@ -111,3 +115,6 @@ def _look_of_one(character: str) -> str:
     if folded != character:
         return "".join(map(_look, folded))
     return _DASHES.get(category, character)
+
+
+_PLAIN = {code: _look(chr(code)) for code in range(128)}

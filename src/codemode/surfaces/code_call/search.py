@@ -10,8 +10,9 @@ from typing import Any
 from ...host import steps
 from ...host.threads import run_check
 from ...signatures.declarations import first_sentence, summary_of
-from .index import KnownTool, ToolSet
+from .index import ToolSet
 from .inputs import InputReader
+from .known_tool import KnownTool
 from .options import MAX_LISTED, CodeCallOptions
 
 _KNOWN = ("query", "topK", "filter", "queries", "appIds", "excludeToolNames", "minRelevanceScore")
