@@ -105,7 +105,7 @@ class _Audit:
         ended = {"durationMs": trace.duration_ms, "code": _code(trace.error)}
         if trace.invocation_id in self._invoked:
             return {"event": "invoke", "toolName": self._invoked.pop(trace.invocation_id), **ended}
-        if isinstance(trace.error, CodeModeTimeoutError):
+        if isinstance(trace.error, CodeModeTimeoutError) and "call" not in trace.error.details:
             return {"event": "execution_timed_out", **ended}
         outcome = {"completed": "succeeded", "interrupted": "paused"}.get(trace.status, "failed")
         return {"event": f"execution_{outcome}", **ended}

@@ -23,6 +23,7 @@ from .call_status import AT_THE_END, call_id, call_status
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, WorkerEnded
 from .ledger import Ledger, LedgerEntry
 from .messages import CallRequested, EngineFailed, ProgramReturned, ProgramThrew, RequestKind
+from .rejections import of_this_run
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def placed(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | Non
     position = guest_error(event).details
     keys = ("line", "column", "stack", "details")
     if call is not None:  # which has the details of its own error
-        keys = keys[:3]
+        keys, error = keys[:3], of_this_run(error)
         error.details["call"] = call
     for key in keys:
         if key in position:

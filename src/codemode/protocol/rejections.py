@@ -18,7 +18,7 @@ from ..errors import (
 )
 from ..profile import HostErrors
 from ..trace.failures import message_of
-from ..trace.public_message import public_message
+from ..trace.public_message import public_message, without_paths
 from .ledger import LedgerEntry, Rejected
 
 MAX_DETAILS_BYTES = 64 << 10
@@ -37,23 +37,21 @@ def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_
     name, message, code = guest_view(error)
     if told.codes is None or entry.kind != "tool":
         return Rejected(name, message, code)
-    is_hidden = code in HIDDEN_CODES
+    is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
     if is_hidden and told.detail == "message" and error.__cause__ is not None:
-        message = public_message(message_of(error.__cause__), message)
-    fields = {
-        "code": _face_code(error, told.codes, is_raised=is_raised, is_hidden=is_hidden),
-        "message": message,
-        "toolName": entry.name,
-    }
-    fields_json = json.dumps(fields, separators=(",", ":"))
+        public = public_message(message_of(error.__cause__), message)
+    else:
+        public = message if is_hidden or has_reason else without_paths(message, entry.name)
+    face_code = _face_code(error, told.codes, has_reason=has_reason, is_hidden=is_hidden)
+    fields_json = json.dumps({"code": face_code, "message": public, "toolName": entry.name}, separators=(",", ":"))
     details = _details_json(error) if is_raised and not is_hidden else None
     if details is not None:
         fields_json = f'{fields_json[:-1]},"details":{details}}}'
     return Rejected(name, message, code, fields_json)
 
 
-def _face_code(error: CodeModeError, codes: Mapping[str, str], *, is_raised: bool, is_hidden: bool) -> str:
-    if not is_raised and error.reason != "execution":
+def _face_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bool, is_hidden: bool) -> str:
+    if has_reason:
         return codes.get(error.reason, codes["execution"])
     keeps_its_own = not is_hidden and error.code != type(error).default_code
     return error.code if keeps_its_own else codes["execution"]
@@ -61,9 +59,7 @@ def _face_code(error: CodeModeError, codes: Mapping[str, str], *, is_raised: boo
 
 def _details_json(error: CodeModeError) -> str | None:
     """Return what a tool has said in the details of its error; None for nothing, or for what is no small JSON."""
-    details: dict[Any, Any] = error.details
-    if error.trace is not None:
-        details = {key: value for key, value in details.items() if key not in _PLACED}
+    details = _own_details(error)
     if not details or not isinstance(error, CodeModeToolError):
         return None
     what = "the details of an error"
@@ -71,6 +67,24 @@ def _details_json(error: CodeModeError) -> str | None:
         return encode_json(details, max_bytes=MAX_DETAILS_BYTES, max_values=_MAX_DETAILS_VALUES, what=what)
     except Exception:  # noqa: BLE001 - what writes a host's values is host code
         return None
+
+
+def _own_details(error: CodeModeError) -> dict[str, Any]:
+    """Return the details of an error without what the end of an earlier run has put beside them."""
+    return {key: value for key, value in error.details.items() if error.trace is None or key not in _PLACED}
+
+
+def of_this_run(error: CodeModeError) -> CodeModeError:
+    """Return a host's error as one that no other run has: a tool may raise one and the same object in all of them."""
+    try:
+        own = type(error).__new__(type(error), *error.args)
+        own.__dict__.update(error.__dict__)
+    except Exception:  # noqa: BLE001 - a class of the host's may want anything
+        own = CodeModeToolError(error.message, code=error.code)
+    own.details, own.trace, own.calls, own.recovery = _own_details(error), None, (), None
+    own.__cause__, own.__context__ = error.__cause__, error.__context__
+    own.__suppress_context__ = error.__suppress_context__
+    return own.with_traceback(error.__traceback__)
 
 
 def read_fields(text: str) -> dict[str, Any]:

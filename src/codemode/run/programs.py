@@ -95,7 +95,7 @@ class ProgramChecker:
         error = self._catalog.unknown_tool(refused.name)
         told = rejection(LedgerEntry(1, "tool", refused.name, None), error, self._profile.host_errors).fields_json
         if told is not None:
-            error.details["call"] = read_fields(told)
+            error.details["call"] = {**read_fields(told), "details": {"ran": False}}
         error.details |= {"ran": False, "line": refused.line, "column": refused.column}
         return ProgramRefused(error=error)
 

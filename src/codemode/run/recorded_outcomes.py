@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from ..continuations.sealing import open_text, seal_text
 from ..continuations.signing import Auth
 from ..data.json_pieces import encode_in_pieces
-from ..data.json_values import MAX_DEPTH, decode_json
+from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..errors import CodeModeError, CodeModeProtocolError, Resumable, error_from_view
 from ..host.steps import metered
 from ..interrupts.interrupt import Interrupt
@@ -68,8 +70,8 @@ class RecordedOutcomes:
             error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
         failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
         recovery, texts = (None, ()) if error.recovery is None else _taken_apart(error.recovery)
-        head = _as_json({"error": failure, "calls": error.calls}, error.details)
-        return self._written(f'{head[:-1]},"recovery":{_json(recovery)}{output}}}', texts)
+        members = f'"error":{_json(failure)},"calls":{_json(error.calls)},"details":{_details_json(error.details)}'
+        return self._written(f'{{{members},"recovery":{_json(recovery)}{output}}}', texts)
 
     def _output(self, outcome: RunOutcome) -> str:
         """Return the members beside what a run came to, behind a comma; both are as bounded as the run itself."""
@@ -137,12 +139,28 @@ def _json(value: Any) -> str:
     return encode_in_pieces(_ENCODER, value)
 
 
-def _as_json(outcome: Mapping[str, Any], details: Mapping[str, Any]) -> str:
-    try:
-        # Details are for people: what is not JSON is kept as text.
-        return json.dumps({**outcome, "details": details}, default=str)
-    except Exception:  # noqa: BLE001 - a tool may raise an error with any details
-        return json.dumps({**outcome, "details": {}}, default=str)
+def _details_json(details: Mapping[str, Any]) -> str:
+    """Write each of the details for itself: that a tool has put there what no text holds costs the others nothing."""
+    written = ((json.dumps(str(name)), _detail_json(value)) for name, value in details.items())
+    return "{" + ",".join(f"{name}:{text}" for name, text in written if text is not None) + "}"
+
+
+def _detail_json(value: Any) -> str | None:
+    # Details are for people: what is not JSON is kept as text.
+    for write in (_strictly, partial(encode_json, what="a detail"), _as_text):
+        with suppress(Exception):  # a tool may raise an error with any details
+            text = write(value)
+            decode_json(text, max_depth=MAX_DEPTH + _DEPTH_AROUND - 2)  # it stands two levels deep
+            return text
+    return None
+
+
+def _strictly(value: Any) -> str:
+    return json.dumps(value, default=str, allow_nan=False)
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(str(value))
 
 
 def _console_event(outer_tool_call_id: str, invocation_id: str, level: str, text: str) -> ConsoleEvent:

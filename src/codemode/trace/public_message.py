@@ -71,9 +71,10 @@ def public_message(text: str, instead: str) -> str:
     return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
 
 
-def without_paths(text: str) -> str:
-    """Return the text without the paths of files in it."""
-    return _PATHS.sub(lambda found: found["kept"] or _REMOVED, text)
+def without_paths(text: str, name: str = "") -> str:
+    """Return the text without the paths of files in it. A ``name`` may look like one: as a word of its own it stays."""
+    pieces = re.split(rf"(?<![\w./\\~-]){re.escape(name)}(?![\w/\\-]|\.\w)", text) if name else [text]
+    return name.join(_PATHS.sub(lambda found: found["kept"] or _REMOVED, piece) for piece in pieces)
 
 
 def _without_stack(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ...errors import (
     CodeModeAbortedError,
+    CodeModeBridgeLimitError,
     CodeModeConcurrencyError,
     CodeModeError,
     CodeModeIllegalAccessError,
@@ -31,9 +32,7 @@ WORKER_ENDED = "worker"
 """``details["origin"]`` of an error: the worker that ran the program ended without a result."""
 _DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
-_LIMIT = TOOL_ERROR_CODES["limit"]
 _GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
-_OWN_WORDS = frozenset(TOOL_ERROR_CODES.values()) - {TOOL_ERROR_CODES["execution"]}
 
 
 class CodeCallResult(dict[str, Any]):
@@ -73,6 +72,8 @@ def told(outcome: RunOutcome) -> Any:
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:
+    if "call" in error.details:  # whatever its class: a tool has raised it
+        return False
     if isinstance(error, CodeModeWorkerError):
         return error.details.get("origin") != WORKER_ENDED
     return isinstance(error, _HOSTS_OWN)
@@ -88,8 +89,8 @@ def failed(error: CodeModeError) -> CodeCallResult:
 
 def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     call = error.details.get("call")
-    if is_object(call) and call.get("code") != _LIMIT:
-        return "tool_error", _tool_error(error, call)
+    if is_object(call) and not _is_limit(error, call):
+        return "tool_error", _tool_error(call)
     if isinstance(error, CodeModeTimeoutError):
         return "timeout", {"message": error.message}
     if isinstance(error, CodeModeIllegalAccessError):
@@ -99,19 +100,15 @@ def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     return "runtime_error", _runtime_error(error)
 
 
-def _tool_error(error: CodeModeError, call: Mapping[str, Any]) -> dict[str, Any]:
-    name, message, code = (string_or_empty(call.get(key)) for key in ("toolName", "message", "code"))
-    said: dict[str, Any] = {"source": "tool", "toolName": name}
-    if "toolInput" in call:
-        said["toolInput"] = call["toolInput"]
-    if code not in _OWN_WORDS:
-        # A tool's name may look like a path.
-        message = name.join(map(without_paths, message.split(name) if name else [message]))
-    said |= {"message": message, "code": code}
-    details: Any = call.get("details")
-    if "ran" in error.details:
-        details = {**mapping_or_empty(details), "ran": error.details["ran"]}
-    return said if details is None else {**said, "details": details}
+def _is_limit(error: CodeModeError, call: Mapping[str, Any]) -> bool:
+    """Tell whether a call was refused for what the script had called before: what a tool raises never has both."""
+    is_ours = isinstance(error, CodeModeBridgeLimitError) and error.code == error.default_code
+    return is_ours and call.get("code") == TOOL_ERROR_CODES["limit"]
+
+
+def _tool_error(call: Mapping[str, Any]) -> dict[str, Any]:
+    fields = ("toolName", "toolInput", "message", "code", "details")
+    return {"source": "tool", **{key: call[key] for key in fields if key in call}}
 
 
 def _illegal_access(error: CodeModeError) -> dict[str, Any]:
