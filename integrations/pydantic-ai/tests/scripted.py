@@ -16,6 +16,16 @@ def program(js: str, call_id: str = "outer") -> list[ToolCallPart]:
     return [ToolCallPart("codeMode", {"js": js}, tool_call_id=call_id)]
 
 
+def meta(name: str, call_id: str = "outer", **arguments: Any) -> list[ToolCallPart]:
+    """One call of a meta-tool of CodeCall."""
+    return [ToolCallPart(f"codecall_{name}", arguments, tool_call_id=call_id)]
+
+
+def script(text: str, call_id: str = "outer", **arguments: Any) -> list[ToolCallPart]:
+    """One call of CodeCall's execute."""
+    return meta("execute", call_id, script=text, **arguments)
+
+
 class Script:
     """The steps of a conversation; ``seen`` is what each request showed the model."""
 

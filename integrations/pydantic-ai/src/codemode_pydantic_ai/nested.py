@@ -173,8 +173,8 @@ class NestedCalls:
         except TOLD as error:
             # The text says it all, but for what a tool itself could not validate: the host's log has that.
             is_hidden = waiting.has_begun and isinstance(error, ValidationError)
-            is_refused = isinstance(error, ValidationError) and not waiting.has_begun
-            raise self._words.failure(call, told(error), is_refused=is_refused) from (error if is_hidden else None)
+            failure = self._words.failure(call, told(error), is_refused=not waiting.has_begun)
+            raise failure from (error if is_hidden else None)
         finally:
             reservation.release()
             del self._toolset.reservations[call.tool_call_id]

@@ -1,0 +1,399 @@
+"""People and the calls behind CodeCall: scripts and direct calls that wait, at once, here and in other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeModeToolset, answer
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    RunContext,
+    Tool,
+    ToolApproved,
+    ToolDenied,
+)
+from pydantic_ai.capabilities import HandleDeferredToolCalls
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import (
+    FunctionToolCallEvent,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelResponse,
+    ToolCallPart,
+)
+from pydantic_ai.toolsets import FunctionToolset
+from scripted import Script, meta, program, script
+
+from codemode import CodeModeProtocolError, SqliteResumeGuard
+
+WAIT_SECONDS = 30.0
+REFUNDS = """
+const stock = await callTool("stock", { product: "nut" });
+const refunds = await Promise.allSettled(["a", "b"].map((order) => callTool("refund", { order })));
+return [stock, ...refunds.map((one) => one.value ?? [one.reason.code, one.reason.message])];
+"""
+ONE_REFUND = script("return callTool('refund', { order: 'a' })")
+DIRECT_REFUND = meta("invoke", tool="refund", input={"order": "a"})
+
+
+class Desk:
+    """Two tools, one of which needs approval; ``did`` is what has happened."""
+
+    def __init__(self) -> None:
+        self.did: list[Any] = []
+
+    def refund(self, order: str, cents: int = 500) -> str:
+        """Give money back."""
+        self.did.append(("refund", order, cents))
+        return f"refunded {order}: {cents}"
+
+    def stock(self, product: str) -> int:
+        """How many there are."""
+        self.did.append(("stock", product))
+        return 7
+
+    def tools(self) -> list[Tool[Any]]:
+        return [Tool(self.stock), Tool(self.refund, requires_approval=True)]
+
+    def agent(self, steps: Script, *more: Any, **options: Any) -> Agent[Any, Any]:
+        capability = CodeCall(direct_calls={"enabled": True}, **options)
+        return Agent(
+            steps.model,
+            tools=self.tools(),
+            output_type=[str, DeferredToolRequests],
+            capabilities=[capability, *more],
+        )
+
+
+def within(work: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(work, WAIT_SECONDS))
+
+
+def stored(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """The messages after a stay in a database."""
+    return ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(messages))
+
+
+def goes_on(agent: Agent[Any, Any], paused: Any, approvals: dict[str, Any], **settings: Any) -> Any:
+    results = DeferredToolResults(approvals=approvals)
+    history = stored(paused.all_messages())
+    return within(agent.run(message_history=history, deferred_tool_results=results, **settings))
+
+
+def waiting(paused: Any) -> list[str]:
+    assert isinstance(paused.output, DeferredToolRequests), paused.output
+    return [call.tool_call_id for call in paused.output.approvals]
+
+
+def test_a_script_pauses_with_all_that_waits_and_the_model_hears_of_its_own_call_alone() -> None:
+    desk, steps = Desk(), Script(script(REFUNDS), "done")
+    agent = desk.agent(steps)
+    paused = within(agent.run("go"))
+    first, second = waiting(paused)
+    assert "interrupt" not in json.dumps(steps.seen[-1][0], default=repr)
+    edited = ToolApproved(override_args={"order": "a", "cents": 300})
+    result = goes_on(agent, paused, {first: edited, second: ToolDenied("not this one")})
+    assert steps.returned() == {
+        "status": "ok",
+        "result": [7, "refunded a: 300", ["APPROVAL_DENIED", "not this one"]],
+    }
+    assert desk.did == [("stock", "nut"), ("refund", "a", 300)]
+    calls = [part.tool_name for one in result.all_messages() for part in one.parts if hasattr(part, "tool_name")]
+    assert calls == ["codecall_execute", "codecall_execute"]
+
+
+def test_scripts_and_direct_calls_of_one_response_wait_together_and_go_on_one_by_one() -> None:
+    desk = Desk()
+    refund = "return callTool('refund', { order: codecallContext.order })"
+    steps = Script(
+        [
+            *script(refund, "one", context={"order": "a"}),
+            *meta("invoke", "two", tool="refund", input={"order": "b"}),
+            *script(refund, "three", context={"order": "c"}),
+            *meta("invoke", "four", tool="stock", input={"product": "nut"}),
+        ],
+        "done",
+    )
+    agent = desk.agent(steps)
+    paused = within(agent.run("go"))
+    ids = waiting(paused)
+    assert [call.args_as_dict()["order"] for call in paused.output.approvals] == ["a", "b", "c"]
+    paused = goes_on(agent, paused, {ids[1]: True})
+    assert waiting(paused) == [ids[0], ids[2]]
+    paused = goes_on(agent, paused, {ids[2]: False})
+    goes_on(agent, paused, {ids[0]: True})
+    assert [steps.returned(one)["status"] for one in ("one", "two", "three", "four")] == [
+        "ok",
+        "ok",
+        "tool_error",
+        "ok",
+    ]
+    assert desk.did == [("stock", "nut"), ("refund", "b", 500), ("refund", "a", 500)]
+
+
+def test_a_direct_call_that_was_edited_into_something_wrong_does_not_run() -> None:
+    desk, steps = Desk(), Script(DIRECT_REFUND, "done")
+    agent = desk.agent(steps)
+    paused = within(agent.run("go"))
+    (call,) = waiting(paused)
+    goes_on(agent, paused, {call: ToolApproved(override_args={"order": "a", "cents": "many"})})
+    assert steps.returned()["status"] == "tool_error"
+    assert steps.returned()["error"]["code"] == "VALIDATION"
+    assert desk.did == []
+
+
+def test_the_same_answers_repeat_and_other_ones_are_refused() -> None:
+    for call in (
+        script("return callTool('refund', { order: 'a' })"),
+        meta("invoke", tool="refund", input={"order": "a"}),
+    ):
+        desk, steps = Desk(), Script(call, "done", "done")
+        agent = desk.agent(steps)
+        paused = within(agent.run("go"))
+        (one,) = waiting(paused)
+        for _ in range(2):
+            goes_on(agent, paused, {one: True})
+            assert steps.returned() == {"status": "ok", "result": "refunded a: 500"}
+        with pytest.raises(Exception, match=r"other answers|already|superseded"):
+            goes_on(agent, paused, {one: False})
+        assert desk.did == [("refund", "a", 500)]
+
+
+def test_two_who_answer_at_once_run_it_once() -> None:
+    desk, steps = Desk(), Script(DIRECT_REFUND, "done", "done")
+    agent = desk.agent(steps)
+    paused = within(agent.run("go"))
+    (one,) = waiting(paused)
+
+    async def race() -> list[Any]:
+        results = DeferredToolResults(approvals={one: True})
+        runs = [
+            agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=results) for _ in range(2)
+        ]
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    ended = within(race())
+    assert any(getattr(one, "output", None) == "done" for one in ended), ended
+    assert desk.did == [("refund", "a", 500)]
+
+
+OTHER_PROCESS = """
+import json, sys
+import codemode
+from pydantic_ai import DeferredToolResults
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+from scripted import Script
+from test_pydantic_ai_code_call_pauses import Desk
+codemode.set_continuation_signing_key("a key that both know")
+given = json.load(sys.stdin)
+desk, steps = Desk(), Script("done")
+settings = {"continuation": {"guard": codemode.SqliteResumeGuard(given["guard"])}}
+result = desk.agent(steps, settings=settings).run_sync(
+    message_history=ModelMessagesTypeAdapter.validate_python(given["messages"]),
+    deferred_tool_results=DeferredToolResults(approvals={one: True for one in given["waiting"]}),
+)
+print(json.dumps([result.output, [steps.returned(one) for one in ("outer", "direct")], desk.did]))
+"""
+
+
+def test_another_process_goes_on_and_no_process_does_so_again(tmp_path: Path) -> None:
+    guard = str(tmp_path / "guard.sqlite")
+    settings = {"continuation": {"keys": "a key that both know", "guard": SqliteResumeGuard(guard)}}
+    calls = [*script(REFUNDS), *meta("invoke", "direct", tool="refund", input={"order": "c"})]
+    desk, steps = Desk(), Script(calls, "done")
+    agent = desk.agent(steps, settings=settings)
+    paused = within(agent.run("go"))
+    messages = ModelMessagesTypeAdapter.dump_python(paused.all_messages(), mode="json")
+    given = {"messages": messages, "waiting": waiting(paused), "guard": guard}
+    command = [sys.executable, "-c", OTHER_PROCESS]
+    here = Path(__file__).parent
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=here, timeout=60)
+    assert done.returncode == 0, done.stderr
+    output, returned, did = json.loads(done.stdout)
+    assert output == "done"
+    assert returned == [
+        {"status": "ok", "result": [7, "refunded a: 500", "refunded b: 500"]},
+        {"status": "ok", "result": "refunded c: 500"},
+    ]
+    assert sorted(did) == [["refund", one, 500] for one in "abc"]
+    with pytest.raises(Exception, match=r"other answers|already|superseded"):
+        goes_on(agent, paused, dict.fromkeys(waiting(paused), False))
+    assert desk.did == [("stock", "nut")]
+
+
+def test_approving_or_denying_the_outer_call_by_its_id() -> None:
+    for call in (script(REFUNDS), DIRECT_REFUND):
+        desk, steps = Desk(), Script(call, "done")
+        agent = desk.agent(steps)
+        paused = within(agent.run("go"))
+        did = list(desk.did)
+        again = goes_on(agent, paused, {"outer": True})
+        assert waiting(again) == waiting(paused)
+        goes_on(agent, paused, {"outer": ToolDenied("forget it")})
+        assert steps.returned() == "forget it"
+        with pytest.raises(Exception, match=r"ended|already|other answers|superseded"):
+            goes_on(agent, paused, dict.fromkeys(waiting(paused), True))
+        assert desk.did == did
+
+
+def test_a_search_that_the_framework_gates_runs_once_it_is_approved() -> None:
+    steps = Script(meta("search", query="money"), "done")
+    agent: Agent[Any, Any] = Agent(
+        steps.model,
+        toolsets=[CodeCallToolset(FunctionToolset(Desk().tools())).approval_required()],
+        output_type=[str, DeferredToolRequests],
+    )
+    paused = within(agent.run("go"))
+    goes_on(agent, paused, {"outer": True})
+    assert [one["name"] for one in steps.returned()["tools"]] == ["refund"]
+
+
+def test_a_resume_that_is_made_up_runs_nothing() -> None:
+    desk, steps = Desk(), Script(script(REFUNDS), "done")
+    agent: Agent[Any, Any] = Agent(
+        steps.model,
+        toolsets=[CodeCallToolset(FunctionToolset(desk.tools()))],
+        output_type=[str, DeferredToolRequests],
+    )
+    paused = within(agent.run("go"))
+    did = list(desk.did)
+    results = answer(paused.output, {})
+    results.metadata["outer"]["codemode"]["continuation"] = {"version": 1, "body": ["made", "up"]}
+    results.metadata["outer"]["codemode"]["answers"] = {"outer:tool-2:interrupt-0": {"approved": True}}
+    with pytest.raises(UserError, match="cannot go on"):
+        within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=results))
+    assert desk.did == did
+
+
+def test_a_pause_of_one_face_does_not_go_on_under_the_other() -> None:
+    desk, steps = Desk(), Script(ONE_REFUND, program("return await tools.refund({ order: 'a' })"), "x", "x")
+    toolset = FunctionToolset(desk.tools())
+    code_mode, code_call = (
+        Agent[Any, Any](steps.model, toolsets=[one(toolset)], output_type=[str, DeferredToolRequests])
+        for one in (CodeModeToolset, CodeCallToolset)
+    )
+    paused_call, paused_mode = within(code_call.run("go")), within(code_mode.run("go"))
+    for paused, other, call in (
+        (paused_call, code_mode, program("return 1")),
+        (paused_mode, code_call, script("return 1")),
+    ):
+        history = stored(paused.all_messages())
+        history[-1] = ModelResponse(parts=list(call))
+        (outer,) = paused.output.metadata.values()
+        results = answer(paused.output, {outer["codemode"]["requests"][0]["toolCallId"]: True})
+        with pytest.raises(CodeModeProtocolError, match="was paused by"):
+            within(other.run(message_history=history, deferred_tool_results=results))
+    assert desk.did == []
+
+
+def test_a_tool_that_has_left_the_index_does_not_run_any_more() -> None:
+    for call in (
+        script("return callTool('refund', { order: 'a' })"),
+        meta("invoke", tool="refund", input={"order": "a"}),
+    ):
+        desk, steps = Desk(), Script(call, "done")
+        paused = within(desk.agent(steps).run("go"))
+        narrowed = desk.agent(steps, include_tools=lambda info: info.name != "refund")
+        try:
+            goes_on(narrowed, paused, {waiting(paused)[0]: True})
+        except Exception as refused:
+            assert "refund" in str(refused)
+        assert desk.did == []
+
+
+def test_a_resume_keeps_to_the_tools_that_the_script_was_allowed() -> None:
+    text = "await callTool('refund', { order: 'a' }); return await callTool(['stock'][0], { product: 'nut' })"
+    desk, steps = Desk(), Script(script(text, allowedTools=["refund"]), "done")
+    agent = desk.agent(steps)
+    paused = within(agent.run("go"))
+    goes_on(agent, paused, {waiting(paused)[0]: True})
+    assert steps.returned()["error"]["code"] == "ACCESS_DENIED"
+    assert desk.did == [("refund", "a", 500)]
+
+
+def test_an_inline_handler_is_asked_about_the_inner_calls() -> None:
+    asked: list[Any] = []
+
+    def handle(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
+        asked.extend((call.tool_name, call.args_as_dict()["order"]) for call in requests.approvals)
+        return requests.build_results(
+            approvals={call.tool_call_id: call.args_as_dict()["order"] == "a" for call in requests.approvals}
+        )
+
+    calls = [*script(REFUNDS), *meta("invoke", "direct", tool="refund", input={"order": "c"})]
+    desk, steps = Desk(), Script(calls, "done")
+    within(desk.agent(steps, HandleDeferredToolCalls(handle)).run("go"))
+    assert sorted(asked) == [("refund", one) for one in "abc"]
+    assert steps.returned()["result"][1:] == ["refunded a: 500", ["APPROVAL_DENIED", "The tool call was denied."]]
+    assert steps.returned("direct")["error"]["code"] == "APPROVAL_DENIED"
+    assert sorted(desk.did) == [("refund", "a", 500), ("stock", "nut")]
+
+
+def test_what_streams_shows_the_inner_calls() -> None:
+    desk, steps = Desk(), Script(DIRECT_REFUND, "done")
+    agent = desk.agent(steps)
+    shown: list[str] = []
+
+    async def heard(ctx: RunContext[Any], events: Any) -> None:
+        async for event in events:
+            shown.extend([event.part.tool_name] if isinstance(event, FunctionToolCallEvent) else [])
+
+    paused = within(agent.run("go", event_stream_handler=heard))
+    assert shown == ["codecall_invoke", "refund"]
+
+    async def streamed() -> str:
+        results = DeferredToolResults(approvals={waiting(paused)[0]: True})
+        history = stored(paused.all_messages())
+        async with agent.run_stream(message_history=history, deferred_tool_results=results) as stream:
+            return await stream.get_output()
+
+    assert within(streamed()) == "done"
+    assert desk.did == [("refund", "a", 500)]
+
+
+@pytest.mark.parametrize("call", ["execute", "invoke"])
+def test_a_client_that_lost_the_outer_call_gets_it_back_without_what_the_host_gave(call: str) -> None:
+    desk = Desk()
+    made = {
+        "execute": script("return callTool('refund', { order: 'a' })", allowedTools=["refund"]),
+        "invoke": meta("invoke", tool="refund", input={"order": "a", "cents": 5}),
+    }[call]
+    steps = Script(made, "done")
+    agent = desk.agent(steps, script_context=lambda ctx: {"secret": "of the host"})
+    paused = within(agent.run("go"))
+    history = stored(paused.all_messages())
+    response = history[-1]
+    assert isinstance(response, ModelResponse)
+    response.parts = [part for part in response.parts if getattr(part, "tool_call_id", "") != "outer"]
+    results = DeferredToolResults(approvals={waiting(paused)[0]: True})
+    result = within(agent.run(message_history=history, deferred_tool_results=results))
+    assert steps.returned()["status"] == "ok"
+    (restored,) = [part for one in result.all_messages() for part in one.parts if isinstance(part, ToolCallPart)]
+    assert restored.tool_name == f"codecall_{call}"
+    assert restored.args_as_dict() == made[0].args_as_dict()
+    assert "of the host" not in json.dumps(ModelMessagesTypeAdapter.dump_python(result.all_messages(), mode="json"))
+
+
+def test_a_person_sees_what_the_hooks_left_and_exactly_that_runs() -> None:
+    def before(call: Any) -> Any:
+        return {**call.input, "order": call.input["order"].upper()}
+
+    desk = Desk()
+    calls = [
+        *script("return callTool('refund', { order: 'a' })"),
+        *meta("invoke", "direct", tool="refund", input={"order": "b"}),
+    ]
+    steps = Script(calls, "done")
+    agent = desk.agent(steps, settings={"pipeline": {"before": before}})
+    paused = within(agent.run("go"))
+    assert [call.args_as_dict()["order"] for call in paused.output.approvals] == ["A", "B"]
+    goes_on(agent, paused, dict.fromkeys(waiting(paused), True))
+    assert sorted(desk.did) == [("refund", "A", 500), ("refund", "B", 500)]
