@@ -68,7 +68,7 @@ def told(outcome: RunOutcome) -> Any:
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
-    return result.noting(getattr(outcome, "warnings", ()))
+    return result.noting(outcome.warnings)
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:

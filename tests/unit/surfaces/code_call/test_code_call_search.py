@@ -159,3 +159,25 @@ def test_a_listener_that_raises_stops_no_update_and_no_other(caplog: pytest.LogC
     assert "a listener of changed tools failed" in caplog.text
     with pytest.raises(ValueError, match="listener"):
         tools.on_tools_changed(None)  # pyright: ignore[reportArgumentType]
+
+
+def test_embeddings_that_fail_cost_a_warning():
+    def broken(texts: list[str]) -> list[list[float]]:
+        raise RuntimeError("no model in /srv/models")
+
+    tools = create_code_call_tools(SHOP, {"search": {"embed": broken}})
+    answer = tools.search_sync({"query": "pay bill"})
+    assert answer["tools"][0]["name"] == "bills:pay"
+    assert answer["warnings"]
+    assert "/srv" not in json.dumps(answer)
+
+
+def test_a_strategy_sees_what_the_filters_leave():
+    class Backwards:
+        def search(self, query: str, tools: list[dict[str, Any]], limit: int) -> list[str]:
+            return [tool["name"] for tool in reversed(tools)]
+
+    tools = create_code_call_tools(SHOP, {"search": {"strategy": Backwards()}})
+    answer = tools.search_sync({"query": "anything", "filter": {"appIds": ["user"]}})
+    assert [found["name"] for found in answer["tools"]] == ["users:add", "users:list"]
+    assert all(0 <= found["score"] <= 1 for found in answer["tools"])

@@ -1,0 +1,81 @@
+"""What getTool knows without asking: all definitions where they are small, else those that stand in the script."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from codemode import CodeCallToolset, Tool, create_code_call_tools
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
+
+
+def tools_of(count: int, characters: int = 10, **options: Any) -> CodeCallToolset:
+    made = [
+        Tool(
+            f"tool_{at}",
+            execute=None,
+            description="d" * characters,
+            input_schema=SCHEMA,
+            output_schema={"type": "null"},
+        )
+        for at in range(count)
+    ]
+    return create_code_call_tools(made, options)
+
+
+def result(tools: CodeCallToolset, script: str, **more: Any) -> Any:
+    answer = tools.execute_sync({"script": script, **more})
+    return answer.get("result", answer)
+
+
+def test_small_definitions_are_all_known():
+    tools = tools_of(100)
+    script = "return getTool('tool_' + 99)"
+    expected = {"name": "tool_99", "description": "d" * 10, "inputSchema": SCHEMA, "outputSchema": {"type": "null"}}
+    assert result(tools, script) == expected
+    assert result(tools, "return getTool('no' + 'ne') === undefined")
+    assert result(tools, script.replace("99", "1"), allowedTools=["tool_2"]) is None
+
+
+def test_of_many_those_are_known_that_stand_in_the_script():
+    tools = tools_of(400, 400)
+    assert result(tools, "return getTool('tool_399').name") == "tool_399"
+    assert result(tools, "return getTool('none') === undefined")
+    said = result(tools, "return getTool('tool_' + 1)")["error"]["message"]
+    assert "tool_1" in said
+    assert "stand in the program as text" in said
+    # A script that may call few has few definitions.
+    assert result(tools, "return getTool('tool_' + 1).name", allowedTools=["tool_1"]) == "tool_1"
+
+
+def test_a_definition_of_any_size_is_no_trouble():
+    large = {"type": "object", "description": "x" * 200_000}
+    tools = create_code_call_tools([Tool("large", execute=None, input_schema=large), Tool("small", execute=None)])
+    assert result(tools, "return getTool('small').name") == "small"
+    assert result(tools, "return getTool('large').inputSchema.description.length") == 200_000
+    assert result(tools, "return 1") == 1
+
+
+def named(name: str, value: Any) -> list[Any]:
+    return [name, value]
+
+
+@pytest.mark.parametrize("change", ["x.name = 1", "x.inputSchema.type = 1", "delete x.name", "x.more = 1"])
+def test_a_definition_is_frozen(change: str):
+    answer = tools_of(1).execute_sync({"script": f"const x = getTool('tool_0'); {change}"})
+    assert (answer["status"], answer["error"]["name"]) == ("runtime_error", "TypeError")
+
+
+def test_a_namespace_is_no_global_of_the_engine_and_no_name_of_the_script():
+    names = ["Math.floor", "shop.echo", "local.echo", "a.b.c", "process.exit"]
+    tools = create_code_call_tools([Tool(name, execute=partial(named, name)) for name in names])
+    assert result(tools, "return Math.floor(1.5)") == 1
+    assert result(tools, "return await callTool('Math.floor', 1)") == ["Math.floor", 1]
+    assert result(tools, "return await shop.echo(1)") == ["shop.echo", 1]
+    assert result(tools, "const local = { echo: () => 'own' }; return await local.echo(1)") == "own"
+    assert result(tools, "return await a.b.c(2)") == ["a.b.c", 2]
+    assert tools.execute_sync({"script": "return await process.exit(1)"})["status"] == "illegal_access"
+    assert result(tools, "return typeof shop + typeof other", allowedTools=[]) == "undefinedundefined"
