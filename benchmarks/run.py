@@ -16,6 +16,7 @@ from .latency import Latencies
 from .plugins import plugins
 from .programs import PROGRAMS
 from .scaling import description_rows, resume_rows, throughput_rows
+from .search_updates import UPDATES, updates_row
 from .table import Row, machine, table
 from .whole_process import cold_rows, memory_rows
 
@@ -54,6 +55,7 @@ async def measure(scale: Scale) -> list[Row]:
         rows += await resume_rows(scale.rounds)
     if "W12" in scale.only:
         rows += await heartbeat_rows(3 * scale.seconds)
+        rows.append(await updates_row(min(UPDATES, max(2, int(50 * scale.seconds)))))
     if "W13" in scale.only:
         rows += await large_string_rows(scale.rounds, min(scale.runs, 5))
     return sorted(rows, key=lambda row: _ORDER.index(row.name))

@@ -37,6 +37,11 @@ def test_words(text, words):
     assert words_of(text) == words
 
 
+@given(st.text("aBCde1 _-.Z", max_size=30))
+def test_words_of_ascii_are_those_of_any_text(text):
+    assert [*words_of(text), "e"] == words_of(text + " \u00e9")
+
+
 def test_words_without_spaces_are_indexed_in_pairs():
     assert indexed_words("git仓库管理 が") == ["git", "仓库", "库管", "管理", "が"]
 

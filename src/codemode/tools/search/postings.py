@@ -85,16 +85,18 @@ class Postings:
 
     def _known_again(self, tools: Tools) -> tuple[list[int], list[tuple[int, Columns, bytes]]]:
         """Find tools again, by what they are and by what they say, and take out what is left."""
-        had: dict[tuple[str, int], list[int]] = {}
-        for slot, kept in enumerate(self.kept):
-            if kept:
-                had.setdefault((kept.name, id(kept.tool)), []).append(slot)
-        steps.take((len(tools) + len(had)) // _TOOLS_OF_A_STEP)
-        slots = [same.pop() if (same := had.get((name, id(tool)))) else -1 for name, tool in tools]
+        steps.take((len(tools) + len(self.kept)) // _TOOLS_OF_A_STEP)
+        same = {id(kept.tool): slot for slot, kept in enumerate(self.kept) if kept}
+        slots = [same.pop(id(tool), -1) for _, tool in tools]
+        slots = [
+            slot if slot >= 0 and self._at(slot).name == name else -1
+            for slot, (name, _) in zip(slots, tools, strict=True)
+        ]
+        again = set(slots)
         alike: dict[bytes, list[int]] = {}
-        for left in had.values():
-            for slot in left:
-                alike.setdefault(self._at(slot).fingerprint, []).append(slot)
+        for slot, kept in enumerate(self.kept):
+            if kept and slot not in again:
+                alike.setdefault(kept.fingerprint, []).append(slot)
         missing: list[tuple[int, Columns, bytes]] = []
         for position, slot in enumerate(slots):
             if slot < 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from .known_words import KnownWords
@@ -65,6 +65,7 @@ def _synonyms_by_stem() -> dict[str, tuple[str, ...]]:
     return {stem_of(word): others for word, others in reversed(synonyms().items())}
 
 
+@lru_cache(1 << 12)
 def translated(word: str) -> tuple[str, ...]:
     """Return the English for a word of another language: its own, or that of what it begins with."""
     known = translations()
@@ -81,6 +82,7 @@ def corrected(word: str, known: KnownWords) -> list[Reading]:
     return [Reading([_stems(other)], SPELLING / (at + 1)) for at, other in enumerate(known.corrections(word))]
 
 
+@lru_cache(1 << 12)
 def _stems(words: str) -> tuple[str, ...]:
     parts = (pair for word in words.split() for run in runs_of(word) for pair in pairs_of(run))
     return tuple(dict.fromkeys(map(stem_of, parts)))

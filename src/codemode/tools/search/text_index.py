@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from heapq import nlargest
 from typing import NamedTuple
@@ -27,7 +27,7 @@ _KEPT = 200_000  # numbers, some megabytes: words are asked for again
 _POSTINGS_OF_A_STEP = 32
 _SCORES_OF_A_STEP = 8
 _COMMON = 60
-_WORTH_A_LOOK = 32  # so many tools, to find out whether they are
+_WORTH_A_LOOK = 8  # so many tools, to find out whether they are
 
 
 class _Tier(NamedTuple):
@@ -106,26 +106,28 @@ class TextIndex:
             left[-at].remove(tier.weight)
             new = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
             steps.take(1 + len(new) // _SCORES_OF_A_STEP)
-            for slot in new:
-                scores[slot] = min(self._score(slot, asked) / possible, _ALMOST_ONE)
+            scores.update(zip(new, self._scored(new, asked, possible * len(asked)), strict=True))
         return scores
 
-    def _score(self, slot: int, asked: list[_Word]) -> float:
-        gain = sure = 0.0
-        norm = self.postings.norms[slot]
-        for tiers, rarity in asked:
-            best = surest = 0.0
-            for weight, counts in tiers:
-                counted = counts.get(slot)
-                if counted is not None:
-                    if not surest:
-                        surest = max(weight, _LEAST_SURE)
-                    given = weight * counted / (counted + norm)
-                    if given > best:
-                        best = given
-            gain += rarity * best
-            sure += surest
-        return gain * sure / len(asked)
+    def _scored(self, slots: list[int], asked: list[_Word], most: float) -> Iterator[float]:
+        norms = self.postings.norms
+        for slot in slots:
+            gain = sure = 0.0
+            norm = norms[slot]
+            for tiers, rarity in asked:
+                best = surest = 0.0
+                for weight, counts in tiers:
+                    counted = counts.get(slot)
+                    if counted is not None:
+                        given = weight * counted / (counted + norm)
+                        if given > best:
+                            best = given
+                        if weight > surest:
+                            surest = weight
+                if best:
+                    gain += rarity * best
+                    sure += surest if surest > _LEAST_SURE else _LEAST_SURE  # noqa: FURB136 - of what is done most
+            yield min(gain * sure / most, _ALMOST_ONE)
 
     def _word(self, word: str, joined: tuple[str, ...]) -> _Word:
         key = (word, *joined)

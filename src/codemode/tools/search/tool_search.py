@@ -70,6 +70,15 @@ class ToolSearch:
         new._told = self._told
         return new
 
+    @property
+    def is_ready(self) -> bool:
+        """True once a search has used the vectors of all tools, or where there are none to wait for."""
+        return self._meanings is None or self._vectors is not None
+
+    async def prepare(self) -> None:
+        """Make the index now, in a thread, unless it is made. The first search would."""
+        await _in_thread(self.index.prepare)
+
     async def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> Answer:
         """Return at most ``limit`` tools that fit, best first, of the positions ``among``; and warnings."""
         if self._strategy is not None:

@@ -14,7 +14,10 @@ MAX_QUERY_WORDS = 16
 
 # In the scripts of India and South East Asia vowels are marks, and no word ends at one.
 _WORD = re.compile("(?:[^\\W_]|[\u0900-\u0963\u0970-\u0e3a\u0e40-\u0e4e\u0e81-\u0eff\u1000-\u103f\u1780-\u17d3])+")
-_ASCII_WORD = re.compile("[a-z0-9]+")
+_LOWER_WORD = re.compile("[a-z0-9]+")
+_ASCII_WORD = re.compile(
+    "[A-Z]+(?![a-z])[a-z0-9]*|[A-Z]?[a-z0-9]+"
+)  # which takes apart what `_CAMEL` does, twice as fast
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
 # Chinese, Japanese, Thai, Lao, Burmese and Khmer are written without spaces: two neighbouring characters are what a
@@ -26,8 +29,12 @@ _UNSPACED = re.compile(
 
 def words_of(text: str) -> list[str]:
     """Return words without case and accents, with ``readFile``, ``read_file`` and ``HTTPServer`` taken apart."""
-    parted = text if text.islower() else _CAMEL.sub(" ", text)
-    return _ASCII_WORD.findall(parted.lower()) if text.isascii() else _WORD.findall(_folded(parted))
+    if not text.isascii():
+        return _WORD.findall(_folded(_CAMEL.sub(" ", text)))
+    if text.islower():
+        return _LOWER_WORD.findall(text)
+    parts: list[str] = _ASCII_WORD.findall(text)
+    return " ".join(parts).lower().split()
 
 
 def indexed_words(text: str) -> list[str]:
