@@ -552,6 +552,17 @@ def test_a_hook_may_replace_what_became_large():
     assert result(js, settings={"pipeline": {"after": after}}) == ["object", OTHER]
 
 
+def test_a_hook_may_put_something_beside_a_text_that_is_as_large_as_one_may_be():
+    def before(call: Any) -> Any:
+        return {**call.input, "by": "host"} if call.tool_name == "docs.store" else None
+
+    texts, mib = LargeTexts(), 1 << 20
+    code_call = texts.code_call(settings={"pipeline": {"before": before}})
+    js = f"const text = await callTool('of_size', {{ n: {mib} }}); return await callTool('docs.store', {{ text }})"
+    assert code_call.execute_sync({"script": js}) == {"status": "ok", "result": {"taken": 1}}
+    assert texts.taken == [{"text": "x" * mib, "by": "host"}]
+
+
 # --- who has none of it ---
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, cast
 
 from ..host import steps
@@ -18,9 +19,9 @@ from .records import record
 
 _SLICE_CHARACTERS = 1 << 16
 _MARK = "0E"
-# A string is gone over as a whole, so that what stands in one is no number.
-_STRING_OR_PLACE = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![0-9.+-])0E([0-9]{1,9})(?![0-9.eE+-])')
-_PLACE = re.compile(r"0E([0-9]{1,9})")
+_MAX_DIGITS = 9
+_PIECE_CHARACTERS = 1 << 17
+_ESCAPE_CHARACTERS = 6
 
 
 @record
@@ -65,8 +66,10 @@ def read_with_strings(text: str, string_at: Callable[[int], str]) -> Any:
     """Decode hostile JSON text with the large strings in their places."""
 
     def read_number(number: str) -> str | None:
-        place = _PLACE.fullmatch(number)
-        return None if place is None else string_at(int(place[1]))
+        steps.take()
+        digits = number[2:]
+        is_place = number.startswith(_MARK) and digits.isdigit() and len(digits) <= _MAX_DIGITS
+        return string_at(int(digits)) if is_place else None
 
     value = decode_json_with(read_number, text)
     return _well_formed(value) if "\\ud" in text or "\\uD" in text else value
@@ -78,12 +81,12 @@ def text_with_strings(text: str, text_at: Callable[[int], str]) -> str:
     def piece(found: re.Match[str]) -> str:
         return found[0] if found[1] is None else text_at(int(found[1]))
 
-    return _STRING_OR_PLACE.sub(piece, text)
+    return _string_or_place().sub(piece, text)
 
 
 def places_in(text: str) -> Iterator[int]:
     """Yield the numbers of the places in a JSON text, in their order."""
-    for found in _STRING_OR_PLACE.finditer(text):
+    for found in _string_or_place().finditer(text):
         steps.take(1 + (len(found[0]) >> 12))
         if found[1] is not None:
             yield int(found[1])
@@ -112,8 +115,39 @@ def _well_formed(value: Any) -> Any:
 
 def large_string(text: str) -> str:
     """Return the string that such a text says, well formed."""
-    steps.take(len(text) >> 8)
-    return well_formed(json.loads(text))
+    return "".join(_read_in_pieces(text))
+
+
+def _read_in_pieces(text: str) -> Iterator[str]:
+    # One call for all of it would keep the interpreter for as long as it is.
+    start, end = 1, len(text) - 1
+    while start < end:
+        piece = text[start : min(start + _PIECE_CHARACTERS, end)]
+        if start + len(piece) < end:
+            piece = _to_whole_characters(piece)
+        steps.take(len(piece) >> 8)
+        yield well_formed(json.loads(f'"{piece}"'))
+        start += len(piece)
+
+
+def _to_whole_characters(piece: str) -> str:
+    """Return a piece without what is begun at its end: an escape, or a pair of them that is one character."""
+    last = piece.rfind("\\", len(piece) - _ESCAPE_CHARACTERS)
+    if last < 0:
+        return piece
+    if (last + 1 - len(piece[: last + 1].rstrip("\\"))) % 2 == 0:
+        return piece  # the backslash that an escape says
+    is_whole = len(piece) - last >= (_ESCAPE_CHARACTERS if piece[last + 1 : last + 2] == "u" else 2)
+    if not is_whole:
+        return _to_whole_characters(piece[:last])
+    is_half = piece[last + 1 : last + 3].lower() == "ud" and piece[last + 3] in "89abAB"
+    return piece[:last] if is_half else piece
+
+
+@cache
+def _string_or_place() -> re.Pattern[str]:
+    # A string is gone over as a whole, so that what stands in one is no number.
+    return re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![0-9.+-])0E([0-9]{1,9})(?![0-9.eE+-])')
 
 
 def _size(text: str) -> int:
@@ -121,7 +155,7 @@ def _size(text: str) -> int:
     escapes = text.count("\\") - text.count("\\\\")
     if not escapes or "\\u" not in text:
         return len(text) - 2 - escapes
-    return utf8_length(large_string(text))
+    return sum(map(utf8_length, _read_in_pieces(text)))
 
 
 def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:

@@ -37,6 +37,11 @@ class Sidecar:
         self._strings: dict[int, str] = {}  # those that were asked for
         self._bytes = 0
 
+    @property
+    def max_total_bytes(self) -> int:
+        """How much of them there may be, in all and in one value."""
+        return self._rules.max_total_bytes
+
     def refusal(self, large: LargeStrings) -> CodeModeSerializationError | None:
         """Return the error of an output whose large strings are too much beside those before, if they are."""
         maximum, size = self._rules.max_total_bytes, self._bytes + sum(large.sizes)

@@ -100,8 +100,10 @@ class CallPipeline:
 
     def _replaced(self, value: Any) -> CheckedInput:
         what, policy = f"the input that pipeline.before gave for tool {self._tool.name!r}", self._policy
+        sidecar = self._entry.sidecar
+        max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
         try:
-            text = encode_json(value, max_bytes=policy.max_tool_input_bytes, max_values=policy.max_values, what=what)
+            text = encode_json(value, max_bytes=max_bytes, max_values=policy.max_values, what=what)
             plain = decode_json(text)
         except (CodeModeSerializationError, ValueError) as error:
             raise HostRaised(hidden_hook(self._entry, error)) from error

@@ -45,6 +45,7 @@ def strings_of(value: Any) -> Iterator[str]:
 @pytest.fixture(params=[3, 7, 1 << 16])
 def in_slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_strings, "_SLICE_CHARACTERS", request.param)
+    monkeypatch.setattr(large_strings, "_PIECE_CHARACTERS", max(12, request.param))
 
 
 @pytest.mark.usefixtures("in_slices")
@@ -86,6 +87,20 @@ def test_what_looks_like_a_place_is_none(text: str):
 @pytest.mark.parametrize(("text", "may"), [(None, False), ("[1]", False), ("[0E0]", True), ('"0E0"', True)])
 def test_a_text_that_cannot_have_places_is_known_by_a_look(text: str | None, may: bool):
     assert may_have_places(text) is may
+
+
+@pytest.mark.parametrize("length", range(12, 30))
+def test_a_string_is_read_in_pieces_as_at_once(length: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(large_strings, "_PIECE_CHARACTERS", length)
+
+    @given(st.text(alphabet='a"\\u\u00e9\u4e16\U0001f600\n', max_size=40))
+    def holds(string: str) -> None:
+        text = written(string)
+        assert large_string(text) == string
+        cut = cut_large_strings(text, 1)
+        assert string == "" if cut is None else cut.sizes == (len(string.encode()),)
+
+    holds()
 
 
 def texts_of(*strings: str) -> Callable[[int], str]:
