@@ -18,6 +18,7 @@ from .embeddings import Embed, Embeddings, Unusable, bounded, is_async
 from .fusion import fused
 from .index import Answer, Found, ToolIndex
 from .query import read_query
+from .readings import translated
 from .vectors import Vector, nearest
 from .words import MAX_QUERY_CHARACTERS, words_of
 
@@ -111,7 +112,7 @@ class ToolSearch:
             return await self._by_words(query, limit, among, *([self._warning(Unusable(problem))] if problem else []))
         places = range(len(vectors)) if among is None else [at for at in among if 0 <= at < len(vectors)]
         meant = await _in_thread(lambda: nearest(vector, vectors, places, max(limit, _LOOKED_AT)))
-        return Answer(fused(worded, meant, limit), ())
+        return Answer(fused(worded, meant, limit, is_foreign=any(map(translated, read_query(query).words))), ())
 
     async def _by_strategy(
         self, strategy: SearchStrategy, query: str, limit: int, among: Collection[int] | None
