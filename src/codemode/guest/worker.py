@@ -32,9 +32,7 @@ UNLOCKED_CPU_SECONDS = 3600
 # Kernel stack frames get line numbers that no guest source reaches.
 KERNEL_LINES_BEFORE = 1 << 20
 
-_HEADER = struct.Struct(">I")
-_LIMITS = struct.Struct(">II")
-_ANALYSIS = struct.Struct(">I?")
+_HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">II", ">I?"))
 _ANALYSE, _RUN, _DELIVER, _HOLD = b"ARDS"
 _NO_MEMORY = b'F{"message": "MemoryError"}'
 
