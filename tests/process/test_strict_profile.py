@@ -130,7 +130,8 @@ def test_a_literal_name_that_cannot_be_called_is_told_before_anything_runs(spy):
     outcome = run(js, spy)
     assert spy.ran == []
     details = outcome.error.details
-    assert details["call"] == {"code": "Unknown", "message": "no nothing", "toolName": "nothing"}
+    said = {"code": "Unknown", "message": "no nothing", "toolName": "nothing", "details": {"ran": False}}
+    assert details["call"] == said
     assert (details["ran"], details["line"], details["column"]) == (False, 1, 31)
     allowed = run("await callTool('look')", spy, given={"allowedTools": ["refund"]})
     assert allowed.error.details["call"]["code"] == "Denied"

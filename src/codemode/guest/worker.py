@@ -39,20 +39,6 @@ _NO_MEMORY = b'F{"message": "MemoryError"}'
 # How the program's frame names what it was given, which alone of it may hold such integers as a value.
 _GIVEN = b'"given":'
 
-REHEARSED_SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
-REHEARSED_PROGRAM = b"""{
-    "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); return { n, at: Date.now() };",
-    "seed": "00000000000000000000000000000000", "now_ms": 1,
-    "wrapper": "sloppy", "globals": ["tools", "callTool", "codecallContext"], "is_rehearsal": true,
-    "shadowed": ["process", "globalThis"], "given": {"context": {}, "namespaces": ["rehearsed"]},
-    "result": {"depth": 9, "properties": 9},
-    "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
-}"""
-REHEARSAL = (
-    b"R" + _LIMITS.pack(64 << 20, 2 << 20) + REHEARSED_PROGRAM,
-    b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}',
-)
-
 
 class EngineFailed(Exception):  # noqa: N818 -- named as the frame it becomes
     """The engine or the kernel broke; the text is engine-made and clipped."""
@@ -89,6 +75,7 @@ class Worker:
         self.may_hold_long_integers: Callable[[bytes | memoryview], bool] = load_source(
             "long_integers", config["long_integers_path"]
         ).may_hold_long_integers
+        self.rehearsal = load_source("rehearsal", config["rehearsal_path"])
         self.identity = {"engine": config["engine_version"], "kernel": _sha256(text)}
 
     def hello(self, isolation: dict[str, str]) -> bytes:
@@ -103,8 +90,8 @@ class Worker:
         spare worker has the time to do that before there is a program.
         """
         if self.analyse is not None:
-            self.analyse(REHEARSED_SOURCE, 1000)
-        for body in REHEARSAL:
+            self.analyse(self.rehearsal.SOURCE, 1000)
+        for body in self.rehearsal.FRAMES:
             self._answer(body)
         self._require_ok(self.kernel("reset", ""))
 

@@ -87,6 +87,7 @@ class WorkerImage:
             "seccomp_filter_path": str(_GUEST / "seccomp_filter.py"),
             "layers_path": str(_GUEST / "layers.py"),
             "long_integers_path": str(_GUEST / "long_integers.py"),
+            "rehearsal_path": str(_GUEST / "rehearsal.py"),
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
             **more,
