@@ -484,6 +484,17 @@ def test_very_many_references_are_refused_by_their_number():
     assert (said["status"], said["error"]["code"]) == ("tool_error", "SIDECAR_LIMIT")
 
 
+@pytest.mark.parametrize("mib", [2, 6])
+def test_texts_that_do_not_fit_into_the_engine_end_the_script(mib: int):
+    texts = [Tool("many", execute=lambda _value: ["x" * 1_000_000] * 9)]
+    policy = {"memory_limit_bytes": mib << 20, "max_tool_output_bytes": 32 << 20}
+    code_call = create_code_call_tools(texts, {"sidecar": {"enabled": True}, "settings": {"execution_policy": policy}})
+    js = "const many = await callTool('many'); return many.map((text) => text.length)"
+    said = code_call.execute_sync({"script": js})
+    assert (said["status"], said["error"]["name"]) == ("runtime_error", "InternalError")
+    assert "out of memory" in said["error"]["message"]
+
+
 # --- what is only to be looked at ---
 
 

@@ -131,11 +131,15 @@ def _held(texts: tuple[str, ...]) -> Iterator[bytes]:
     frames: list[bytes] = []
     size = 0
     for text in texts:
-        pieces = [*frame_in_pieces(b"S", b"", text, b"")]
-        frames += pieces
+        if len(text) > PIECE_CHARACTERS:
+            yield from [b"".join(frames)] if frames else ()
+            yield from frame_in_pieces(b"S", b"", text, b"")
+            frames, size = [], 0
+            continue
+        frames.append(encode_frame(b"S", text.encode()))
         size += len(text)
         if size > PIECE_CHARACTERS:
-            yield from frames if len(pieces) > 2 else [b"".join(frames)]
+            yield b"".join(frames)
             frames, size = [], 0
     if frames:
         yield b"".join(frames)

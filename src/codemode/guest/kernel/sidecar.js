@@ -99,8 +99,9 @@ const makeReference = (json, bytes) => {
   return reference;
 };
 
+// The engine hands over what it had no memory for as no value at all: to look at its length throws that.
 const holdText = (json) => {
-  arrivedTexts[arrivedTexts.length] = json;
+  if (json.length > 0) arrivedTexts[arrivedTexts.length] = json;
   return "ok";
 };
 
