@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from typing import Any
 
@@ -26,7 +27,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, meta, program, script
 
-from codemode import CodeCallOptions
+from codemode import CodeCallOptions, create_code_call_tools
 
 WAIT_SECONDS = 30.0
 ABLE = ("scale", "gated")
@@ -187,6 +188,22 @@ def test_fields_stand_above_options_and_names_are_for_models() -> None:
     steps = Script("done")
     ran(steps, [named("scale")], capabilities=[CodeCall(names="dotted")])
     assert steps.tool_names == ["codecall.search", "codecall.describe", "codecall.execute"]
+
+
+def test_a_capability_that_is_replaced_keeps_what_it_was_made_with() -> None:
+    made: Any = CodeCall(top_k=5, keep=["kept"], id="desk", script_context=lambda ctx: {"a": 1})
+    other = dataclasses.replace(made, max_retries=7)
+    assert (other.options.top_k, other.keep, other.max_retries, other.id) == (5, ["kept"], 7, "desk")
+    assert other.script_context is made.script_context
+    assert "top_k=5" in repr(other)
+
+
+def test_the_core_reads_the_metadata_of_the_frameworks_tools() -> None:
+    given = [named("on"), named("off", enabledInCodeCall=False), named("seen", visibleInListTools=True)]
+    tools = create_code_call_tools(given)
+    assert [one.name for one in tools.list_tools()][3:] == ["seen"]
+    answer = within(tools.execute({"script": "return [await callTool('on', {n: 1}), typeof getTool('off')]"}))
+    assert answer == {"status": "ok", "result": ["on 1", "undefined"]}
 
 
 def test_mcp_tools_keep_their_annotations_and_schemas() -> None:

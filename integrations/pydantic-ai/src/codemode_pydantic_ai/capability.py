@@ -36,9 +36,8 @@ class CodeMode(HidingCapability[AgentDepsT]):
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         check_settings(self.keep, self.max_retries, self.pool)
-        if self._made_face is None:
-            self._made_face = CodeModeFace(self.options, self.pool)
-        self.options = self._face.settings
+        self._made_face = CodeModeFace(self.options, self.pool)
+        self.options = self._made_face.settings
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
         """Put codeMode in the place of the agent's tools."""
@@ -80,11 +79,14 @@ class CodeCall(HidingCapability[AgentDepsT]):
         pool: WorkerPool | None = None,
         *,
         script_context: ScriptContext | None = None,
+        id: str | None = None,  # noqa: A002 - these three are every capability's
+        description: str | None = None,
+        defer_loading: bool = False,
         **fields: Unpack[CodeCallFields],
     ) -> None:
         check_settings(keep, max_retries, pool)
-        face = CodeCallFace(options, pool, script_context, fields)
-        super().__init__(_made_face=face)
+        super().__init__(id=id, description=description, defer_loading=defer_loading)
+        self._made_face = face = CodeCallFace(options, pool, script_context, fields)
         self.options, self.keep, self.max_retries, self.pool = face.options, keep, max_retries, pool
         self.script_context = script_context
 

@@ -33,9 +33,9 @@ from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
 class HidingCapability(AbstractCapability[AgentDepsT]):
     """Shows the tools of a face in place of the agent's, and translates the pauses of what runs behind them."""
 
-    _made_face: Face | None = field(default=None, kw_only=True, repr=False)
-    _kept: KeptPauses = field(default_factory=KeptPauses, kw_only=True, repr=False)
-    _run: RunState = field(default_factory=RunState, kw_only=True, repr=False)
+    _made_face: Face | None = field(default=None, init=False, repr=False)
+    _kept: KeptPauses = field(default_factory=KeptPauses, init=False, repr=False)
+    _run: RunState = field(default_factory=RunState, init=False, repr=False)
 
     @property
     def _face(self) -> Face:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import assert_type
 
-from codemode_pydantic_ai import CodeMode, CodeModeToolset, answer, create_code_mode_tool
+from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeMode, CodeModeToolset, answer, create_code_mode_tool
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, Tool
 from pydantic_ai.toolsets import FunctionToolset
 
-from codemode import CodeModeOptions
+from codemode import CodeCallOptions, CodeModeOptions
 
 
 @dataclass
@@ -31,3 +31,16 @@ other = Agent("test", deps_type=Deps, tools=[tool], toolsets=[toolset])
 assert_type(answer(DeferredToolRequests(), {"id": True}), DeferredToolResults)
 plain = Agent("test", capabilities=[CodeMode()])
 assert_type(plain, Agent[object, str])
+
+
+def context(ctx: RunContext[Deps]) -> dict[str, str]:
+    return {"name": ctx.deps.name}
+
+
+calls = CodeCall[Deps](
+    CodeCallOptions(vm={"preset": "balanced"}), keep=["greet"], top_k=5, direct_calls={"enabled": True},
+    script_context=context,
+)  # fmt: skip
+caller = Agent("test", deps_type=Deps, tools=[greet], capabilities=[calls])
+assert_type(caller, Agent[Deps, str])
+assert_type(CodeCallToolset(FunctionToolset[Deps]([greet]), {"topK": 5}), CodeCallToolset[Deps])
