@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from codemode_langchain import CodeModeMiddleware
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -18,11 +18,13 @@ from langgraph.types import Command
 from scripted_agent import START, ScriptedModel, agent, model, results
 
 from codemode.testing.contract import (
+    CODE_CALL,
     CODE_MODE,
     CONTRACTS,
     Check,
     ContractAnswer,
     ContractTool,
+    Face,
     Failed,
     Finished,
     Outcome,
@@ -39,22 +41,21 @@ class Plugin:
     answers as before stand for a look at the thread.
     """
 
-    face = CODE_MODE
-
-    def __init__(self) -> None:
+    def __init__(self, face: Face) -> None:
+        self.face = face
         self._saver = InMemorySaver()
         self._answered: dict[str, Any] = {}
 
     async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
-        scripted = model("return 1")
+        name, given = self.face.request("return 1")
+        scripted = _model(name, given)
         await self._agent(tools, scripted).ainvoke(START, self._config(str(uuid.uuid4())))
         return {one.name: one.description for one in scripted.shown[0]}
 
     async def call(self, tools: Sequence[ContractTool], name: str, given: Mapping[str, Any]) -> Outcome:
         thread = str(uuid.uuid4())
-        called = {"name": name, "args": dict(given), "id": "call_0", "type": "tool_call"}
-        scripted = ScriptedModel(messages=iter([AIMessage("", tool_calls=[called]), AIMessage("done")]), shown=[])
-        return self._outcome(await self._agent(tools, scripted).ainvoke(START, self._config(thread)), thread)
+        output = await self._agent(tools, _model(name, given)).ainvoke(START, self._config(thread))
+        return self._outcome(output, thread)
 
     async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
         thread = json.loads(state)
@@ -72,7 +73,11 @@ class Plugin:
     def _agent(self, tools: Sequence[ContractTool], scripted: Any) -> Any:
         gated = {one.name: True for one in tools if one.needs_approval}
         made = [_langchain_tool(one) for one in tools]
-        return agent((), made, CodeModeMiddleware(approve=gated), model=scripted, checkpointer=self._saver)
+        if self.face is CODE_MODE:
+            hiding: Any = CodeModeMiddleware(approve=gated)
+        else:
+            hiding = CodeCallMiddleware(options={"directCalls": {"enabled": True}}, approve=gated)
+        return agent((), made, hiding, model=scripted, checkpointer=self._saver)
 
     def _config(self, thread: str) -> Any:
         return {"configurable": {"thread_id": thread, "__pregel_strict_resume": True}}
@@ -88,6 +93,11 @@ class Plugin:
         if message.status == "error":
             return Failed(text=message.content)
         return Finished(value=_value(message.content))
+
+
+def _model(name: str, given: Mapping[str, Any]) -> ScriptedModel:
+    called = {"name": name, "args": dict(given), "id": "call_0", "type": "tool_call"}
+    return ScriptedModel(messages=iter([AIMessage("", tool_calls=[called]), AIMessage("done")]), shown=[])
 
 
 def _langchain_tool(one: ContractTool) -> StructuredTool:
@@ -110,6 +120,10 @@ def _value(text: str) -> Any:
         return text  # a text is shown to a model as it is
 
 
-@pytest.mark.parametrize("check", [check for face, check in CONTRACTS if face is CODE_MODE], ids=contract_id)
-def test_contract(check: Check):
-    asyncio.run(check(Plugin()))
+@pytest.mark.parametrize(("face", "check"), CONTRACTS, ids=contract_id)
+def test_contract(face: Face, check: Check):
+    asyncio.run(check(Plugin(face)))
+
+
+def test_both_faces_are_checked():
+    assert {face.name for face, _ in CONTRACTS} == {CODE_MODE.name, CODE_CALL.name}

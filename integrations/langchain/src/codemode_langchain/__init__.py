@@ -1,25 +1,35 @@
-"""Code mode for LangChain and LangGraph. The public names, nothing else."""
+"""Code mode and CodeCall for LangChain and LangGraph. The public names, nothing else."""
 
 from typing import TYPE_CHECKING, Any
 
 from .approvals import ApprovalConfig, ApprovalRule, ApprovalRules
+from .code_call import CodeCallTool, ScriptContext, create_code_call_tools
 from .tool import CodeModeTool, create_code_mode_tool
 
 if TYPE_CHECKING:
+    from .code_call_middleware import CodeCallMiddleware
     from .middleware import CodeModeMiddleware
 
 __all__ = [
     "ApprovalConfig",
     "ApprovalRule",
     "ApprovalRules",
+    "CodeCallMiddleware",
+    "CodeCallTool",
     "CodeModeMiddleware",
     "CodeModeTool",
+    "ScriptContext",
+    "create_code_call_tools",
     "create_code_mode_tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # The middleware needs langchain and langgraph; the tool does not.
+    # The middleware needs langchain and langgraph; the tools do not.
+    if name == "CodeCallMiddleware":
+        from .code_call_middleware import CodeCallMiddleware
+
+        return CodeCallMiddleware
     if name == "CodeModeMiddleware":
         from .middleware import CodeModeMiddleware
 

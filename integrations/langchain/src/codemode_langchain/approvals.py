@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias, Union, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, WithJsonSchema, create_model
 from typing_extensions import TypedDict
 
-from codemode import CodeModeTool, CodeModeToolError, PendingRequest
+from codemode import CodeModeToolError, PendingRequest
 from codemode.plugins import PreparedTool, can_be_called, integers_as_in, resolve_reference, with_texts
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval
+from .outer_calls import OuterCall
 
-OUTER_TOOL = CodeModeTool.name
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 _MAX_SCHEMA_PARTS = 5_000
 ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
@@ -63,7 +63,7 @@ class RespondDecision(TypedDict):
 class Question:
     """What a person is asked while a request is pending, and the type that an answer must have (None: any).
 
-    ``key`` names the question in this call of codeMode, ``inside`` what asked it in a graph inside the nested call.
+    ``key`` names the question in this outer call, ``inside`` what asked it in a graph inside the nested call.
     """
 
     key: str
@@ -90,11 +90,14 @@ class Approvals:
         if unknown:
             raise ValueError(f"approve names {unknown[0]!r}, which is not among the tools {', '.join(sorted(names))}")
 
-    def refuse_kept(self, kept: Collection[str]) -> None:
-        """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked."""
+    def refuse_kept(self, kept: Collection[str], is_own: Callable[[str], bool]) -> None:
+        """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked.
+
+        ``is_own`` tells the names of the tools that run programs.
+        """
         gated = [name for name, rule in self._rules.items() if rule is not False]
         for name in gated:
-            if name == OUTER_TOOL:
+            if is_own(name):
                 raise ValueError(
                     f"approve names {name!r}, and is for the calls of its programs: list a HumanInTheLoopMiddleware for"
                     " a review of whole programs"
@@ -113,18 +116,22 @@ class Approvals:
         return self._ask_all is not None or self._rules.get(name, False) is not False
 
     def asks_about(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Tell whether one call with validated arguments needs a person, by the function that is asked about all."""
-        return self._ask_all is not None and bool(self._ask_all(name, arguments))
+        """Tell whether one call with validated arguments needs a person."""
+        if self._ask_all is not None:
+            return bool(self._ask_all(name, arguments))
+        when = self._when(name)
+        return when if isinstance(when, bool) else bool(when(arguments))
 
     def needs_approval(self, name: str) -> NeedsApproval:
         """Return what the core asks about calls of a tool."""
         if self._ask_all is not None:
             return partial(_asks_all, self._ask_all, name)
+        when = self._when(name)
+        return when if isinstance(when, bool) else partial(_asks, when)
+
+    def _when(self, name: str) -> bool | ApprovalCheck:
         rule = self._rules.get(name, False)
-        if isinstance(rule, bool):
-            return rule
-        when = rule if callable(rule) else rule.get("when")
-        return True if when is None else partial(_asks, when)
+        return rule if isinstance(rule, bool) or callable(rule) else rule.get("when", True)
 
     def question(self, request: PendingRequest, tool: PreparedTool | None) -> Question:
         """Return what a person is asked about one call."""
@@ -150,22 +157,24 @@ class Approvals:
         return Question(key=request.interrupt_id, request=request, value=with_texts(value), response_schema=schema)
 
 
-def unknown_outcome(key: str, request: PendingRequest, js: str) -> Question:
+def unknown_outcome(key: str, request: PendingRequest, call: OuterCall) -> Question:
     """Return what a person is asked about a program whose process ended in the middle."""
+    name, arguments = call.name, dict(call.arguments)
     description = (
         "Unknown outcome: this program was cut off in the middle, for its process ended or its run was cancelled, and"
         " calls of its tools may have happened. Approve to run it again from where it last waited, with all that"
-        f" follows.\n\nProgram:\n{js}"
+        f" follows.\n\nProgram:\n{call.program or arguments}"
     )
-    action = {"name": OUTER_TOOL, "args": {"js": js}, "description": description}
+    action = {"name": name, "args": arguments, "description": description}
     allowed: tuple[DecisionType, ...] = ("approve", "reject")
     value = {
         "type": "unknown_outcome",
         **action,
         "action_requests": [action],
-        "review_configs": [{"action_name": OUTER_TOOL, "allowed_decisions": list(allowed)}],
+        "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
     }
-    return Question(key=key, request=request, value=value, response_schema=_decision_type(OUTER_TOOL, allowed, None))
+    schema = _decision_type(name, allowed, None)
+    return Question(key=key, request=request, value=with_texts(value), response_schema=schema)
 
 
 def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -23,6 +23,8 @@ from .arguments import Arguments, ArgumentsSchema, without_settings
 
 # As LangChain itself describes it to a model.
 _SINGLE_INPUT = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
+
+_CODE_CALL = "codecall"
 
 NeedsApproval = bool | Callable[..., Any]
 
@@ -95,7 +97,31 @@ def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsAp
         input_schema=_Input(tool),
         output_schema=None if declared is None else _Output(declared),
         needs_approval=needs_approval,
+        annotations=annotations_of(tool),
+        metadata=_metadata_of(tool),
     )
+
+
+def annotations_of(tool: BaseTool) -> dict[str, Any]:
+    """Return a tool's hints, which an MCP tool has in its metadata."""
+    given = tool.metadata or {}
+    return {
+        key: one
+        for key, one in given.items()
+        if isinstance(one, bool if key.endswith("Hint") else str) and (key.endswith("Hint") or key == "title")
+    }
+
+
+def _metadata_of(tool: BaseTool) -> dict[str, Any]:
+    """Return what a tool says to CodeCall: in its metadata, and with its tags."""
+    said: Any = (tool.metadata or {}).get(_CODE_CALL)
+    tags = [one for one in tool.tags or () if one]
+    if tags and (said is None or isinstance(said, Mapping)):
+        given = cast("Mapping[str, Any]", said or {})
+        own: Any = given.get("tags", ())
+        if isinstance(own, list | tuple | set | frozenset):  # of another type it is wrong, and told of
+            said = {**given, "tags": [*cast("Iterable[Any]", own), *tags]}
+    return {} if said is None else {_CODE_CALL: said}
 
 
 def register(register_adapter: Callable[..., None]) -> None:

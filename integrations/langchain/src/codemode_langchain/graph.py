@@ -35,10 +35,10 @@ def number_of(*parts: str) -> int:
     return int.from_bytes(digest[:_NUMBER_BYTES], "big") << 16
 
 
-def name_in_node(config: RunnableConfig, js: str) -> str:
-    """Name a call that has no id: the same again when the node runs again, another for each call in it."""
+def name_in_node(config: RunnableConfig, what: str) -> str:
+    """Name a call that has no id by its digest: the same when the node runs again, another for each call in it."""
     place = config.get("configurable", {})[SCRATCHPAD].call_counter()
-    return f"code-mode-{place}-{hashlib.sha256(js.encode('utf-8', 'replace')).hexdigest()[:16]}"
+    return f"code-mode-{place}-{what[:16]}"
 
 
 def binding_in_node(config: RunnableConfig) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, cast
 
@@ -14,7 +15,6 @@ from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddlewar
 from codemode.plugins import can_be_called
 
 from .shown_tools import name_of
-from .tool import NAME
 
 _log = logging.getLogger("codemode.tools")
 
@@ -26,31 +26,57 @@ _WRAPPING = {
 }
 
 
-def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], keep: Collection[str], kind: type) -> None:
+@dataclass(frozen=True, kw_only=True)
+class HidingWords:
+    """What one kind of middleware that hides tools is called, and its parts are, in what people are told.
+
+    ``runs`` is the tool that runs ``programs``, ``limit`` the option that bounds the calls of each, ``taken`` what is
+    said of another tool of the agent whose ``name`` is one of its own by ``is_own``.
+    """
+
+    kind: str
+    programs: str
+    runs: str
+    limit: str
+    taken: str
+    is_own: Callable[[str], bool]
+
+
+def refuse_second(hiding: Sequence[HidingWords]) -> None:
+    """Raise `ValueError` where an agent has more than one middleware that hides tools."""
+    first, *others = [one.kind for one in hiding] or [""]
+    if first in others:
+        raise ValueError(
+            f"the agent has {first} twice, and one would run programs by its own rules in the other's place:"
+            " give one of them the rules of both"
+        )
+    if others:
+        raise ValueError(
+            f"the agent has {first} and {others[0]}, and each stands for the same tools: what one hides and gates the"
+            " other would run by its own rules. Use one of them"
+        )
+
+
+def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], seen: Iterable[str], words: HidingWords) -> None:
     """Raise `ValueError` for middleware of the agent that never sees nested calls and is there to see them.
 
-    ``kind`` is code mode's own, of which an agent has one.
+    ``seen`` are the tools that only the model calls.
     """
-    listed = _listed_with(own)
+    listed = listed_with(own)
     place = next((index for index, one in enumerate(listed) if one is own), None)
     if place is None:
         return
-    if sum(isinstance(one, kind) for one in listed) > 1:
-        raise ValueError(
-            f"the agent has {kind.__name__} twice, and one would run programs by its own rules in the other's place:"
-            " give one of them the rules of both"
-        )
-    seen = _Seen({NAME, *keep})
+    called = _Seen(seen)
     for index, one in enumerate(listed):
         if isinstance(one, HumanInTheLoopMiddleware):
-            _check_review(one, seen, is_before=index < place)
+            _check_review(one, called, words, is_before=index < place)
         elif isinstance(one, ToolCallLimitMiddleware):
-            _check_limit(one, seen)
+            _check_limit(one, called, words)
         elif index < place:
-            _check_wrapping(one, seen)
+            _check_wrapping(one, called, words)
 
 
-def _check_review(review: Any, seen: _Seen, *, is_before: bool) -> None:
+def _check_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: bool) -> None:
     gated = seen.missing(review.interrupt_on)
     if not gated:
         return
@@ -62,45 +88,50 @@ def _check_review(review: Any, seen: _Seen, *, is_before: bool) -> None:
         )
     if is_before:
         raise ValueError(
-            f"HumanInTheLoopMiddleware gates {', '.join(gated)} and is listed before CodeModeMiddleware, where it"
+            f"HumanInTheLoopMiddleware gates {', '.join(gated)} and is listed before {words.kind}, where it"
             " never sees calls made by a program: they would run without approval. List it after."
         )
 
 
-def _check_limit(limit: Any, seen: _Seen) -> None:
+def _check_limit(limit: Any, seen: _Seen, words: HidingWords) -> None:
     """It counts what the model asks for. A nested call is asked for by a program."""
     if limit.tool_name is not None and not seen.missing([limit.tool_name]):
         return
     counted = "all tools" if limit.tool_name is None else repr(limit.tool_name)
     raise ValueError(
         f"ToolCallLimitMiddleware limits {counted}, and never counts calls made by a program: the limit would not hold."
-        f" Limit programs with ToolCallLimitMiddleware(tool_name={NAME!r}, ...) and the calls of each with"
-        " CodeModeMiddleware(options={'execution_policy': {'max_bridge_requests': ...}}); a tool named in"
-        " CodeModeMiddleware(keep=[...]) can be limited as ever."
+        f" Limit programs with ToolCallLimitMiddleware(tool_name={words.runs!r}, ...) and the calls of each with"
+        f" {words.kind}(options={words.limit}); a tool named in {words.kind}(keep=[...]) can be limited as ever."
     )
 
 
-def _check_wrapping(one: Any, seen: _Seen) -> None:
+def _check_wrapping(one: Any, seen: _Seen, words: HidingWords) -> None:
     for name, loss in _WRAPPING.items():
         if isinstance(one, getattr(built_in, name, ())):
             named = getattr(one, "tools_to_emulate", None) or getattr(one, "_tool_filter", None) or ()
             if missed := seen.missing(named):
                 raise ValueError(
-                    f"{name} is listed before CodeModeMiddleware, where it never sees calls of {', '.join(missed)}"
+                    f"{name} is listed before {words.kind}, where it never sees calls of {', '.join(missed)}"
                     f" made by a program: {loss}. List it after."
                 )
 
 
-def warn_of_sub_agents(own: AgentMiddleware[Any, Any, Any], may_ask: Callable[[str], bool], kind: type) -> None:
-    """Log which sub-agents of a deep agent have tools that wait for a person in the agent itself, and not there."""
-    for one in _listed_with(own):
+def warn_of_sub_agents(
+    own: AgentMiddleware[Any, Any, Any], may_ask: Callable[[str], bool], words: HidingWords, kind: type
+) -> None:
+    """Log which sub-agents of a deep agent have tools that wait for a person in the agent itself, and not there.
+
+    A middleware of this ``kind`` has rules of its own.
+    """
+    for one in listed_with(own):
         for spec in cast("Sequence[Any]", getattr(one, "_subagents", None) or ()):
             if ungated := sorted(name for name in _unreviewed(spec, kind) if may_ask(name)):
                 _log.warning(
                     "sub-agent %r runs %s without approval: approve is the rule of one agent. Give the sub-agent"
-                    " interrupt_on, or a CodeModeMiddleware(approve=...) of its own",
+                    " interrupt_on, or a %s(approve=...) of its own",
                     spec.get("name"),
                     ", ".join(ungated),
+                    words.kind,
                 )
 
 
@@ -131,14 +162,14 @@ def tools_beside(own: object) -> list[Any]:
     given: Any = frame.f_locals.get("tools")
     others = [
         one
-        for middleware in _listed_with(own)
+        for middleware in listed_with(own)
         if middleware is not own
         for one in getattr(middleware, "tools", None) or ()
     ]
     return [*(cast("Collection[Any]", given) if isinstance(given, Collection) else ()), *others]
 
 
-def _listed_with(own: object) -> Sequence[Any]:
+def listed_with(own: object) -> Sequence[Any]:
     """Return the middleware of the agent that is being built in this thread: `create_agent` tells them nothing.
 
     The innermost function with a ``middleware`` that holds our own: `create_agent` itself, whatever was put around it.

@@ -1,31 +1,31 @@
-"""What people are asked during one call of codeMode, and what becomes of their answers. Asks nobody itself."""
+"""What people are asked during one outer call, and what becomes of their answers. Asks nobody itself."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from codemode import Interrupt, PendingRequest, Tool
+from codemode import Interrupt, PendingRequest
 
 from .approvals import Approvals, Question, resolution_of, unknown_outcome
 from .nested import BEGUN_KIND
+from .outer_calls import OuterCall
 from .scratchpads import Answer
 
 Batch = tuple[Answer, ...]
 
 
 class Questions:
-    """The questions of one call of codeMode, each known by its key, which is the same whenever the node runs again.
+    """The questions of one outer call, each known by its key, which is the same whenever the node runs again.
 
     A nested call that waits for several answers is one request of the core and several questions here.
     """
 
-    def __init__(self, approvals: Approvals, tool_named: Callable[[str], Tool | None], js: str) -> None:
+    def __init__(self, approvals: Approvals, call: OuterCall) -> None:
         self._approvals = approvals
-        self._tool_named = tool_named
-        self._js = js
+        self._call = call
         self._answers: dict[str, Any] = {}
         self._handed_over: set[str] = set()
         self._inside: dict[str, tuple[Batch, ...]] = {}
@@ -37,13 +37,13 @@ class Questions:
         """Return all that people are asked while a program is paused."""
         begun = [one for one in interrupt.requests if one.payload.get("kind") == BEGUN_KIND]
         # One question for all calls that came first: it is about the program.
-        unknown = [unknown_outcome(begun[0].interrupt_id, one, self._js) for one in begun]
+        unknown = [unknown_outcome(begun[0].interrupt_id, one, self._call) for one in begun]
         others = [one for one in interrupt.requests if one not in begun]
         return [*unknown, *(question for request in others for question in self._of_request(request))]
 
     def _of_request(self, request: PendingRequest) -> list[Question]:
         if request.is_approval:
-            return [self._approvals.question(request, self._tool_named(request.tool_name))]
+            return [self._approvals.question(request, self._call.tool_named(request.tool_name))]
         asked = self._asked.get(request.tool_call_id)
         if asked is None:
             return [Question(key=request.interrupt_id, request=request, value=dict(request.payload))]

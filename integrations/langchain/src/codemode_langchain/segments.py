@@ -19,18 +19,18 @@ from codemode import (
     CodeModeConcurrencyError,
     CodeModeError,
     CodeModeProtocolError,
-    CodeModeTool,
     CodeModeToolApprovalRequiredError,
     Interrupt,
     failure_text,
 )
 
-from .approvals import OUTER_TOOL, Approvals, Question
+from .approvals import Approvals, Question
 from .beginnings import Beginning
 from .checkpoints import time_of_step_ms
 from .graph import binding_in_node, is_in_node, number_of, start_task
 from .interrupts import ask_person, raise_interrupts, take_interrupts
 from .nested import Caller, NestedRun
+from .outer_calls import OuterCall
 from .questions import Questions, digest
 
 Record: TypeAlias = dict[str, Any]
@@ -74,31 +74,31 @@ Work: TypeAlias = RunSegment | Ask
 class Outcome:
     """How a program ended, and what its nested calls left beside their values. ``text`` is the value for the model."""
 
-    value: Any
-    text: str
-    failure: Mapping[str, Any] | None
-    commands: tuple[Any, ...]
-    artifacts: tuple[dict[str, Any], ...]
+    value: Any = None
+    text: str = ""
+    failure: Mapping[str, Any] | None = None
+    commands: tuple[Any, ...] = ()
+    artifacts: tuple[dict[str, Any], ...] = ()
     error: CodeModeError | None = None
 
 
 @dataclass
 class Segments:
-    """One call of codeMode. ``tool`` runs it, ``approvals`` word the questions, ``caller`` makes the nested calls."""
+    """One outer ``call``. ``approvals`` word the questions, ``caller`` makes the nested calls."""
 
-    tool: CodeModeTool
+    call: OuterCall
     approvals: Approvals
-    js: str
     tool_call_id: str
     caller: Caller
     config: RunnableConfig
     _questions: Questions = field(init=False)
     _waiting: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]], init=False)
     _left: list[Record] = field(default_factory=list[Record], init=False)
+    _value: Any = field(default=None, init=False)  # as it was, where it is not of a record
     _error: CodeModeError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._questions = Questions(self.approvals, self.tool.catalog.get, self.js)
+        self._questions = Questions(self.approvals, self.call)
 
     def run(self) -> Outcome:
         """Run to the end. Raises LangGraph's interrupt while people have to answer."""
@@ -184,7 +184,8 @@ class Segments:
         given = self._questions.digests(todo.questions)
         if record.get("of") != self._fingerprint(todo) or not record["answered"].items() <= given.items():
             raise CodeModeProtocolError(
-                "the checkpoint holds the result of another program or of other answers for this call of codeMode"
+                "the checkpoint holds the result of another program or of other answers for this call"
+                f" of {self.call.name}"
             )
         # With several answers the recorded segment may have been given only the first ones to come.
         self._questions.take([one for one in todo.questions if one.key in record["answered"]], record["asked"])
@@ -202,12 +203,13 @@ class Segments:
 
     def _fingerprint(self, todo: RunSegment) -> str:
         before = None if todo.interrupt is None else todo.interrupt.to_dict()
-        return digest([OUTER_TOOL, self.tool_call_id, self.js, todo.step, before])
+        return digest([self.call.name, self.tool_call_id, self.call.arguments, todo.step, before])
 
     def _outcome(self, record: Record) -> Outcome:
+        value = json.loads(record.get("value", "null"))
         return Outcome(
-            value=(value := json.loads(record.get("value", "null"))),
-            text=_text(json.loads(record["shown"]) if "shown" in record else value),
+            value=value if self._value is None else self._value,
+            text=as_text(json.loads(record["shown"]) if "shown" in record else value),
             failure=record.get("failure"),
             commands=tuple(one for left in self._left for one in left["commands"]),
             artifacts=tuple(one for left in self._left for one in left["artifacts"]),
@@ -218,7 +220,7 @@ class Segments:
 
     def _start(self, todo: RunSegment, function: Callable[[], Any]) -> Any:
         number = number_of(self.tool_call_id, "segment", str(todo.step))
-        return start_task(self.config, number, function, OUTER_TOOL)
+        return start_task(self.config, number, function, self.call.name)
 
     def _ask(self, todo: Ask) -> list[Any]:
         return [
@@ -234,9 +236,9 @@ class Segments:
     def _run_segment(self, todo: RunSegment) -> Record:
         try:
             if todo.interrupt is None:
-                value = self.tool.execute_sync({"js": self.js}, **self._named(), context=todo.run)
+                value = self.call.start(**self._named(), context=todo.run)
             else:
-                value = self.tool.resume_sync(todo.interrupt, **self._answering(todo), context=todo.run)
+                value = self.call.go_on(todo.interrupt, **self._answering(todo), context=todo.run)
         except CodeModeError as error:
             return self._failed(todo, error)
         return self._ended(todo, value)
@@ -244,9 +246,9 @@ class Segments:
     async def _arun_segment(self, todo: RunSegment) -> Record:
         try:
             if todo.interrupt is None:
-                value = await self.tool.execute({"js": self.js}, **self._named(), context=todo.run)
+                value = await self.call.astart(**self._named(), context=todo.run)
             else:
-                value = await self.tool.resume(todo.interrupt, **self._answering(todo), context=todo.run)
+                value = await self.call.ago_on(todo.interrupt, **self._answering(todo), context=todo.run)
         except CodeModeError as error:
             return self._failed(todo, error)
         return self._ended(todo, value)
@@ -266,7 +268,8 @@ class Segments:
     def _ended(self, todo: RunSegment, value: Any) -> Record:
         if isinstance(value, Interrupt):
             return self._record(todo, {"interrupt": value.to_dict()})
-        shown = self.tool.to_model_output(value, tool_call_id=self.tool_call_id)["value"]
+        self._value = value
+        shown = self.call.shown(value, self.tool_call_id)
         # As text, for a checkpoint holds no integer beyond 64 bits.
         found = {"value": json.dumps(value), **({} if shown is value else {"shown": json.dumps(shown)})}
         return self._record(todo, found)
@@ -277,8 +280,12 @@ class Segments:
             error.add_note(_KEY_NOTE)
             raise error
         self._error = error
-        failure = {"name": type(error).__name__, "code": error.code, "text": failure_text(error, self.js)}
-        return self._record(todo, {"failure": failure})
+        return self._record(todo, {"failure": failure_of(error, self.call.program)})
+
+
+def failure_of(error: CodeModeError, program: str) -> dict[str, str]:
+    """Return what is kept of a failure; the text is for the model."""
+    return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
 
 
 def _nothing_ran(error: CodeModeError) -> bool:
@@ -299,7 +306,7 @@ def _collected(todo: Ask, results: Sequence[Callable[[], Any]]) -> Collected:
             waiting[question.key] = interrupts
             continue
         if answer["of"] != question.key:
-            raise CodeModeProtocolError("the checkpoint holds the answer to another question of this call of codeMode")
+            raise CodeModeProtocolError("the checkpoint holds the answer to another question of this call")
         answers[question.key] = answer["answer"]
     return Collected(answers=answers, waiting=waiting)
 
@@ -317,5 +324,6 @@ def _async(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
     return run
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return what the content of a message says of plain JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,45 +1,22 @@
-"""The tool that a LangChain model sees. Knows no middleware."""
+"""The tool that a LangChain model sees of code mode. Knows no middleware."""
 
 from __future__ import annotations
 
-import dataclasses
-import secrets
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
-from functools import partial
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any
 
-from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import BaseTool, tool
-from pydantic import BaseModel, Field, PrivateAttr
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, Field
 
-from codemode import CodeModeOptions, ToolCallContext, WorkerPool
+from codemode import CodeModeOptions, Interrupt, WorkerPool
 from codemode import CodeModeTool as Core
-from codemode.plugins import ImpossibleNameError, can_be_called, check_name, log_left_out
+from codemode.plugins import PreparedTool
 
-from .approvals import OUTER_TOOL, ApprovalRules, Approvals
-from .arguments import Arguments, call_ids
-from .channels import write_earlier
-from .conversion import convert
-from .graph import is_in_node, name_in_node
-from .nested import Caller, DirectCaller
-from .segments import Outcome, Segments
-from .state_updates import one_result
+from .approvals import ApprovalRules, Approvals
+from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
+from .nested import Caller
 
-NAME = OUTER_TOOL
-_MAX_AGE_MS = 30 * 24 * 3_600_000
-_tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
-
-
-@runtime_checkable
-class Toolkit(Protocol):
-    """A group of tools, such as LangChain's ``BaseToolkit``."""
-
-    def get_tools(self) -> list[BaseTool]:
-        """Return the tools."""
-        ...
+NAME = Core.name
 
 
 class Program(BaseModel):
@@ -48,8 +25,8 @@ class Program(BaseModel):
     js: str = Field(description="The body of an async JavaScript (or TypeScript) function: use await, end with return.")
 
 
-class Face:
-    """A set of tools as code mode sees it: once for callers that block, once for callers that do not."""
+class CodeModeFace(Face):
+    """A set of tools as code mode sees it."""
 
     def __init__(
         self,
@@ -58,100 +35,64 @@ class Face:
         approvals: Approvals,
         pool: WorkerPool | None = None,
     ) -> None:
-        self.given = list(tools)  # also those that another of the same name hides: who knows a face by them keeps them
-        self.tools = {one.name: one for one in self.given if can_be_called(one.name)}
-        self.approvals = approvals
-        converted = [self._converted(one) for one in self.tools.values()]
-        self.blocking = Core([one for one, _ in converted], options, pool)
-        self.awaiting = Core([one for _, one in converted], options, pool)
+        super().__init__(tools, approvals)
+        self.blocking = Core(self._for_blocking, options, pool)
+        self.awaiting = Core(self._for_awaiting, options, pool)
+
+    def offered(self) -> tuple[OuterTool, ...]:
+        """See `Face.offered`."""
+        return (CodeModeTool(self),)
 
     @property
     def description(self) -> str:
         """What the model reads."""
         return self.awaiting.description
 
-    def _converted(self, one: BaseTool) -> tuple[Any, Any]:
-        def run(arguments: Arguments, context: ToolCallContext) -> Any:
-            return context.context.run(one, arguments, context)
 
-        async def arun(arguments: Arguments, context: ToolCallContext) -> Any:
-            return await context.context.arun(one, arguments, context)
+class ProgramCall:
+    """One call of codeMode."""
 
-        blocking = convert(one, run, self.approvals.needs_approval(one.name))
-        return blocking, blocking.executed_by(arun)
+    name = NAME
+
+    def __init__(self, core: Core, js: str) -> None:
+        self._core = core.for_one_call()
+        self.program = js
+        self.arguments = {"js": js}
+
+    def tool_named(self, name: str) -> PreparedTool | None:
+        return self._core.catalog.get(name)
+
+    def start(self, **outer: Any) -> Any:
+        return self._core.execute_sync(self.arguments, **outer)
+
+    async def astart(self, **outer: Any) -> Any:
+        return await self._core.execute(self.arguments, **outer)
+
+    def go_on(self, interrupt: Interrupt, **answering: Any) -> Any:
+        return self._core.resume_sync(interrupt, **answering)
+
+    async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
+        return await self._core.resume(interrupt, **answering)
+
+    def shown(self, answer: Any, tool_call_id: str) -> Any:
+        return self._core.to_model_output(answer, tool_call_id=tool_call_id)["value"]
 
 
-class CodeModeTool(BaseTool):
+class CodeModeTool(OuterTool):
     """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
 
     name: str = NAME
     description: str = ""
     args_schema: Any = Program
-    _face: Face = PrivateAttr()
-    _caller: Caller = PrivateAttr()
 
-    def __init__(self, face: Face, caller: Caller | None = None, **fields: Any) -> None:
-        super().__init__(description=face.description, **fields)
-        self._face = face
-        self._caller = caller if caller is not None else DirectCaller()
-
-    def is_like(self, other: CodeModeTool) -> bool:
-        """Tell whether it runs programs over the same tools by the same rules, as a copy does."""
-        return self._face is other._face
-
-    def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
-        """Run as every tool does; the id of the call names the nested calls."""
-        token = _tool_call_id.set(tool_call_id)
-        try:
-            return super().run(tool_input, *args, tool_call_id=tool_call_id, **settings)
-        finally:
-            _tool_call_id.reset(token)
-
-    async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
-        """Run as every tool does; the id of the call names the nested calls."""
-        token = _tool_call_id.set(tool_call_id)
-        try:
-            return await super().arun(tool_input, *args, tool_call_id=tool_call_id, **settings)
-        finally:
-            _tool_call_id.reset(token)
+    def __init__(self, face: CodeModeFace, caller: Caller | None = None, **fields: Any) -> None:
+        super().__init__(face, caller, description=face.description, **fields)
 
     def _run(self, js: str) -> Any:
-        segments = self._segments(js, self._face.blocking)
-        return self._given(segments.run(), segments.config)
+        return self._perform(ProgramCall(self._face.blocking, js))
 
     async def _arun(self, js: str) -> Any:
-        segments = self._segments(js, self._face.awaiting)
-        return self._given(await segments.arun(), segments.config)
-
-    def _segments(self, js: str, core: Core) -> Segments:
-        config, tool_call_id = ensure_config(), _tool_call_id.get()
-        if not tool_call_id:
-            tool_call_id = name_in_node(config, js) if is_in_node(config) else f"code-mode-{secrets.token_hex(8)}"
-        return Segments(
-            tool=core.for_one_call(),
-            approvals=self._face.approvals,
-            js=js,
-            tool_call_id=tool_call_id,
-            caller=self._caller,
-            config=config,
-        )
-
-    def _given(self, outcome: Outcome, config: RunnableConfig) -> Any:
-        """Return a message, in a command when nested calls update the state; outside a tool call value or error."""
-        tool_call_id = _tool_call_id.get()
-        if tool_call_id is None:
-            if outcome.error is not None:
-                raise outcome.error
-            return outcome.value
-        failure = outcome.failure
-        message = ToolMessage(
-            outcome.text if failure is None else str(failure["text"]),
-            artifact={"calls": list(outcome.artifacts)} if outcome.artifacts else None,
-            name=self.name,
-            tool_call_id=tool_call_id,
-            status="success" if failure is None else "error",
-        )
-        return one_result(message, outcome.commands, partial(write_earlier, config))
+        return await self._aperform(ProgramCall(self._face.awaiting, js))
 
 
 def create_code_mode_tool(
@@ -168,54 +109,6 @@ def create_code_mode_tool(
     Raises `ValueError` for wrong options and rules, and for tools that need injected state: `CodeModeMiddleware` is for
     those. A tool that no program could call by its name is left out, with a warning in the log.
     """
-    given = tools.get_tools() if isinstance(tools, Toolkit) else tools
-    collected = [_as_tool(one) for one in given]
-    for one in collected:
-        _refuse_injection(one)
     approvals = Approvals(approve)
-    approvals.require_known([one.name for one in collected])
-    return CodeModeTool(Face(_reachable(collected), for_agents(options, has_pool=pool is not None), approvals, pool))
-
-
-def for_agents(options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool: bool) -> CodeModeOptions:
-    """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
-
-    Only the program's own time counts, and it waits for a worker; a pool that is given does as it was told.
-    """
-    given = CodeModeOptions.of(options)
-    continuation = given.continuation
-    if continuation.max_age_ms is None:
-        continuation = dataclasses.replace(continuation, max_age_ms=_MAX_AGE_MS)
-    approval = given.approval
-    if approval.on_approval_required is None:
-        # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
-        approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
-    # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
-    policy = given.execution_policy.with_defaults(clock="program", **({} if has_pool else {"on_saturation": "wait"}))
-    return given.having(approval=approval, continuation=continuation, execution_policy=policy)
-
-
-def _as_tool(given: Any) -> BaseTool:
-    return given if isinstance(given, BaseTool) else cast("BaseTool", tool(given))
-
-
-def _reachable(tools: Iterable[BaseTool]) -> list[BaseTool]:
-    reachable: dict[str, BaseTool] = {}
-    for one in tools:
-        if one.name in reachable:
-            raise ValueError(f"two tools are called {one.name!r}")
-        try:
-            reachable[check_name(one.name)] = one
-        except ImpossibleNameError as error:
-            log_left_out(error)
-    return list(reachable.values())
-
-
-def _refuse_injection(one: BaseTool) -> None:
-    fields: Mapping[str, Any] = getattr(one.args_schema, "model_fields", {})
-    visible: Mapping[str, Any] = getattr(cast("Any", one.tool_call_schema), "model_fields", fields)
-    hidden = {name for name, info in fields.items() if info.is_required()} - set(visible) - call_ids(fields)
-    if hidden:
-        raise ValueError(
-            f"tool {one.name!r} takes {', '.join(sorted(hidden))} from a graph: use CodeModeMiddleware in an agent"
-        )
+    wrapped = tools_of(tools, approvals, "CodeModeMiddleware")
+    return CodeModeTool(CodeModeFace(wrapped, for_agents(options, has_pool=pool is not None), approvals, pool))

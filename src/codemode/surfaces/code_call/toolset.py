@@ -40,6 +40,10 @@ class CodeCallToolset(MetaCalls):
     def __repr__(self) -> str:
         return f"<CodeCallToolset over {len(self._tools.indexed)} tools>"
 
+    def __contains__(self, name: object) -> bool:
+        """Tell whether a tool of this name is in the index: found, described and called."""
+        return name in self._tools.catalog
+
     @property
     def version(self) -> int:
         """The number of the set of tools in use; it grows with each `update`."""

@@ -40,3 +40,9 @@ def test_the_meta_tools_of_each_lead_to_its_own_tools():
         described = asyncio.run(tools.call("codecall_describe", {"tools": ["alpha", "beta"]}))
         assert [one["name"] for one in described["tools"]] == [name]
         assert tools.tools[0] is not (other if tools is first else first).tools[0]
+
+
+def test_a_set_holds_the_names_of_its_index():
+    hidden = Tool("gamma", execute=None, metadata={"codecall": {"enabledInCodeCall": False}})
+    first = create_code_call_tools([tool("alpha", "Weigh a parcel."), hidden])
+    assert [name in first for name in ("alpha", "gamma", "codecall.search", "nowhere")] == [True, False, False, False]

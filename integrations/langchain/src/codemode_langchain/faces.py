@@ -1,0 +1,209 @@
+"""What the surfaces of the core have in common for LangChain: tools that stand for others, made of those of one agent.
+
+Knows no middleware.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Protocol, cast, runtime_checkable
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool, tool
+from pydantic import PrivateAttr
+
+from codemode import CodeModeOptions, ToolCallContext
+from codemode.plugins import ImpossibleNameError, can_be_called, check_name, log_left_out
+
+from .approvals import Approvals
+from .arguments import Arguments, call_ids
+from .channels import write_earlier
+from .conversion import LangChainTool, convert
+from .graph import is_in_node, name_in_node
+from .nested import Caller, DirectCaller
+from .outer_calls import OuterCall
+from .questions import digest
+from .segments import Outcome, Segments
+from .state_updates import one_result
+
+_MAX_AGE_MS = 30 * 24 * 3_600_000
+_tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
+
+
+@runtime_checkable
+class Toolkit(Protocol):
+    """A group of tools, such as LangChain's ``BaseToolkit``."""
+
+    def get_tools(self) -> list[BaseTool]:
+        """Return the tools."""
+        ...
+
+
+class Face:
+    """A set of tools as a surface sees it: once for callers that block, once for callers that do not.
+
+    ``before`` is an earlier one, with the same rules: what both have is converted once.
+    """
+
+    conversions: dict[int, tuple[LangChainTool, LangChainTool]]  # by the ids of the tools, which it holds
+
+    def __init__(self, tools: Iterable[BaseTool], approvals: Approvals, before: Face | None = None) -> None:
+        self.given = list(tools)  # also those that another of the same name hides: who knows a face by them keeps them
+        self.tools = {one.name: one for one in self.given if can_be_called(one.name)}
+        self.approvals = approvals
+        made = {} if before is None else before.conversions
+        self.conversions = {id(one): made.get(id(one)) or self._converted(one) for one in self.tools.values()}
+        self._for_blocking = [one for one, _ in self.conversions.values()]
+        self._for_awaiting = [one for _, one in self.conversions.values()]
+
+    @abstractmethod
+    def offered(self) -> Sequence[OuterTool]:
+        """Return the tools that stand for the others, as a model is offered them."""
+
+    def visible(self) -> frozenset[str]:
+        """Return the names of the others that stay with the model all the same."""
+        return frozenset()
+
+    def _converted(self, one: BaseTool) -> tuple[LangChainTool, LangChainTool]:
+        def run(arguments: Arguments, context: ToolCallContext) -> Any:
+            return context.context.run(one, arguments, context)
+
+        async def arun(arguments: Arguments, context: ToolCallContext) -> Any:
+            return await context.context.arun(one, arguments, context)
+
+        blocking = convert(one, run, self.approvals.needs_approval(one.name))
+        return blocking, blocking.executed_by(arun)
+
+
+class OuterTool(BaseTool):
+    """A tool that a model is offered in place of others, and that runs them."""
+
+    _face: Any = PrivateAttr()
+    _caller: Caller = PrivateAttr()
+
+    def __init__(self, face: Face, caller: Caller | None = None, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._face = face
+        self._caller = caller if caller is not None else DirectCaller()
+
+    def is_like(self, other: OuterTool) -> bool:
+        """Tell whether it runs the same tools by the same rules, as a copy does."""
+        return self._face is other._face and self.name == other.name
+
+    def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
+        """Run as every tool does; the id of the call names the nested calls."""
+        token = _tool_call_id.set(tool_call_id)
+        try:
+            return super().run(tool_input, *args, tool_call_id=tool_call_id, **settings)
+        finally:
+            _tool_call_id.reset(token)
+
+    async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
+        """Run as every tool does; the id of the call names the nested calls."""
+        token = _tool_call_id.set(tool_call_id)
+        try:
+            return await super().arun(tool_input, *args, tool_call_id=tool_call_id, **settings)
+        finally:
+            _tool_call_id.reset(token)
+
+    def _perform(self, call: OuterCall) -> Any:
+        segments = self._segments(call)
+        return self._given(segments.run(), segments.config)
+
+    async def _aperform(self, call: OuterCall) -> Any:
+        segments = self._segments(call)
+        return self._given(await segments.arun(), segments.config)
+
+    def _segments(self, call: OuterCall) -> Segments:
+        config, tool_call_id = ensure_config(), _tool_call_id.get()
+        if not tool_call_id:
+            named = f"code-mode-{secrets.token_hex(8)}"
+            tool_call_id = name_in_node(config, digest([call.name, call.arguments])) if is_in_node(config) else named
+        return Segments(
+            call=call,
+            approvals=self._face.approvals,
+            tool_call_id=tool_call_id,
+            caller=self._caller,
+            config=config,
+        )
+
+    def _given(self, outcome: Outcome, config: RunnableConfig) -> Any:
+        """Return a message, in a command when nested calls update the state; outside a tool call value or error."""
+        tool_call_id = _tool_call_id.get()
+        if tool_call_id is None:
+            if outcome.error is not None:
+                raise outcome.error
+            return outcome.value
+        failure = outcome.failure
+        message = ToolMessage(
+            outcome.text if failure is None else str(failure["text"]),
+            artifact={"calls": list(outcome.artifacts)} if outcome.artifacts else None,
+            name=self.name,
+            tool_call_id=tool_call_id,
+            status="success" if failure is None else "error",
+        )
+        return one_result(message, outcome.commands, partial(write_earlier, config))
+
+
+def tools_of(given: Iterable[Any] | Toolkit, approvals: Approvals, middleware: str) -> list[BaseTool]:
+    """Return LangChain tools, or a toolkit's, without those that no program could call by their names.
+
+    Raises `ValueError` for a rule about none of them, for two of one name, and for one that needs injected state, which
+    ``middleware`` is for.
+    """
+    collected = [_as_tool(one) for one in (given.get_tools() if isinstance(given, Toolkit) else given)]
+    for one in collected:
+        _refuse_injection(one, middleware)
+    approvals.require_known([one.name for one in collected])
+    return _reachable(collected)
+
+
+def for_agents(options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool: bool) -> CodeModeOptions:
+    """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
+
+    Only the program's own time counts, and it waits for a worker; a pool that is given does as it was told.
+    """
+    given = CodeModeOptions.of(options)
+    continuation = given.continuation
+    if continuation.max_age_ms is None:
+        continuation = dataclasses.replace(continuation, max_age_ms=_MAX_AGE_MS)
+    approval = given.approval
+    if approval.on_approval_required is None:
+        # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
+        approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
+    # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
+    policy = given.execution_policy.with_defaults(clock="program", **({} if has_pool else {"on_saturation": "wait"}))
+    return given.having(approval=approval, continuation=continuation, execution_policy=policy)
+
+
+def _as_tool(given: Any) -> BaseTool:
+    return given if isinstance(given, BaseTool) else cast("BaseTool", tool(given))
+
+
+def _reachable(tools: Iterable[BaseTool]) -> list[BaseTool]:
+    reachable: dict[str, BaseTool] = {}
+    for one in tools:
+        if one.name in reachable:
+            raise ValueError(f"two tools are called {one.name!r}")
+        try:
+            reachable[check_name(one.name)] = one
+        except ImpossibleNameError as error:
+            log_left_out(error)
+    return list(reachable.values())
+
+
+def _refuse_injection(one: BaseTool, middleware: str) -> None:
+    fields: Mapping[str, Any] = getattr(one.args_schema, "model_fields", {})
+    visible: Mapping[str, Any] = getattr(cast("Any", one.tool_call_schema), "model_fields", fields)
+    hidden = {name for name, info in fields.items() if info.is_required()} - set(visible) - call_ids(fields)
+    if hidden:
+        raise ValueError(
+            f"tool {one.name!r} takes {', '.join(sorted(hidden))} from a graph: use {middleware} in an agent"
+        )

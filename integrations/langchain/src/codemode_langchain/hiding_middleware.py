@@ -1,0 +1,249 @@
+"""Tools that stand for an agent's own, as its middleware: nested calls go on through the agent's handlers.
+
+Knows no surface of the core.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, cast
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from codemode import CodeModeToolError
+from codemode.plugins import PreparedTool, can_be_called, prepared
+
+from .approvals import ApprovalRules, Approvals
+from .channels import state_now
+from .conversion import Capture, convert, tool_call
+from .faces import Face, OuterTool
+from .neighbours import (
+    HidingWords,
+    listed_with,
+    refuse_blind_neighbours,
+    refuse_second,
+    tools_beside,
+    warn_of_sub_agents,
+)
+from .nested import Caller
+from .shown_tools import CodeModeState, ShownTools, name_of
+
+Result = ToolMessage | Command[Any]
+Handler = Callable[[ToolCallRequest], Any]
+
+_MAX_FACES = 32
+
+
+class HandlerCaller:
+    """Makes nested calls as the agent makes its own: through the middleware listed later, and the tool node."""
+
+    def __init__(self, request: ToolCallRequest, handler: Handler) -> None:
+        self._request = request
+        self._handler = handler
+
+    def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+        """See `Caller.call`."""
+        return self._handler(self._nested(tool, call, config))
+
+    async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+        """See `Caller.acall`."""
+        return await self._handler(self._nested(tool, call, config))
+
+    def _nested(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
+        outer = cast("Any", self._request)
+        state = state_now(config, outer.state)
+        runtime = dataclasses.replace(outer.runtime, tool_call_id=call["id"], config=config, state=state)
+        return dataclasses.replace(outer, tool_call=call, tool=tool, state=state, runtime=runtime)
+
+
+class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Shows the model tools that run programs in place of the agent's own, except those that stay with it."""
+
+    state_schema = CodeModeState
+
+    def __init__(self, words: HidingWords, keep: Any, approve: ApprovalRules | None) -> None:
+        super().__init__()
+        self.words = words
+        self._keep = _names(keep, words)
+        self._approvals = Approvals(approve)
+        self._approvals.refuse_kept(self._keep, words.is_own)
+        self._shown_tools = ShownTools()
+        self._faces: OrderedDict[tuple[int, ...], Face] = OrderedDict()
+        self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
+        self._lock = threading.Lock()
+        # Known to the agent by their names; what they run depends on the agent's tools.
+        self._registered = {one.name: one for one in self._made_face([]).offered()}
+
+    @abstractmethod
+    def _made_face(self, tools: Sequence[BaseTool]) -> Face:
+        """Return a surface over these tools."""
+
+    @abstractmethod
+    def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
+        """Return the tool that is called, whose nested calls ``caller`` makes."""
+
+    @abstractmethod
+    def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
+        """Return what the model is told that calls a tool by itself which it may not; None where others serve it."""
+
+    def _seen_alone(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
+        """Return the names of those of an agent's tools that stay with the model alone. Raises `ValueError`."""
+        return ()
+
+    @property
+    def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The tools that the agent gets from here. Read while it is built: the moment to look at its neighbours."""
+        refuse_second([one.words for one in listed_with(self) if isinstance(one, HidingMiddleware)])
+        beside = tools_beside(self)
+        self._refuse_others_of_its_names(beside)
+        seen = {*self._registered, *self._keep, *self._seen_alone(beside)}
+        refuse_blind_neighbours(self, seen, self.words)
+        warn_of_sub_agents(self, self._approvals.may_ask, self.words, HidingMiddleware)
+        return [*self._registered.values()]
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
+        """Show the model one tool."""
+        shown, update = self._shown(request)
+        return _with_update(handler(shown), update)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        """Show the model one tool."""
+        shown, update = self._shown(request)
+        return _with_update(await handler(shown), update)
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
+        """Run a program; leave calls of kept tools alone, and refuse those of all others."""
+        judged = self._judged(request, handler)
+        return judged if isinstance(judged, ToolMessage) else handler(judged)
+
+    async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
+        """Run a program; leave calls of kept tools alone, and refuse those of all others."""
+        judged = self._judged(request, handler)
+        return judged if isinstance(judged, ToolMessage) else await handler(judged)
+
+    def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
+        self._refuse_others_of_its_names(request.tools)
+        hidden = self._hidden(one for one in request.tools if isinstance(one, BaseTool))
+        face = self._face(hidden)
+        native = [one for one in request.tools if not isinstance(one, BaseTool) or self._stays(one.name, face)]
+        shown = request.override(tools=[*native, *face.offered()])
+        return shown, cast("Any", self._shown_tools.note(hidden, native))
+
+    def _bound(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
+        registered, hidden = self._called_from(request)
+        self._approvals.require_known({*registered, *(one.name for one in hidden)})
+        caller = cast("Caller", HandlerCaller(request, handler))
+        return request.override(tool=self._own_tool(self._face(hidden), request, caller))
+
+    def _called_from(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
+        """Return the agent's tools, and those that the last step of it hid."""
+        registered = {one.name: one for one in cast("Any", request).runtime.tools}
+        return registered, self._hidden(self._shown_tools.callable_tools(request, registered))
+
+    def _hidden(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
+        return [one for one in tools if one.name not in self._registered and not self._is_kept(one.name)]
+
+    def _is_kept(self, name: str) -> bool:
+        # What no program can call stays with the model.
+        return name in self._keep or not can_be_called(name)
+
+    def _stays(self, name: str, face: Face) -> bool:
+        return self._is_kept(name) or name in face.visible()
+
+    def _refuse_others_of_its_names(self, tools: Iterable[Any]) -> None:
+        for one in tools:
+            is_own = isinstance(one, OuterTool) and any(map(one.is_like, self._registered.values()))
+            if not is_own and self.words.is_own(name := name_of(one) or ""):
+                raise ValueError(self.words.taken.format(name=repr(name)))
+
+    def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:  # noqa: ARG002 - others look at it
+        """Tell whether the model may call tools of these names by itself."""
+        return all(map(self._is_kept, names))
+
+    def _judged(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
+        """Return the call that is made, or what the model is told instead of one that it may not make by itself."""
+        name, tool = request.tool_call["name"], request.tool
+        if name in self._registered:
+            return self._bound(request, handler)
+        # Middleware listed before may have put another tool in its place.
+        names = {name, name if tool is None else tool.name}
+        if self._may_call(names, request):
+            return self._allowed(request, names) if any(map(self._approvals.may_ask, names)) else request
+        return self._refused(request, names) or request
+
+    def _allowed(self, request: ToolCallRequest, names: Collection[str]) -> ToolCallRequest | ToolMessage:
+        """Return a kept tool's call with the very values that the function was asked about."""
+        call, tool = request.tool_call, request.tool
+        args: dict[str, Any] = dict(call["args"])
+        named = tool if tool is None or can_be_called(tool.name) else tool.model_copy(update={"name": "tool"})
+        if named is not None:
+            try:
+                validated = self._prepared(named).validate_input(args)
+            except CodeModeToolError as error:
+                return self._error(request, error.message)
+            args = validated.json_value
+            stand_in = Capture(cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value).tool
+            request = request.override(tool=stand_in, tool_call=tool_call(call["name"], args, call["id"] or ""))
+        if not any(self._approvals.asks_about(one, dict(args)) for one in names):
+            return request
+        why = f"needs a person's approval for this: only calls from {self.words.programs} can wait for one"
+        return self._error(request, f"{call['name']} {why}")
+
+    def _error(self, request: ToolCallRequest, text: str) -> ToolMessage:
+        # An agent ends after a tool whose results go to the user; this one goes to the model.
+        ends = request.tool is not None and request.tool.return_direct
+        name = next(iter(self._registered)) if ends else request.tool_call["name"]
+        return ToolMessage(text, name=name, tool_call_id=request.tool_call["id"] or "", status="error")
+
+    def _prepared(self, tool: BaseTool) -> PreparedTool:
+        """Return a tool made ready to validate, once for each."""
+        with self._lock:
+            known = self._known.get(id(tool))
+            if known is None or known[0] is not tool:
+                known = self._known[id(tool)] = tool, prepared(convert(tool, _never))
+                while len(self._known) > _MAX_FACES:
+                    self._known.popitem(last=False)
+            return known[1]
+
+    def _face(self, hidden: Sequence[BaseTool]) -> Face:
+        key = tuple(id(one) for one in hidden)
+        with self._lock:
+            face = self._faces.get(key)
+            if face is None:
+                face = self._made_face(hidden)
+                self._faces[key] = face
+                while len(self._faces) > _MAX_FACES:
+                    self._faces.popitem(last=False)
+            self._faces.move_to_end(key)
+            return face
+
+
+def _names(keep: Any, words: HidingWords) -> frozenset[str]:
+    names = [keep] if isinstance(keep, str) else keep
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in cast("Collection[Any]", names)):
+        raise ValueError(f"keep must be names of tools, got {keep!r}")
+    kept = frozenset(cast("Collection[str]", names))
+    if own := sorted(filter(words.is_own, kept)):
+        raise ValueError(f"keep names {own[0]!r}, which is shown in the place of all others")
+    return kept
+
+
+def _with_update(given: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
+    response = ModelResponse(result=[given]) if isinstance(given, BaseMessage) else given
+    return ExtendedModelResponse(model_response=response, command=Command(update=update))
+
+
+def _never() -> None:
+    raise NotImplementedError

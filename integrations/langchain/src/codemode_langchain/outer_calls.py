@@ -1,0 +1,52 @@
+"""One call of a tool that runs others, by the model, as the surface behind it performs it. Knows no checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from codemode import Interrupt
+from codemode.plugins import PreparedTool
+
+
+class OuterCall(Protocol):
+    """What is performed. ``outer`` is what the core's own ``execute`` takes, ``answering`` what its ``resume`` does."""
+
+    @property
+    def name(self) -> str:
+        """The name of the tool that the model called."""
+        ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What the model called it with."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """The program among the arguments; nothing where there is none."""
+        ...
+
+    def tool_named(self, name: str) -> PreparedTool | None:
+        """Return an inner tool, as it is now."""
+        ...
+
+    def start(self, **outer: Any) -> Any:
+        """Return the answer, or the `Interrupt` of a pause; it may block."""
+        ...
+
+    async def astart(self, **outer: Any) -> Any:
+        """Do the same without blocking."""
+        ...
+
+    def go_on(self, interrupt: Interrupt, **answering: Any) -> Any:
+        """Go on with a pause. Returns as `start` does."""
+        ...
+
+    async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
+        """Do the same without blocking."""
+        ...
+
+    def shown(self, answer: Any, tool_call_id: str) -> Any:
+        """Return what the model is given for an answer: plain JSON."""
+        ...
