@@ -78,4 +78,23 @@ def test_a_namespace_is_no_global_of_the_engine_and_no_name_of_the_script():
     assert result(tools, "const local = { echo: () => 'own' }; return await local.echo(1)") == "own"
     assert result(tools, "return await a.b.c(2)") == ["a.b.c", 2]
     assert tools.execute_sync({"script": "return await process.exit(1)"})["status"] == "illegal_access"
-    assert result(tools, "return typeof shop + typeof other", allowedTools=[]) == "undefinedundefined"
+    assert result(tools, "return typeof other", allowedTools=[]) == "undefined"
+
+
+@pytest.mark.parametrize("name", ["shop.echo", "dol$lar.echo", "поиск.файл", "a.b.c", "async.x", "_.y"])
+def test_a_namespace_is_the_same_call_as_by_name(name: str):
+    tools = create_code_call_tools([Tool(name, execute=partial(named, name)), Tool("other", execute=None)])
+    assert result(tools, f"return await {name}(1)") == [name, 1]
+    for allowed in ([], ["other"]):
+        said = [
+            tools.execute_sync({"script": script, "allowedTools": allowed})
+            for script in (f"return await {name}(1)", f"const tool = '{name}'; return await callTool(tool, 1)")
+        ]
+        assert said[0] == said[1]
+        assert said[0]["error"]["code"] == "ACCESS_DENIED"
+
+
+def test_what_a_tool_gives_is_in_the_answer_even_when_it_is_nothing():
+    tools = create_code_call_tools([Tool("nothing", execute=lambda _input, _context: None)])
+    script = "return await callTool('nothing', {}, { throwOnError: false })"
+    assert result(tools, script) == {"success": True, "data": None}

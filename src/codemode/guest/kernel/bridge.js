@@ -122,7 +122,7 @@ const settle = (answer) => {
   if (slot.kind !== "catalog") inFlight--;
   if (answer.now > clock) clock = answer.now; // a program that reads the clock very often is ahead of the host's
   if (answer.error !== undefined) settleError(slot, answer.error, resolve, reject, site);
-  else if (slot.isQuiet) resolve({ success: true, data: answer.value });
+  else if (slot.isQuiet) resolve({ success: true, data: answer.value === undefined ? null : answer.value });
   else resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);
   return "ok";
 };

@@ -26,17 +26,19 @@ _READS_DEFINITIONS = frozenset({"getTool", "globalThis"})
 
 
 class CodeCallCatalog:
-    """What a run asks about its tools. ``allowed`` None are all in the index."""
+    """What a run asks about its tools. ``allowed`` None are all in the index; ``whole`` is what a view is of."""
 
     def __init__(
         self,
         index: Catalog[PreparedTool],
         definition: Callable[[str], dict[str, Any]],
         allowed: frozenset[str] | None = None,
+        whole: CodeCallCatalog | None = None,
     ) -> None:
         self._index = index
         self._definition = definition
         self._allowed = allowed
+        self._whole = self if whole is None else whole
 
     def __len__(self) -> int:
         return len(self.names())
@@ -90,19 +92,18 @@ class CodeCallCatalog:
         allowed = mapping_or_empty(given).get("allowedTools")
         if not is_array(allowed):
             return self
-        return CodeCallCatalog(self._index, self._definition, frozenset(map(str, allowed)))
+        return CodeCallCatalog(self._index, self._definition, frozenset(map(str, allowed)), self._whole)
 
     def given_for(self, facts: Facts | None) -> dict[str, Any]:
         """Return the definitions that ``getTool`` knows in a program, and the namespaces that it uses."""
         used = mapping_or_empty(mapping_or_empty(facts).get("names"))
-        namespaces = [one for one in self._namespaces if one in used]
-        definitions: dict[str, Any] | None = {}
-        if _READS_DEFINITIONS & used.keys():
-            definitions = self._small_definitions
-            if definitions is None:
-                literal = literal_definitions(facts)
-                definitions = {name: self._definition(name) if name in self else None for name in literal}
-        return {"definitions": definitions, "all": definitions is self._small_definitions, "namespaces": namespaces}
+        namespaces = [one for one in self._whole.namespaces if one in used]
+        definitions = self._small_definitions if _READS_DEFINITIONS & used.keys() else {}
+        are_all = definitions is not None
+        if definitions is None:
+            literal = literal_definitions(facts)
+            definitions = {name: self._definition(name) if name in self else None for name in literal}
+        return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
     @cached_property
     def _small_definitions(self) -> dict[str, Any] | None:
@@ -120,9 +121,17 @@ class CodeCallCatalog:
         return definitions
 
     @cached_property
-    def _namespaces(self) -> tuple[str, ...]:
-        parts = (name.partition(".") for name in self._names)
-        return tuple(dict.fromkeys(space for space, dot, method in parts if dot and method and space.isidentifier()))
+    def namespaces(self) -> tuple[str, ...]:
+        """What stands before the first dot of names, where it may name a variable.
+
+        Of tools that a view does not have too: a call through it is refused as one by ``callTool`` is.
+        """
+        parts = (name.partition(".") for name in self._index)
+        return tuple(dict.fromkeys(space for space, dot, method in parts if dot and method and _is_variable(space)))
+
+
+def _is_variable(name: str) -> bool:
+    return name.replace("$", "_").isidentifier()
 
 
 def _refusal(message: str, name: str, reason: str) -> CodeModeToolError:

@@ -24,6 +24,7 @@ _NAMED = re.compile(
 )
 _DASHES = {"Pd": "-", "Pc": "_"}
 _DIGITS = str.maketrans("01|", "oll")
+_SMALL_PALOCHKA = "\u04cf"  # TR39 has it as an i; most fonts draw an l
 
 
 def meta_name(tool: str, style: str) -> str:
@@ -45,7 +46,7 @@ def looks_like_meta_tool(name: str) -> bool:
     first = name[:1]
     if name.isascii() and first.isalnum() and first not in "cC":
         return False  # most names
-    seen = "".join(_beginning(name))
+    seen = "".join(_beginning(name[:_MAX_CHARACTERS].replace(_SMALL_PALOCHKA, "l")))
     return _META.match(seen.translate(_DIGITS)) is not None
 
 
@@ -80,7 +81,7 @@ def begins_with(name: str, prefixes: Iterable[str]) -> bool:
 
 def _beginning(name: str) -> Iterator[str]:
     length = 0
-    for part in _seen(name[:_MAX_CHARACTERS]):
+    for part in _seen(name):
         yield part
         length += len(part)
         if length >= _MORE_THAN_META:

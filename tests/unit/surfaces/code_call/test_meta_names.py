@@ -25,6 +25,12 @@ def test_every_spelling_looks_like_a_meta_tool():
     assert [name for name in SPELLINGS if not looks_like_meta_tool(name)] == []
 
 
+@pytest.mark.parametrize("tall", ["\u04cf", "\u04c0", "\u0406", "I", "1", "|", "\u01c0", "\uff4c", "\u2113"])
+def test_what_fonts_draw_as_an_l_is_one(tall: str):
+    assert looks_like_meta_tool(f"codeca{tall}{tall}.search")
+    assert not looks_like_meta_tool(f"codeca{tall}.{tall}")
+
+
 def test_no_spelling_can_be_registered_or_described():
     registered = []
     for name in SPELLINGS:
