@@ -6,7 +6,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from contextlib import suppress
+from functools import cached_property, partial
 from typing import Any, NoReturn, cast
 
 from ..errors import CodeModeSerializationError
@@ -150,11 +151,35 @@ _write_plain = plain_encoder()
 _write_sorted = plain_encoder(sort_keys=True)
 
 
+class WrittenObject(dict[str, Any]):
+    """A plain JSON object that nobody changes any more: its canonical text is made once."""
+
+    @cached_property
+    def text(self) -> str:
+        """What `canonical_json` gives of it."""
+        return canonical_json({**self})
+
+
+def canonical_object(members: Mapping[str, Any]) -> str:
+    """Write an object as `canonical_json` does; a member that is a `WrittenObject` is not written again."""
+    if not any(type(value) is WrittenObject for value in members.values()):
+        return canonical_json(members)
+    texts = (
+        f"{canonical_json(key)}:{value.text if type(value) is WrittenObject else canonical_json(value)}"
+        for key, value in sorted(members.items())
+    )
+    return f"{{{','.join(texts)}}}"
+
+
 def canonical_json(value: Any) -> str:
     """Write a plain JSON value in the one form that is signed and compared: sorted keys, ASCII, no spaces.
 
     Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
     """
+    # What is small is neither cut nor looked at twice: it nests in nothing deep, and holds no integer that is too long.
+    if weigh(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
+        with suppress(TypeError, ValueError):
+            return _write_sorted(value)
     runs = runs_of(value, sort_keys=True)
     return encode_in_pieces(_CANONICAL, value) if runs is None else runs.text(_write_sorted)
 

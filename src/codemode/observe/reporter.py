@@ -24,6 +24,7 @@ from ..trace.events import (
     NestedToolResultEvent,
     WorkerTaken,
 )
+from ..trace.late_values import Late
 from ..trace.trace import Trace
 from .call_events import (
     CallRecord,
@@ -141,13 +142,14 @@ class Reporter:
         for record in list(self._open.values()):
             self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
         now_ms = self._clock()
+        ended: Any = Late(_results, tuple(self._ended), self._ids)
         trace = Trace(
             **self._ids,
             status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
             started_at_ms=self._started_at_ms,
             completed_at_ms=now_ms,
             duration_ms=now_ms - self._started_at_ms,
-            bridge_requests=tuple(self._result_event(record) for record in self._ended),
+            bridge_requests=ended,
             console=tuple(self.console),
             source_bytes=self._source_bytes,
             result_bytes=result_bytes,
@@ -199,14 +201,22 @@ class Reporter:
             self._emit(refusal)
 
     def _result_event(self, record: CallRecord) -> Result:
-        if record.ended is None:
-            record.ended = result_event(record, self._ids)
-        return record.ended
+        return _result(record, self._ids)
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             self._hooks.call(listener, event, getattr(listener, "name", "telemetry"))
         self._hooks.tell(event)
+
+
+def _results(records: tuple[CallRecord, ...], ids: dict[str, str]) -> tuple[Result, ...]:
+    return tuple(_result(record, ids) for record in records)
+
+
+def _result(record: CallRecord, ids: dict[str, str]) -> Result:
+    if record.ended is None:
+        record.ended = result_event(record, ids)
+    return record.ended
 
 
 class _Clock:

@@ -67,8 +67,9 @@ class OptionPart:
 
     def over(self, defaults: Self) -> Self:
         """Return the same options, with what the maker of ``defaults`` named for those that their own did not."""
-        named = {name: getattr(defaults, name) for name in defaults._said}
-        return self.with_defaults(**named) if named else self
+        if defaults._said <= self._said:
+            return self
+        return self.with_defaults(**{name: getattr(defaults, name) for name in defaults._said})
 
     def says(self, name: str) -> bool:
         """Tell whether the maker of these options named this one."""

@@ -307,7 +307,8 @@ class Execution:
             language_names=self._catalog.language_names,
             fetch=self._fetches is not None,
             hides_inputs=self._options.pipeline.before is not None,
-            given_json=None if self._given is None else canonical_json(self._given),
+            # What a program is given depends on the program.
+            given_json=canonical_json(self._given) if self._is_direct else None,
         )
 
 

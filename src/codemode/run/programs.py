@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..data.json_values import canonical_json, utf8_length, well_formed
+from ..data.json_values import WrittenObject, canonical_object, utf8_length, well_formed
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
@@ -16,7 +16,7 @@ from ..protocol.endings import syntax_error
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..protocol.ledger import LedgerEntry
 from ..protocol.rejections import read_fields, rejection
-from ..source.cache import AnalysedProgram, ProgramCache
+from ..source.cache import AnalysedProgram, Fitted, ProgramCache
 from ..source.checks import check_program, fence_problems
 from ..source.rules import first_refused, is_analysable, violations
 from ..tools.catalog import ToolCatalog
@@ -25,6 +25,7 @@ from ..tools.prepared import PreparedTool
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
 
+_MAX_KEPT = 4096  # characters of what a program is given
 _programs = ProgramCache()
 
 
@@ -63,23 +64,47 @@ class ProgramChecker:
         self._catalog = catalog
         self._given = given
         self._compares = compares
+        self._rules = (profile.static_rules, compares)
         self.known = _programs.get(source, profile.name)
 
     def check(self, js: str, facts: Facts | None) -> ProgramAccepted | ProgramRefused:
         """Return that the program may run, with all that it is given, or what is certainly wrong with it."""
+        fitted = self._fitted()
+        if fitted is not None and fitted.found is not None and fitted.found[0] is self._given:
+            return fitted.found[1]
         if self.known is None and facts is not None:
             _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
-        if self._profile.static_rules.is_in_force:
-            if not is_analysable(facts):
-                return ProgramAccepted(js, compile_only=True)
-            refused = self._broken_rules(facts) or self._refused_name(facts)
-        else:
-            problems = () if facts is None or not self._compares else self._problems(facts)
-            refused = ProgramRefused(problems) if problems else None
+        if self._profile.static_rules.is_in_force and not is_analysable(facts):
+            return ProgramAccepted(js, compile_only=True)
+        refused = None if fitted is not None else self._refused(facts)
         if refused is not None:
             return refused
-        added = self._catalog.given_for(facts)
-        return ProgramAccepted(js, None if added is None else canonical_json({**(self._given or {}), **added}))
+        accepted = ProgramAccepted(js, self._given_json(facts))
+        self._keep(accepted)
+        return accepted
+
+    def _fitted(self) -> Fitted | None:
+        fitted = None if self.known is None else self.known.fitted
+        return fitted if fitted is not None and fitted.is_of(self._catalog, self._rules) else None
+
+    def _keep(self, accepted: ProgramAccepted) -> None:
+        """Remember that a known program fits; and what it is given, where the next run is given the very same."""
+        if self.known is not None:
+            is_kept = self._given is None or type(self._given) is WrittenObject
+            found = (self._given, accepted) if is_kept and len(accepted.given_json or "") <= _MAX_KEPT else None
+            self.known.fitted = Fitted(ref(self._catalog), self._rules, found)
+
+    def _given_json(self, facts: Facts | None) -> str | None:
+        given, added = self._given, self._catalog.given_for(facts)
+        if added is not None:
+            given = added if given is None else {**given, **added}
+        return None if given is None else canonical_object(given)
+
+    def _refused(self, facts: Facts | None) -> ProgramRefused | None:
+        if self._profile.static_rules.is_in_force:
+            return self._broken_rules(facts) or self._refused_name(facts)
+        problems = () if facts is None or not self._compares else self._problems(facts)
+        return ProgramRefused(problems) if problems else None
 
     def _broken_rules(self, facts: Facts | None) -> ProgramRefused | None:
         broken = violations(facts, self._profile.static_rules, self._source)
@@ -100,13 +125,7 @@ class ProgramChecker:
         return ProgramRefused(error=error)
 
     def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
-        known = self.known
-        if known is not None and known.fits(self._catalog):
-            return ()
-        problems = tuple(check_program(facts, self._catalog, self._input_schema))
-        if known is not None and not problems:
-            known.fitted = ref(self._catalog)
-        return problems
+        return tuple(check_program(facts, self._catalog, self._input_schema))
 
     def _input_schema(self, name: str) -> Any:
         tool = self._catalog.get(name)

@@ -18,16 +18,25 @@ if TYPE_CHECKING:
 class AnalysedProgram:
     """Plain JavaScript and what is known about it; facts None: nothing is known.
 
-    ``fitted`` is the last unchanging set of tools that the facts were compared with and found to fit.
+    ``fitted`` is how it was last compared with tools and found to fit.
     """
 
     js: str
     facts: Facts | None
-    fitted: ref[Any] | None = None
+    fitted: Fitted | None = None
 
-    def fits(self, tools: object) -> bool:
-        """True when the program is known to fit just these tools."""
-        return self.fitted is not None and self.fitted() is tools
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """That a program fits an unchanging set of tools under some rules. ``found`` is what else came of that, if kept."""
+
+    tools: ref[Any]
+    rules: object
+    found: Any = None
+
+    def is_of(self, tools: object, rules: object) -> bool:
+        """True when it was these very tools, and equal rules."""
+        return self.tools() is tools and self.rules == rules
 
 
 class ProgramCache:

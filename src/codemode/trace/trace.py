@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from .events import ConsoleEvent, Event, FetchResultEvent, NestedToolResultEvent
 from .failures import failure_line
+from .late_values import late
 from .visible_text import aligned, counted, one_line
 
 _MAX_LABEL_CHARACTERS = 80
@@ -30,6 +31,7 @@ _MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace"
 _FAINT = "opacity:.65"
 
 
+@late("bridge_requests")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trace(Event):
     """A whole invocation: every bridge request in the order in which they ended, and the console output.

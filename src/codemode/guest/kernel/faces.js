@@ -9,8 +9,11 @@ const GLOBALS = freeze({
 const MADE = freeze({ __proto__: null, codecallContext: makeContext });
 
 let installed = [];
+const globalProperty = { __proto__: null, value: undefined, writable: false, enumerable: false, configurable: false };
 const put = (name, value, configurable) => {
-  defineProperty(G, name, { __proto__: null, value, writable: false, enumerable: false, configurable });
+  globalProperty.value = value;
+  globalProperty.configurable = configurable;
+  defineProperty(G, name, globalProperty);
   installed[installed.length] = name;
 };
 // A rehearsal's globals are taken away again, for the program that comes may have others.
@@ -26,6 +29,7 @@ const install = (config) => {
 };
 // A namespace never takes the place of what else has its name; `eval` is none that the engine has any more.
 const installNamespaces = (names, shadowed, isRehearsal) => {
+  if (names.length === 0) return;
   const taken = namesOf(shadowed === undefined ? [] : shadowed);
   mapSet(taken, "eval", true);
   for (let i = 0; i < names.length; i++) {
@@ -56,16 +60,20 @@ for (const name of ownKeys(G)) if (typeof name === "string") show(name, name ===
 // shows nothing else. What the global object has not is nothing anyway, and may not even be a name.
 let wrapperArguments = [];
 const shadow = (config) => {
-  const names = namesOf(config.shadowed);
-  let parameters = "globalThis";
-  mapForEach(names, (_, name) => {
-    if (name !== "globalThis" && getOwnPropertyDescriptor(G, name) !== undefined) parameters += "," + name;
-  });
+  const names = config.shadowed;
+  let parameters = "globalThis", isBanned = false;
+  for (let i = 0; i < names.length; i++) {
+    const name = names[i];
+    if (name === "globalThis") isBanned = true;
+    else if (name in G && indexOf(parameters + ",", "," + name + ",") < 0) parameters += "," + name;
+  }
   wrapper = wrapperOf(config.wrapper, parameters);
-  if (mapGet(names, "globalThis") !== true) wrapperArguments = [globalsWithout(names)];
+  if (!isBanned && maySay("globalThis", config.js)) wrapperArguments = [globalsWithout(namesOf(names))];
   // `__proto__ = {get x() { return this }}` would else make the bare name `x` an accessor's, called with the real one.
   if (config.is_rehearsal !== true) preventExtensions(G);
 };
+// A name stands in a program as it is or with escapes, and there is no other text that becomes code.
+const maySay = (name, text) => indexOf(text, name) >= 0 || indexOf(text, "\\u") >= 0;
 const globalsWithout = (names) => {
   mapForEach(names, (_, name) => deleteProperty(shownGlobals, name));
   for (let i = 0; i < installed.length; i++)

@@ -32,6 +32,7 @@ const refusingReplacer = (rule) => {
 
 const boundedJson = (value) => {
   if (value === undefined) return "null";
+  if (!isObject(value)) return toSent(value);
   try {
     return toSentBy(refusingReplacer(resultRule), value);
   } catch (error) {

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...data.json_shape import weigh
-from ...data.json_values import encode_json, utf8_length
+from ...data.json_values import WrittenObject, encode_json, utf8_length
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
 from ...source.rules import literal_definitions
@@ -64,7 +64,7 @@ class CodeCallCatalog:
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
-        return self._index.get(name) if name in self else None
+        return self._index.get(name) if self._allowed is None or name in self._allowed else None
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """Return the error for a name that leads to no tool: that of a meta-tool first of all."""
@@ -98,7 +98,7 @@ class CodeCallCatalog:
         """Return the definitions that ``getTool`` knows in a program, and the namespaces that it uses."""
         used = mapping_or_empty(mapping_or_empty(facts).get("names"))
         namespaces = [one for one in self._whole.namespaces if one in used]
-        definitions = self._small_definitions if _READS_DEFINITIONS & used.keys() else {}
+        definitions: dict[str, Any] | None = self._small_definitions if _READS_DEFINITIONS & used.keys() else {}
         are_all = definitions is not None
         if definitions is None:
             literal = literal_definitions(facts)
@@ -106,9 +106,9 @@ class CodeCallCatalog:
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
     @cached_property
-    def _small_definitions(self) -> dict[str, Any] | None:
+    def _small_definitions(self) -> WrittenObject | None:
         """All definitions, where they are small together. It stops at the first that is too much."""
-        definitions: dict[str, Any] = {}
+        definitions = WrittenObject()
         left = MAX_DEFINITIONS_BYTES
         for name in self._names:
             tool = self._index.get(name)

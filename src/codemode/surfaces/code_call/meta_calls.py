@@ -45,6 +45,7 @@ class MetaCalls:
         self._pool = pool
         self._profile = profile_of(self.options)
         self._settings = settings.having(execution_policy=settings.execution_policy.without(*_LIMITS_OF_VM))
+        self._of_new_runs = self._settings.under(self._profile.limits)
         self._tools = ToolSet.of(tools, self.options)
 
     async def search(
@@ -113,7 +114,7 @@ class MetaCalls:
             listeners_of_run(self.options),
         )
         given = request.given(tools.catalog)
-        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
+        execution = run.Execution(self._profile, tools.catalog, self._of_new_runs, outer, pool, given=given)
         result = told(await execution.start(request.script))
         return result.noting(request.warnings(tools.catalog)) if isinstance(result, CodeCallResult) else result
 

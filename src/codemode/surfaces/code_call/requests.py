@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...data.json_values import NOT_GIVEN, decode_json, encode_json
+from ...data.json_values import NOT_GIVEN, WrittenObject, decode_json, encode_json
 from ...errors import CodeModeSerializationError
 from ...options.checked_fields import mapping_or_none
 from .catalog import CodeCallCatalog
 from .inputs import InputReader
 
+# What most scripts are given: the same object, by which a run knows that it is the same.
+_GIVEN = WrittenObject(source="script", context={}, allowedTools=None)
 MAX_CONTEXT_BYTES = 64 * 1024
 _MAX_SHOWN_NAMES = 5
 _MAX_NAME_CHARACTERS = 128
@@ -25,8 +27,10 @@ class ExecuteRequest:
     allowed_tools: tuple[str, ...] | None
     context: Mapping[str, Any]
 
-    def given(self, catalog: CodeCallCatalog) -> dict[str, Any]:
+    def given(self, catalog: CodeCallCatalog) -> Mapping[str, Any]:
         """Return what the invocation is given, signed into its pauses."""
+        if self.allowed_tools is None and not self.context:
+            return _GIVEN
         allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
         return {"source": "script", "context": dict(self.context), "allowedTools": allowed}
 
@@ -41,6 +45,8 @@ class ExecuteRequest:
 
 def read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
     """Return what is asked for. Raises `CodeModeToolError` for a wrong input, `ValueError` for a wrong context."""
+    if script_context is None and type(given) is dict and len(given) == 1 and type(given.get("script")) is str:
+        return ExecuteRequest(given["script"], None, {})  # as most are; below all else is read, and what is wrong told
     hosts = _hosts_context(script_context)
     reader = InputReader(meta_tool, given, ("script", "allowedTools", "context"))
     reader.require("script")
@@ -67,6 +73,8 @@ def read_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
 
 
 def _hosts_context(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if given is None:
+        return {}
     try:
         return _plain(dict(mapping_or_none(given, "script_context") or {}), MAX_CONTEXT_BYTES)
     except CodeModeSerializationError as error:
