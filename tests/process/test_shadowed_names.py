@@ -257,3 +257,15 @@ def test_a_program_that_is_only_compiled_does_not_run(kernel, js):
 def test_what_does_not_compile_says_so(kernel, js):
     said = kernel.run(js, compile_only=True)
     assert (said.error["origin"], said.frames) == ("syntax", [])
+
+
+@pytest.mark.parametrize("name", ["globalThis", r"\u0067lobalThis", r"globalThi\u{73}", r"\u{067}\u006cobalThis"])
+def test_the_global_object_is_there_however_its_name_is_written(kernel, name):
+    assert hidden(kernel, f"return ['JSON', 'btoa'].map((one) => typeof {name}[one])").value == ["object", "undefined"]
+    assert hidden(kernel, f"return typeof {name}", "globalThis").value == "undefined"
+
+
+def test_names_that_the_global_object_inherits_mean_nothing_either_and_may_be_said_twice(kernel):
+    names = ["toString", "valueOf", "btoa", "JSON", "JSON", "toString"]
+    js = "return [typeof toString, typeof valueOf, typeof JSON, typeof btoa, typeof Math, arguments.length]"
+    assert hidden(kernel, js, *names).value == ["undefined"] * 4 + ["object", 1]

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from codemode.data.json_values import (
     MAX_DEPTH,
+    WrittenObject,
     canonical_json,
+    canonical_object,
     decode_json,
     encode_json,
     json_length,
@@ -251,3 +253,10 @@ def test_canonical_json_is_one_form():
 @pytest.mark.parametrize(("text", "length"), [("abc", 3), ("é", 2), ("\U0001f600", 4), ("\ud800", 6)])
 def test_utf8_length(text, length):
     assert utf8_length(text) == length
+
+
+@given(st.dictionaries(st.text(), JSON), st.sets(st.integers(0, 8)), st.dictionaries(st.text(), JSON))
+def test_a_member_that_was_written_before_makes_no_difference(members, places, written):
+    made = {key: WrittenObject(written) if at in places else value for at, (key, value) in enumerate(members.items())}
+    assert canonical_object(made) == canonical_json({**made})
+    assert canonical_object(made) == json.dumps(made, separators=(",", ":"), sort_keys=True)

@@ -68,7 +68,7 @@ const shadow = (config) => {
     else if (name in G && indexOf(parameters + ",", "," + name + ",") < 0) parameters += "," + name;
   }
   wrapper = wrapperOf(config.wrapper, parameters);
-  if (!isBanned && maySay("globalThis", config.js)) wrapperArguments = [globalsWithout(namesOf(names))];
+  if (!isBanned) wrapperArguments = [maySay("globalThis", config.js) ? globalsWithout(namesOf(names)) : undefined];
   // `__proto__ = {get x() { return this }}` would else make the bare name `x` an accessor's, called with the real one.
   if (config.is_rehearsal !== true) preventExtensions(G);
 };

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...data.json_values import NOT_GIVEN, WrittenObject, decode_json, encode_json
+from ...data.narrowing import is_object
 from ...errors import CodeModeSerializationError
 from ...options.checked_fields import mapping_or_none
 from .catalog import CodeCallCatalog
@@ -45,7 +46,7 @@ class ExecuteRequest:
 
 def read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
     """Return what is asked for. Raises `CodeModeToolError` for a wrong input, `ValueError` for a wrong context."""
-    if script_context is None and type(given) is dict and len(given) == 1 and type(given.get("script")) is str:
+    if script_context is None and is_object(given) and len(given) == 1 and isinstance(given.get("script"), str):
         return ExecuteRequest(given["script"], None, {})  # as most are; below all else is read, and what is wrong told
     hosts = _hosts_context(script_context)
     reader = InputReader(meta_tool, given, ("script", "allowedTools", "context"))
