@@ -57,4 +57,4 @@ def test_a_namespace_of_other_tools_is_none():
     assert run(tools_of("shop.echo"), script) == 1
     assert run(tools_of("echo"), script) == "none"
     assert run(tools_of("shop.echo"), script, allowedTools=["shop.echo"]) == 1
-    assert run(tools_of("shop.echo"), script, allowedTools=[]) == "none"
+    assert run(tools_of("shop.echo"), script, allowedTools=[]) == "tool_error"
