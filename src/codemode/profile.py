@@ -53,11 +53,13 @@ class HostErrors:
     """What a program reads of a call that failed.
 
     ``codes`` gives for the reason of an error (`CodeModeError.reason`) the code that it has in this face; without them
-    it has the code of its class. ``detail`` "message" shows what host code raised, without paths and stacks.
+    it has the code of its class. ``detail`` "message" shows what host code raised, without paths and stacks. With
+    ``in_spans`` telemetry records all of that, with its stack; without it only of which class it was.
     """
 
     codes: Mapping[str, str] | None = None
     detail: Literal["hidden", "message"] = "hidden"
+    in_spans: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """OpenTelemetry as one listener of an invocation's events, and its only import. Not loaded unless enabled.
 
 Spans and attributes follow the GenAI conventions, with ``code_mode.*`` for what those do not name. Texts that a program
-wrote never become a name, an attribute or a message; host errors are recorded in full.
+wrote never become a name, an attribute or a message; host errors are recorded as the face has it, in full or by class.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..options.parts import Telemetry
+from ..profile import HostErrors
 from ..trace.events import (
     Event,
     FetchRequestEvent,
@@ -64,14 +65,14 @@ _OWN_WORDING = (
 
 
 def telemetry_listeners(
-    options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str
+    options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, told: HostErrors
 ) -> tuple[Callable[[Event], None], ...]:
     """Return what records one invocation; nothing unless enabled.
 
     ``find_tool`` returns None for a name that is no tool's. Raises `ValueError` when OpenTelemetry is not installed.
     """
     require_opentelemetry(options)
-    return (_Recorder(options, find_tool, outer_tool),) if options.is_enabled else ()
+    return (_Recorder(options, find_tool, outer_tool, told),) if options.is_enabled else ()
 
 
 def require_opentelemetry(options: Telemetry) -> None:
@@ -112,11 +113,11 @@ def tool_span(options: Telemetry, name: str, tool_call_id: str | None) -> Genera
 class _Recorder:
     """Records one invocation as spans and metrics."""
 
-    def __init__(self, options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str) -> None:
+    def __init__(self, options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, told: HostErrors) -> None:
         from opentelemetry import context, trace
 
         self._outer_tool = outer_tool
-
+        self._records_raised = told.in_spans and options.record_inputs and options.record_outputs
         self._options = options
         self._find_tool = find_tool
         self._context, self._trace = context, trace
@@ -235,7 +236,7 @@ class _Recorder:
             span.set_attribute("code_mode.error.message", message)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, message))
         host_error = _host_error(error)
-        if host_error is not None and self._options.record_inputs and self._options.record_outputs:
+        if host_error is not None and self._records_raised:
             span.record_exception(host_error)
         else:
             span.add_event("exception", {"exception.type": type(host_error or error).__qualname__})

@@ -51,7 +51,8 @@ from .runner import Runner
 class Execution:
     """Runs one program, from its source or from a pause that was answered, on one worker, once.
 
-    ``given``, plain JSON, is what this one invocation brings along; a pause has its own.
+    ``given``, plain JSON, is what this one invocation brings along; a pause has its own. ``warnings`` in it are told of
+    beside whatever it comes to.
     Options are put together and refused when it is made, before anything is claimed or taken. `start` or `resume` then
     takes a worker, compares the program with the tools there or as an earlier run has found it, and lets a `Runner`
     drive the invocation to its ending; by then calls are cancelled and the worker is gone or given back. What the
@@ -87,7 +88,7 @@ class Execution:
         self._machine = self._invocation(self._settings(outer_id, salt=random[16:32], seed=random[32:]))
         self._kept_inputs = KeptInputs()
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
-        listeners = (*telemetry_listeners(options, catalog.get, profile.outer_tool), *outer.listeners)
+        listeners = (*telemetry_listeners(options, catalog.get, profile), *outer.listeners)
         hides_inputs = self._machine.settings.hides_inputs
         self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners, hides_inputs=hides_inputs)
 
@@ -149,7 +150,7 @@ class Execution:
 
     def failed(self, error: CodeModeError) -> RunOutcome:
         """Return the outcome of a run that ended with this error."""
-        return RunOutcome("failed", *self._record, error=error, trace=error.trace)
+        return RunOutcome("failed", *self._record, error=error, trace=error.trace, warnings=self._warnings)
 
     async def _run(self, source: str) -> RunOutcome:
         kind = "invoke" if self._is_direct else "script"
@@ -222,7 +223,8 @@ class Execution:
         trace = None
         if self._reporter.is_watched or self._outer.is_traced:
             trace = await self._reporter.ended(result_bytes=result_bytes)
-        return RunOutcome("completed", *self._record, value=value, trace=trace, warnings=ending.warnings)
+        warnings = (*ending.warnings, *self._warnings)
+        return RunOutcome("completed", *self._record, value=value, trace=trace, warnings=warnings)
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine
@@ -250,6 +252,10 @@ class Execution:
     def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger]:
         machine = self._machine
         return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger
+
+    @property
+    def _warnings(self) -> tuple[str, ...]:
+        return tuple((self._given or {}).get("warnings", ()))
 
     @property
     def _is_direct(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..options.parts import CodeModeOptions
+from ..profile import Profile
 
 _telemetry_is_loaded = False
 _imported = set[str]()
@@ -82,11 +83,11 @@ def load_optional_parts(options: CodeModeOptions) -> None:
 
 
 def telemetry_listeners(
-    options: CodeModeOptions, find_tool: Callable[[str], Any], outer_tool: str
+    options: CodeModeOptions, find_tool: Callable[[str], Any], profile: Profile
 ) -> tuple[Callable[[Event], None], ...]:
     """Return what records one invocation; nothing unless enabled. See `codemode.observe.telemetry`."""
     if not options.telemetry.is_enabled:
         return ()
     from ..observe.telemetry import telemetry_listeners
 
-    return telemetry_listeners(options.telemetry, find_tool, outer_tool)
+    return telemetry_listeners(options.telemetry, find_tool, profile.outer_tool, profile.host_errors)

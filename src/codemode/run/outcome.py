@@ -21,9 +21,9 @@ class RunOutcome:
     """What a run came to: by its ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.
 
     ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
-    program that was begun. ``warnings`` say what was cut of the value. An outcome that was recorded and comes back is a
-    run of which nothing more is known: ``is_replayed``, without trace, without calls unless it is an error, and without
-    console unless the profile cuts results.
+    program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran. An outcome
+    that was recorded and comes back is a run of which nothing more is known: ``is_replayed``, without trace, without
+    calls unless it is an error, and without console unless the profile cuts results.
     """
 
     status: Literal["completed", "interrupted", "failed"]

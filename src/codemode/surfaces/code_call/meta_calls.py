@@ -21,7 +21,7 @@ from .names import meta_name, meta_tool_of
 from .options import CodeCallOptions
 from .profile import profile_of
 from .requests import read_execute, read_invoke
-from .result import CodeCallResult, told
+from .result import told
 from .search import read_search, searched
 
 _LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
@@ -115,8 +115,7 @@ class MetaCalls:
         )
         given = request.given(tools.catalog)
         execution = run.Execution(self._profile, tools.catalog, self._of_new_runs, outer, pool, given=given)
-        result = told(await execution.start(request.script))
-        return result.noting(request.warnings(tools.catalog)) if isinstance(result, CodeCallResult) else result
+        return told(await execution.start(request.script))
 
     async def invoke(
         self,

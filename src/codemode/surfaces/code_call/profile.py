@@ -113,7 +113,7 @@ def _made(rules: Mapping[str, Any], outer_tool: str) -> Profile:
             checks_tools=rules["check_tools"],
             analysis_ms=ANALYSIS_MS,
         ),
-        host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"]),
+        host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
         sidecar=_sidecar_rules(rules["sidecar"]),
         parameters={name: _plain(value) for name, value in rules.items() if _plain(value) != _plain(_DEFAULTS[name])},
         restored=partial(_restored, outer_tool=outer_tool),

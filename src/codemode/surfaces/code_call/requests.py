@@ -18,6 +18,7 @@ _GIVEN = WrittenObject(source="script", context={}, allowedTools=None)
 MAX_CONTEXT_BYTES = 64 * 1024
 _MAX_SHOWN_NAMES = 5
 _MAX_NAME_CHARACTERS = 128
+_MAX_CALLED_CHARACTERS = 256  # as the kernel has it
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,12 @@ class ExecuteRequest:
         if self.allowed_tools is None and not self.context:
             return _GIVEN
         allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
-        return {"source": "script", "context": dict(self.context), "allowedTools": allowed}
+        given = {"source": "script", "context": dict(self.context), "allowedTools": allowed}
+        warnings = self._warnings(catalog)
+        return {**given, "warnings": warnings} if warnings else given
 
-    def warnings(self, catalog: CodeCallCatalog) -> list[str]:
-        """Return what should be known of the names that are allowed."""
+    def _warnings(self, catalog: CodeCallCatalog) -> list[str]:
+        """Return what should be known of the names that are allowed, at the end of the script, however it pauses."""
         unknown = [name[:_MAX_NAME_CHARACTERS] for name in self.allowed_tools or () if name not in catalog]
         if not unknown:
             return []
@@ -66,11 +69,11 @@ def read_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
     reader.require("tool")
     name, value = reader.text("tool"), reader.anything("input")
     try:
-        value = value if value is NOT_GIVEN else _plain(value, None)
+        value = value if value is NOT_GIVEN else _plain(value)
     except CodeModeSerializationError as error:
-        reader.wrong("input", f"is not JSON: {error.message}")
+        reader.wrong("input", error.message.removeprefix("it "))
     reader.finish()
-    return name or "", value
+    return (name or "")[:_MAX_CALLED_CHARACTERS], value
 
 
 def _hosts_context(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -79,7 +82,7 @@ def _hosts_context(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     try:
         return _plain(dict(mapping_or_none(given, "script_context") or {}), MAX_CONTEXT_BYTES)
     except CodeModeSerializationError as error:
-        raise ValueError(f"script_context: {error.message}") from error
+        raise ValueError(f"script_context {error.message.removeprefix('it ')}") from error
 
 
 def _merged(reader: InputReader, given: Mapping[str, Any] | None, hosts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -88,10 +91,10 @@ def _merged(reader: InputReader, given: Mapping[str, Any] | None, hosts: Mapping
     try:
         return _plain({**given, **hosts}, MAX_CONTEXT_BYTES)
     except CodeModeSerializationError as error:
-        reader.wrong("context", error.message)
+        reader.wrong("context", error.message.removeprefix("it "))
         return hosts
 
 
-def _plain(value: Any, max_bytes: int | None) -> Any:
+def _plain(value: Any, max_bytes: int | None = None) -> Any:
     """Return plain JSON of its own: nothing that the caller changes later changes it."""
-    return decode_json(encode_json(value, max_bytes=max_bytes, what="the context"))
+    return decode_json(encode_json(value, max_bytes=max_bytes, what="it"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
@@ -46,13 +46,6 @@ class CodeCallResult(dict[str, Any]):
     trace: Trace | None = None
     recovery: Resumable | None = None
 
-    def noting(self, warnings: Iterable[str]) -> CodeCallResult:
-        """Return it with more warnings."""
-        told = [*list_or_empty(self.get("warnings")), *warnings]
-        if told:
-            self["warnings"] = told
-        return self
-
 
 def told(outcome: RunOutcome) -> Any:
     """Return the result, or the interrupt, that a run came to; raise the host's own trouble."""
@@ -68,7 +61,9 @@ def told(outcome: RunOutcome) -> Any:
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
-    return result.noting(outcome.warnings)
+    if outcome.warnings:
+        result["warnings"] = list(outcome.warnings)
+    return result
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:
