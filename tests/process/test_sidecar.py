@@ -9,7 +9,7 @@ import pytest
 from large_texts import GIVEN, OTHER, TEXT, LargeTexts, answer, error, result
 
 from codemode import Tool, create_code_call_tools, create_code_mode_tool
-from codemode.protocol import reading
+from codemode.protocol import framing, messages, reading
 from codemode.workers import channel
 
 READ = "const given = await callTool('read'), { text } = given;"
@@ -337,6 +337,29 @@ def test_the_text_crosses_once_and_never_back(monkeypatch: pytest.MonkeyPatch):
     assert sum(came) < 6000
 
 
+def test_a_text_that_comes_back_from_a_tool_is_another_reference_to_the_same_text(monkeypatch: pytest.MonkeyPatch):
+    sent: list[int] = []
+    real = framing.frame_in_pieces
+
+    def counted(*given: Any) -> Any:
+        for piece in real(*given):
+            sent.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(messages, "frame_in_pieces", counted)
+    text = TEXT * 50
+    tools = [Tool("read", execute=lambda _value: text), Tool("echo", execute=lambda value: {"back": [value, value]})]
+    code_call = create_code_call_tools(tools, {"sidecar": {"enabled": True}})
+    js = """const text = await callTool('read'), { back } = await callTool('echo', text);
+    const again = await callTool('echo', { text: back[1] });
+    return [text, back, again, text === back[0], back[0] === back[1], text.slice(3, 9) === back[1].slice(3, 9),
+      text.length === again.back[0].text.length]"""
+    back = {"text": text}
+    said = code_call.execute_sync({"script": js})["result"]
+    assert said == [text, [text, text], {"back": [back, back]}, False, False, True, True]
+    assert len(json.dumps(text)) < sum(sent) < len(json.dumps(text)) + 5000
+
+
 @pytest.mark.parametrize(
     "forged",
     [
@@ -486,7 +509,7 @@ def test_very_many_references_are_refused_by_their_number():
 
 @pytest.mark.parametrize("mib", [2, 6])
 def test_texts_that_do_not_fit_into_the_engine_end_the_script(mib: int):
-    texts = [Tool("many", execute=lambda _value: ["x" * 1_000_000] * 9)]
+    texts = [Tool("many", execute=lambda _value: [one * 1_000_000 for one in "abcdefghi"])]
     policy = {"memory_limit_bytes": mib << 20, "max_tool_output_bytes": 32 << 20}
     code_call = create_code_call_tools(texts, {"sidecar": {"enabled": True}, "settings": {"execution_policy": policy}})
     js = "const many = await callTool('many'); return many.map((text) => text.length)"

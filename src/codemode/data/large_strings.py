@@ -24,37 +24,49 @@ _PIECE_CHARACTERS = 1 << 17
 _ESCAPE_CHARACTERS = 6
 
 
+def _unknown(_text: str) -> None:
+    return None
+
+
 @record
 class LargeStrings:
     """The large strings of one JSON text: JSON text of each, its UTF-8 bytes, and the text with places for them.
 
-    The places are numbered from 0, as the strings stand in the text.
+    The places are numbered from 0, as the strings stand in the text. ``strings`` are those that had to be read for
+    their size. ``repeats`` has for each the number of an equal one that the program was handed before, if there is one.
     """
 
     texts: tuple[str, ...]
     sizes: tuple[int, ...]
     rest_json: str
+    strings: tuple[str | None, ...] = ()
+    repeats: tuple[int | None, ...] = ()
 
 
-def cut_large_strings(text: str, shortest: int) -> LargeStrings | None:
+def cut_large_strings(text: str, shortest: int, size_of: Callable[[str], int | None] = _unknown) -> LargeStrings | None:
     """Cut strings of at least so many UTF-8 bytes out of compact ASCII JSON text; None when there are none.
 
-    Keys stay where they are.
+    Keys stay where they are. ``size_of`` gives the bytes of a JSON text that is known.
     """
     texts: list[str] = []
     sizes: list[int] = []
+    strings: list[str | None] = []
     rest: list[str] = []
     at = 0
     for start, end in _long_strings(text, shortest):
         if text.startswith(":", end):
             continue
-        size = _size(text[start:end])
+        one = text[start:end]
+        known = size_of(one)  # its hash is kept, and may take long to make
+        size, string = _measured(one) if known is None else (known, None)
         if size >= shortest:
             rest += (text[at:start], f"{_MARK}{len(texts)}")
-            texts.append(text[start:end])
+            texts.append(one)
             sizes.append(size)
+            strings.append(string)
             at = end
-    return LargeStrings(tuple(texts), tuple(sizes), "".join([*rest, text[at:]])) if texts else None
+    rest.append(text[at:])
+    return LargeStrings(tuple(texts), tuple(sizes), "".join(rest), tuple(strings)) if texts else None
 
 
 def may_have_places(text: str | None) -> bool:
@@ -150,12 +162,14 @@ def _string_or_place() -> re.Pattern[str]:
     return re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![0-9.+-])0E([0-9]{1,9})(?![0-9.eE+-])')
 
 
-def _size(text: str) -> int:
+def _measured(text: str) -> tuple[int, str | None]:
+    """Return the UTF-8 bytes of a string, and the string where it had to be read for that."""
     # An escape begins with one backslash, and the one of a backslash has two.
     escapes = text.count("\\") - text.count("\\\\")
     if not escapes or "\\u" not in text:
-        return len(text) - 2 - escapes
-    return sum(map(utf8_length, _read_in_pieces(text)))
+        return len(text) - 2 - escapes, None
+    string = large_string(text)
+    return utf8_length(string), string
 
 
 def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:

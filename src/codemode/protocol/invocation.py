@@ -229,8 +229,7 @@ class Invocation:
         was = self.ledger[event.id]
         entry = self.ledger.settle(event.id, event.outcome, event.now_ms)
         self._size.changed(was, entry)
-        self.ledger.handed(entry)
-        return entry
+        return self.ledger.handed(entry)
 
     def _after_end(self, event: messages.WorkerMessage | events.HostEvent) -> None:
         # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.

@@ -189,10 +189,14 @@ class Ledger:
         asked = request.id, request.kind, request.name, request.input_json, request.input_bytes
         return LedgerEntry(*asked, tool_call_id, sidecar=sidecar)
 
-    def handed(self, entry: LedgerEntry) -> None:
-        """Keep the large strings of an outcome that the guest is handed next."""
-        if self.sidecar is not None and isinstance(entry.outcome, Fulfilled) and entry.outcome.large is not None:
-            self.sidecar.add(entry.outcome.large)
+    def handed(self, entry: LedgerEntry) -> LedgerEntry:
+        """Keep the large strings of an outcome that the guest is handed next; return its entry, as it is handed in."""
+        outcome = entry.outcome
+        if self.sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
+            return entry
+        entry = entry._replace(outcome=Fulfilled(outcome.value_json, self.sidecar.add(outcome.large)))
+        self.entries[entry.id - 1] = entry
+        return entry
 
     @property
     def waiting(self) -> list[LedgerEntry]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -120,17 +121,20 @@ class DeliverValue:
         """Return the same piece by piece."""
         large, text, sizes = self.large, self.value_json or "null", ""
         if large is not None:
-            yield from _held(large.texts)
+            yield from _held(large)
             text, sizes = large.rest_json, f',"sizes":{_ENCODER.encode(large.sizes)}'
         head = f'{{"id":{self.id},"now":{self.now_ms}{sizes},"value":'.encode()
         yield from frame_in_pieces(b"D", head, text, b"}")
 
 
-def _held(texts: tuple[str, ...]) -> Iterator[bytes]:
-    """Yield the frames of large strings, short ones together."""
+def _held(large: LargeStrings) -> Iterator[bytes]:
+    """Yield the frames of large strings, short ones together; of one that the guest has already its number."""
     frames: list[bytes] = []
     size = 0
-    for text in texts:
+    for text, known in zip_longest(large.texts, large.repeats):
+        if known is not None:
+            frames.append(encode_frame(b"S", b"%d" % known))
+            continue
         if len(text) > PIECE_CHARACTERS:
             yield from [b"".join(frames)] if frames else ()
             yield from frame_in_pieces(b"S", b"", text, b"")

@@ -34,13 +34,24 @@ class Sidecar:
         self._rules = rules
         self._texts: list[str] = []
         self._sizes: list[int] = []
-        self._strings: dict[int, str] = {}  # those that were asked for
+        self._numbers: dict[str, int] = {}  # of the first string with this text
+        self._strings: dict[int, str] = {}  # those that were read
         self._bytes = 0
 
     @property
     def max_total_bytes(self) -> int:
         """How much of them there may be, in all and in one value."""
         return self._rules.max_total_bytes
+
+    def cut(self, text: str) -> LargeStrings | None:
+        """Return the large strings of an output; None for none. Raises `CodeModeSerializationError` for a large one."""
+        rules = self._rules
+        large = cut_large_strings(text, rules.threshold_bytes, self._known_size)
+        if large is not None and max(large.sizes) > rules.max_reference_bytes:
+            size, maximum = max(large.sizes), rules.max_reference_bytes
+            message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
+            raise _limit_error(message, "maxReferenceSize", size, maximum)
+        return large
 
     def refusal(self, large: LargeStrings) -> CodeModeSerializationError | None:
         """Return the error of an output whose large strings are too much beside those before, if they are."""
@@ -53,11 +64,16 @@ class Sidecar:
             return CodeModeSerializationError(message, code=SIDECAR_LIMIT, details={"max_references": MAX_REFERENCES})
         return None
 
-    def add(self, large: LargeStrings) -> None:
-        """Take the strings of an output that the program is handed now."""
+    def add(self, large: LargeStrings) -> LargeStrings:
+        """Take the strings of an output that the program is handed now, and return which of them it has already."""
+        first = len(self._texts)
+        numbers = [self._numbers.setdefault(text, number) for number, text in enumerate(large.texts, first)]
+        repeats = [number if number < at else None for at, number in enumerate(numbers, first)]
         self._texts += large.texts
         self._sizes += large.sizes
+        self._strings |= {at: one for at, one in enumerate(large.strings, first) if one is not None}
         self._bytes += sum(large.sizes)
+        return LargeStrings(large.texts, large.sizes, large.rest_json, large.strings, tuple(repeats))
 
     def value(self, text: str, what: str) -> Any:
         """Decode a JSON text of the program's, with the strings in their places.
@@ -89,10 +105,15 @@ class Sidecar:
         return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._size_of(number) for number in places)
 
     def _string(self, number: int) -> str:
+        number = self._numbers[self._texts[number]]  # read once, however often it was handed out
         found = self._strings.get(number)
         if found is None:
             found = self._strings[number] = large_string(self._texts[number])
         return found
+
+    def _known_size(self, text: str) -> int | None:
+        number = self._numbers.get(text)
+        return None if number is None or number >= len(self._sizes) else self._sizes[number]
 
     def _size_of(self, number: int) -> int:
         if number >= len(self._sizes):
@@ -103,16 +124,6 @@ class Sidecar:
         maximum = self._rules.max_total_bytes
         message = f"{what} has more than {maximum} bytes of large strings in it; maxTotalSize is {maximum}"
         return _limit_error(message, "maxTotalSize", None, maximum)
-
-
-def cut_output(text: str, rules: SidecarRules) -> LargeStrings | None:
-    """Return the large strings of an output, None for none. Raises `CodeModeSerializationError` for one too large."""
-    large = cut_large_strings(text, rules.threshold_bytes)
-    if large is not None and max(large.sizes) > rules.max_reference_bytes:
-        size, maximum = max(large.sizes), rules.max_reference_bytes
-        message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
-        raise _limit_error(message, "maxReferenceSize", size, maximum)
-    return large
 
 
 def _limit_error(message: str, limit: str, size: int | None, maximum: int) -> CodeModeSerializationError:

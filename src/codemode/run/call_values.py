@@ -24,9 +24,8 @@ from ..data.plain_json import runs_of
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
-from ..profile import SidecarRules
 from ..protocol.ledger import Fulfilled, LedgerEntry
-from ..protocol.sidecar import cut_output
+from ..protocol.sidecar import Sidecar
 from ..tools.prepared import PreparedTool
 from ..tools.unread_outputs import refuse_iterators
 from .allowed_input import CheckedInput, input_to_run
@@ -116,11 +115,11 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
     return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what, **known)
 
 
-async def fulfilled(text: str | None, rules: SidecarRules | None) -> Fulfilled:
+async def fulfilled(text: str | None, sidecar: Sidecar | None) -> Fulfilled:
     """Return the outcome of a call that gave this text. Raises `CodeModeSerializationError` for a string too large."""
-    if text is None or rules is None:
+    if text is None or sidecar is None:
         return Fulfilled(text)
-    return Fulfilled(text, await run_check(len(text), lambda: cut_output(text, rules)))
+    return Fulfilled(text, await run_check(len(text), lambda: sidecar.cut(text)))
 
 
 def _of_output(tool: PreparedTool) -> str:

@@ -299,7 +299,7 @@ class Execution:
             checked={} if answered is None else answered.inputs,
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
-            sidecar_rules=self._profile.sidecar,
+            sidecar=machine.ledger.sidecar,
         )
 
     def _settings(self, outer_tool_call_id: str, *, salt: str, seed: str) -> Settings:

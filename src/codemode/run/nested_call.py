@@ -20,10 +20,11 @@ from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
 from ..options.parts import CodeModeOptions
-from ..profile import HostErrors, SidecarRules
+from ..profile import HostErrors
 from ..protocol.events import CallSettled
 from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
 from ..protocol.rejections import rejection
+from ..protocol.sidecar import Sidecar
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
@@ -86,7 +87,7 @@ class NestedCalls:
     kept_inputs: KeptInputs
     checked: Mapping[int, CheckedInput]
     host_errors: HostErrors
-    sidecar_rules: SidecarRules | None
+    sidecar: Sidecar | None
     source: Literal["script", "invoke"] = "script"
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
@@ -99,7 +100,7 @@ class NestedCalls:
                 if isinstance(answer, KnownOutcome):
                     outcome = known_outcome(entry, answer, self.host_errors)
                     if isinstance(outcome, Fulfilled) and entry.kind == "tool":
-                        outcome = await fulfilled(outcome.value_json, self.sidecar_rules)
+                        outcome = await fulfilled(outcome.value_json, self.sidecar)
                     return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
@@ -211,7 +212,7 @@ class _ToolCall:
             # The tool may have changed what it was given; shown is what it was given.
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
             return await self._pause(pause.payload, given)
-        return CallSettled(entry.id, await fulfilled(text, calls.sidecar_rules), calls.now_ms())
+        return CallSettled(entry.id, await fulfilled(text, calls.sidecar), calls.now_ms())
 
     async def _written(self, output: Any) -> str | None:
         try:

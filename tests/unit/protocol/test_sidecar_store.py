@@ -15,7 +15,7 @@ from codemode.profile import SidecarRules
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 from codemode.protocol.messages import CallRequested, DeliverValue
 from codemode.protocol.replay import with_references
-from codemode.protocol.sidecar import MAX_REFERENCES, SIDECAR_LIMIT, Sidecar, cut_output
+from codemode.protocol.sidecar import MAX_REFERENCES, SIDECAR_LIMIT, Sidecar
 
 RULES = SidecarRules(threshold_bytes=4, max_reference_bytes=20, max_total_bytes=50)
 
@@ -97,10 +97,10 @@ def test_an_output_that_goes_beyond_the_total_is_refused_and_changes_nothing():
 def test_one_string_is_bounded_by_its_bytes(output: str, refused: bool):
     text = json.dumps({"a": output})
     if not refused:
-        assert (cut_output(text, RULES) is None) == (len(output) < RULES.threshold_bytes)
+        assert (Sidecar(RULES).cut(text) is None) == (len(output) < RULES.threshold_bytes)
         return
     with pytest.raises(CodeModeSerializationError) as caught:
-        cut_output(text, RULES)
+        Sidecar(RULES).cut(text)
     assert (caught.value.code, caught.value.details["limit"]) == (SIDECAR_LIMIT, "maxReferenceSize")
 
 
@@ -127,6 +127,29 @@ def test_a_recorded_ledger_has_its_strings_in_the_order_of_deliveries():
     assert again.entries[0].issued() == {}
     assert [one.delivery().frame()[4:5] for one in again.entries[:3]] == [b"S", b"S", b"D"]
     assert recorded.sidecar is None
+
+
+def test_a_text_that_the_program_has_is_sent_as_its_number():
+    ledger = Ledger([entry(1, "a", "{}"), entry(2, "b", "{}")], sidecar=Sidecar(RULES))
+    assert ledger.sidecar is not None
+    frames: list[bytes] = []
+    for request_id, text in ((1, '["text one","text two","text one"]'), (2, '{"again":"text two","new":"three"}')):
+        ledger.settle(request_id, Fulfilled(text, ledger.sidecar.cut(text)), 1)
+        handed = ledger.handed(ledger[request_id])
+        assert ledger[request_id] is handed
+        frames.append(handed.delivery().frame())
+    assert b'S"text one"' in frames[0]
+    assert b'S"text two"' in frames[0]
+    assert frames[0].count(b"text one") == 1
+    assert b"S\x30" in frames[0]
+    assert b"text two" not in frames[1]
+    assert b"S\x31" in frames[1]
+    one, two = "text one", "text two"
+    assert ledger.sidecar.value("[0E0,0E1,0E2,0E3,0E4]", "it") == [one, two, one, two, "three"]
+    texts = [one.outcome.value_json for one in ledger.entries if isinstance(one.outcome, Fulfilled)]
+    recorded = [entry(at, "t", "{}", Fulfilled(text)) for at, text in enumerate(texts, 1)]
+    again = with_references(Ledger(recorded, [1, 2]), RULES)
+    assert [one.delivery().frame() for one in again.entries] == frames
 
 
 def test_a_request_that_cannot_have_places_is_read_as_any():

@@ -2,18 +2,20 @@
 // as a number instead of their text. The text comes once; it is read out of its JSON when a program first looks at it.
 
 let sidecar; // {resolved, composites} of the run; undefined without
-let arrivedTexts = []; // JSON texts that came ahead of the answer in which they stand
+let arrivedTexts = []; // JSON texts that came ahead of the answer in which they stand, or numbers of those that are here
+let bodies = []; // by number: what references to equal texts share
 let referenceCount = 0, resolvedBytes = 0;
-const largeStrings = new NativeWeakMap(); // a reference, and its target -> {number, bytes, json, text}
+const largeStrings = new NativeWeakMap(); // a reference, and its target -> {number, bytes, body: {json, text}}
 const stringPrototype = Str.prototype;
 
 const largeOf = (value) => (isObject(value) ? weakGet(largeStrings, value) : undefined);
 const largeText = (large) => {
-  if (large.text === undefined) {
-    large.text = parse(large.json);
-    large.json = undefined;
+  const body = large.body;
+  if (body.text === undefined) {
+    body.text = parse(body.json);
+    body.json = undefined;
   }
-  return large.text;
+  return body.text;
 };
 
 const resolve = (bytes) => {
@@ -90,9 +92,11 @@ const referenceTraps = freeze({
 });
 
 // Strings are frozen, and so is this: it has no properties of its own, for a proxy may have no more than its target.
-const makeReference = (json, bytes) => {
+const makeReference = (arrived, bytes) => {
+  const body = isIndex(arrived) ? bodies[arrived] : { __proto__: null, json: arrived, text: undefined };
+  bodies[referenceCount] = body;
   const target = freeze(create(stringPrototype)), reference = new NativeProxy(target, referenceTraps);
-  const large = { __proto__: null, number: referenceCount, bytes, json, text: undefined };
+  const large = { __proto__: null, number: referenceCount, bytes, body };
   weakSet(largeStrings, target, large);
   weakSet(largeStrings, reference, large);
   referenceCount++;
@@ -169,6 +173,7 @@ const toSentBy = (write, value) =>
 const takeSidecar = (settings) => {
   sidecar = settings;
   arrivedTexts = [];
+  bodies = [];
   referenceCount = resolvedBytes = 0;
   stand = undefined;
 };
