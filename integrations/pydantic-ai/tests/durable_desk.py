@@ -1,6 +1,6 @@
 """One process of a durable workflow: an agent whose program needs an approval. Run by the tests, and killed by them.
 
-``python durable_desk.py <folder> <program name>``. Says ``waiting <json>`` when the workflow waits for a person, and
+``python durable_desk.py <folder> <name of a call>``. Says ``waiting <json>`` when the workflow waits for a person, and
 ``ended <json>`` with what it came to. With a decision on its standard input it sends that to the workflow first.
 """
 
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from codemode_pydantic_ai import CodeMode
+from codemode_pydantic_ai import CodeCall, CodeMode
 from dbos import DBOS, SetWorkflowID
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool
 from pydantic_ai.durable_exec.dbos import DBOSDurability
@@ -44,6 +44,20 @@ const refund = await tools.refund({ order: "a" });
 await Promise.all(["d", "e"].map(chain));
 return { wrong, refund };
 """,
+}
+CALLS = {
+    "script": (
+        "codecall_execute",
+        {
+            "script": """
+const stock = await callTool("stock", { product: "nut" });
+const refund = await callTool("refund", { order: "a" });
+return { stock, refund, after: await callTool("stock", { product: "bolt" }) };
+"""
+        },
+    ),
+    "direct call": ("codecall_invoke", {"tool": "refund", "input": {"order": "a"}}),
+    **{name: ("codeMode", {"js": js}) for name, js in PROGRAMS.items()},
 }
 
 folder, name = Path(sys.argv[1]), sys.argv[2]
@@ -82,15 +96,16 @@ def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     """Answer as a model would: by what the conversation holds, however often the process was started."""
     if messages[-1].parts[-1].part_kind == "tool-return":
         return ModelResponse(parts=[TextPart("done")])
-    return ModelResponse(parts=[ToolCallPart("codeMode", {"js": PROGRAMS[name]}, tool_call_id="call_1")])
+    return ModelResponse(parts=[ToolCallPart(*CALLS[name], tool_call_id="call_1")])
 
 
+face: Any = CodeMode() if name in PROGRAMS else CodeCall(direct_calls={"enabled": True})
 agent: Agent[Any, Any] = Agent(
     FunctionModel(respond),
     name="desk",
     tools=[stock, echo, Tool(refund, requires_approval=True)],
     output_type=[str, DeferredToolRequests],
-    capabilities=[CodeMode(), DBOSDurability()],
+    capabilities=[face, DBOSDurability()],
 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from codemode_pydantic_ai import CodeMode
 from codemode_pydantic_ai.nested import is_repeated
 from pydantic_ai import Agent, DeferredToolRequests, Tool
@@ -81,6 +82,30 @@ def test_13_a_workflow_that_recovers_finds_the_approval_it_waits_for(tmp_path: P
     ended = desk.ended(approved(waiting))
     assert ended == {"stock": 3, "refund": "refunded 500 for a", "after": 4}
     assert desk.did == ["stock nut", "refund a 500", "stock bolt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "did"),
+    [
+        (
+            "script",
+            {"stock": 3, "refund": "refunded 500 for a", "after": 4},
+            ["stock nut", "refund a 500", "stock bolt"],
+        ),
+        ("direct call", "refunded 500 for a", ["refund a 500"]),
+    ],
+)
+def test_13_so_does_what_runs_behind_code_call(tmp_path: Path, name: str, result: Any, did: list[str]) -> None:
+    (tmp_path / "did").touch()
+    desk = Desk(tmp_path, name)
+    waiting = desk.killed_at("waiting")
+    assert desk.killed_at("waiting") == waiting
+    assert desk.did == [one for one in did[:1] if one.startswith("stock")]
+    (tmp_path / "hang").touch()
+    desk.killed_at("resumed", approved(waiting))
+    (tmp_path / "hang").unlink()
+    assert desk.ended() == {"status": "ok", "result": result}
+    assert desk.did == did
 
 
 def test_13_a_process_killed_after_the_approval_repeats_nothing(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_pydantic_ai import CodeCall
+from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.ui import UIAdapter
 from pydantic_ai.ui.ag_ui import AGUIAdapter
 from pydantic_ai.ui.vercel_ai import VercelAIAdapter
-from scripted import Script, program
+from scripted import Script, meta, program, script
 from test_pydantic_ai_approvals import Desk
 from ui_clients import AGUIClient, UseChat, transcript
 
@@ -144,6 +146,51 @@ def test_a_second_program_pauses_in_the_same_message(where: str) -> None:
     chat.read(server.answer(chat.request()))
     assert chat.parts[-1] == {"type": "text", "text": "done"}
     assert chat.call("two")["output"] == "refunded c: 500"
+
+
+def approve_in_a_chat(server: Server) -> None:
+    chat = UseChat("go")
+    chat.read(server.answer(chat.request()))
+    (part,) = chat.requested
+    assert (part["type"], part["input"]) == ("tool-refund", {"order": "a", "cents": 500})
+    chat.respond(part, approved=True)
+    chat.read(server.answer(chat.request()))
+    assert chat.parts[-1] == {"type": "text", "text": "done"}
+
+
+def approve_over_ag_ui(server: Server) -> None:
+    client = AGUIClient("go")
+    client.read(server.answer(client.request()))
+    (waits,) = client.interrupts
+    assert client.call(waits["toolCallId"])["function"]["name"] == "refund"
+    resume = [{"interruptId": waits["id"], "status": "resolved", "payload": {"approved": True}}]
+    client.read(server.answer(client.request(resume)))
+    assert client.interrupts == []
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["server_history", "client_history"])
+@pytest.mark.parametrize("call", ["script", "direct"])
+@pytest.mark.parametrize("adapter", [VercelAIAdapter, AGUIAdapter])
+def test_what_waits_behind_code_call_is_answered_on_the_wire(adapter: Any, call: str, keeps: bool) -> None:
+    settings = {"sdk_version": 6} if adapter is VercelAIAdapter else {}
+    server = Server(adapter, keeps=keeps, **settings)
+    made = {
+        "script": script("return await callTool('refund', { order: 'a' })"),
+        "direct": meta("invoke", tool="refund", input={"order": "a"}),
+    }
+    steps = Script(made[call], "done")
+    server.agent = Agent(
+        steps.model,
+        tools=server.desk.tools(),
+        output_type=[str, DeferredToolRequests],
+        capabilities=[CodeCall(direct_calls={"enabled": True})],
+    )
+    if adapter is VercelAIAdapter:
+        approve_in_a_chat(server)
+    else:
+        approve_over_ag_ui(server)
+    assert steps.returned() == {"status": "ok", "result": "refunded a: 500"}
+    assert server.desk.did == [("refund", "a", 500)]
 
 
 def test_another_server_goes_on_with_what_a_vercel_client_kept() -> None:

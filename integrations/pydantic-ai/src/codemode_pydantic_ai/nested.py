@@ -72,7 +72,7 @@ class NestedCalls:
     ``fatal`` is what ends the run of the agent, whatever the program does; ``stop`` then cancels the program.
     ``settled`` are the calls that somebody answered, by the id under which they waited. ``is_repeated`` tells that a
     durable engine runs them, one after the other, and may run them again. ``words`` are those of the errors that a
-    program is told of.
+    program is told of. ``run_context`` is that of the model's call: hooks of the core get at it as ``context.run_context``.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class NestedCalls:
         self.fatal: BaseException | None = None
         self.stop: Callable[[], object] = lambda: None
         self.settled: dict[str, ToolReturnPart] = {}
+        self.run_context = ctx
         self._shared = shared
         self._policy = policy
         self._words = words
