@@ -32,7 +32,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, meta, program, script
 
-from codemode import CodeModeProtocolError, SqliteResumeGuard
+from codemode import CodeModeProtocolError, CodeModeToolError, SqliteResumeGuard
 
 WAIT_SECONDS = 30.0
 REFUNDS = """
@@ -397,3 +397,37 @@ def test_a_person_sees_what_the_hooks_left_and_exactly_that_runs() -> None:
     assert [call.args_as_dict()["order"] for call in paused.output.approvals] == ["A", "B"]
     goes_on(agent, paused, dict.fromkeys(waiting(paused), True))
     assert sorted(desk.did) == [("refund", "A", 500), ("refund", "B", 500)]
+
+
+@pytest.mark.parametrize("how", ["deferred", "inline"])
+@pytest.mark.parametrize("call", [ONE_REFUND, DIRECT_REFUND], ids=["script", "direct"])
+def test_an_edited_input_meets_the_pipeline_again_which_can_then_but_refuse(how: str, call: Any) -> None:
+    def before(call: Any) -> Any:
+        if call.input.get("cents", 0) > 1000:
+            raise CodeModeToolError("too much for " + call.context.run_context.deps)
+        return {**call.input, "order": call.input["order"].upper()}
+
+    after: list[Any] = []
+
+    def edit(ctx: Any, requests: DeferredToolRequests) -> DeferredToolResults:
+        return requests.build_results(
+            approvals={one.tool_call_id: ToolApproved(override_args=edited) for one in requests.approvals}
+        )
+
+    for edited, words in (
+        ({"order": "A", "cents": 5000}, "too much for ann"),
+        ({"order": "a", "cents": 50}, "would not run it unchanged"),
+        ({"order": "A", "cents": 50}, None),
+    ):
+        desk, steps = Desk(), Script(call, "done")
+        pipeline = {"before": before, "after": lambda call, output: after.append((call.input, output))}
+        more = [HandleDeferredToolCalls(edit)] if how == "inline" else []
+        agent = desk.agent(steps, *more, settings={"pipeline": pipeline})
+        result = within(agent.run("go", deps="ann"))
+        if how == "deferred":
+            goes_on(agent, result, dict.fromkeys(waiting(result), ToolApproved(override_args=edited)), deps="ann")
+        answer = steps.returned()
+        assert answer["status"] == ("ok" if words is None else "tool_error"), answer
+        assert words is None or words in answer["error"]["message"]
+        assert desk.did == ([] if words else [("refund", "A", 50)])
+    assert after == [({"order": "A", "cents": 50}, "refunded A: 50")]

@@ -177,6 +177,7 @@ class _ToolCall:
         self._is_approved = entry.is_approved
         self._executed_json = entry.executed_input_json
         hooks = calls.options.pipeline
+        self._edited: CheckedInput | None = None
         self._pipeline = None
         if hooks.before is not None or hooks.after is not None:
             self._pipeline = CallPipeline(calls.options, calls.threads, tool, entry, self._told)
@@ -207,7 +208,7 @@ class _ToolCall:
             )
             text = await self._written(output)
             if self._pipeline is not None:
-                text = await self._pipeline.after(checked, text)
+                text = await self._pipeline.after(self._edited or checked, text)
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
@@ -277,7 +278,17 @@ class _ToolCall:
             aborted=calls.aborted,
             interrupt=answered,
             asking_person=self._asking_person,
+            require_allowed=self._require_allowed,
         )
+
+    async def _require_allowed(self, edited: Any) -> None:
+        if self._pipeline is not None:
+            try:
+                checked = await self._pipeline.edited(edited)
+                await self._pipeline.require_allowed(checked)
+            except HostRaised as refused:
+                raise refused.error from None
+            self._edited = checked
 
     @contextmanager
     def _asking_person(self) -> Generator[None, None, None]:

@@ -70,6 +70,10 @@ class CallPipeline:
         given = await self._ask(self._hooks.before, await self._call(checked.shown_json))
         return checked if given is None else await self._off_loop(given, self._replaced)
 
+    async def edited(self, value: Any) -> CheckedInput:
+        """Validate an input that a person has edited while the tool itself asked for that."""
+        return await self.unquoted("input", self._off_loop(value, self._replaced))
+
     async def require_allowed(self, checked: CheckedInput) -> None:
         """Ask about an input that a person has edited, and that is no longer anybody's to change: raise a refusal."""
         allowed = await self.before(checked)
@@ -99,7 +103,7 @@ class CallPipeline:
         return await run_check(weigh(value, LARGE_CHARACTERS), partial(work, value))
 
     def _replaced(self, value: Any) -> CheckedInput:
-        what, policy = f"the input that pipeline.before gave for tool {self._tool.name!r}", self._policy
+        what, policy = f"the input put in place of another for tool {self._tool.name!r}", self._policy
         sidecar = self._entry.sidecar
         max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
         try:

@@ -72,7 +72,8 @@ class NestedCalls:
     ``fatal`` is what ends the run of the agent, whatever the program does; ``stop`` then cancels the program.
     ``settled`` are the calls that somebody answered, by the id under which they waited. ``is_repeated`` tells that a
     durable engine runs them, one after the other, and may run them again. ``words`` are those of the errors that a
-    program is told of. ``run_context`` is that of the model's call: hooks of the core get at it as ``context.run_context``.
+    program is told of. ``run_context`` is that of the model's call; hooks of the core, whose ``context`` this is, find
+    it here.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class NestedCalls:
         reservation = self._shared.budget.reserve(_context(self._manager))
         self._toolset.reservations[call.tool_call_id] = reservation
         self._manager.inputs[call.tool_call_id] = waiting
+        waiting.require_allowed = context.require_allowed
         try:
             alone = self._all_alone or self._manager.is_sequential(call)
             async with self._shared.turns.take(alone=alone):

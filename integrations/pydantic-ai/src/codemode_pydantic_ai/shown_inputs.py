@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -23,7 +23,8 @@ from .shown_values import flattened_parameter, shown_arguments
 class CallInput:
     """The input of one nested call: what the program gave, and what a person was shown of it, if one was.
 
-    ``edited`` is what a person put in its place, ``metadata`` what the pause said beside it.
+    ``edited`` is what a person put in its place, ``metadata`` what the pause said beside it; ``require_allowed`` raises
+    what the core's pipeline has against an edited one.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class CallInput:
         self.shown = shown
         self.metadata = metadata
         self.edited: dict[str, Any] | None = None
+        self.require_allowed: Callable[[Any], Awaitable[None]] | None = None
         self.validated: ValidatedToolCall[Any] | None = None
         self.has_begun = False
         self._given = given
@@ -152,6 +154,8 @@ class NestedManager(ToolManager[Any]):
             edited = integers_as_in(waiting.shown, call.args_as_dict())
         except (ValueError, TypeError, RecursionError) as error:
             raise _refusal(call, f"the edited input is refused: {error}") from None
+        if waiting.require_allowed is not None:
+            await waiting.require_allowed(edited)
         refused: Exception | None = None
         made: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for candidate in waiting.as_edited(edited):
