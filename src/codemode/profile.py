@@ -83,14 +83,16 @@ class Profile:
     """What a surface asks of a run. A field is here because something reads it.
 
     ``name`` is signed into continuations, which only go on under the same one, and part of the program cache's key.
-    ``outer_tool`` is what the model calls; spans name it. ``request_kinds`` are those that a program may make.
-    ``limits`` are the defaults of this surface, for those that the host does not set. ``parameters``, plain JSON, say
-    in what it differs from its face's defaults: they are signed with the name, and ``restored`` makes the profile of
-    them with which a pause goes on. With a ``sidecar`` large strings go into programs as references.
+    ``outer_tool`` is what the model calls, ``direct_tool`` what it calls for one call without a program; spans name
+    them. ``request_kinds`` are those that a program may make. ``limits`` are the defaults of this surface, for those
+    that the host does not set. ``parameters``, plain JSON, say in what it differs from its face's defaults: they are
+    signed with the name, and ``restored`` makes the profile of them with which a pause goes on. With a ``sidecar``
+    large strings go into programs as references.
     """
 
     name: str
     outer_tool: str
+    direct_tool: str = ""
     guest: GuestFace
     request_kinds: frozenset[str] = frozenset({"tool", "catalog", "fetch"})
     limits: ExecutionPolicy = field(default_factory=ExecutionPolicy)

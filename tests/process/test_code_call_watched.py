@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pausing import OK, through_json
 
 from codemode import Tool, audit_log, create_code_call_tools
+from codemode.surfaces.code_call.names import meta_name
 
 SECRET = "canary-3141"
 
@@ -98,6 +102,15 @@ def test_one_audit_record_each_and_nothing_of_what_was_said():
     assert run("return await callTool('fails', {})") == [
         "execution_started", "call_started", "call_failed", "execution_failed",
     ]  # fmt: skip
+    too_large = "return 1 // " + "\u00e9" * 40_000
+    assert run(too_large) == ["execution_started", "execution_failed"]
+    whole = f"{too_large} // {SECRET}".encode()
+    assert (records[0]["scriptBytes"], records[0]["scriptSha256"]) == (len(whole), sha256(whole).hexdigest())
+    assert records[1]["code"] == "CODE_MODE_SOURCE_TOO_LARGE"
+    assert "\u00e9" not in json.dumps(records, ensure_ascii=False)
+    assert events(lambda: tools.execute_sync({"script": f"```js\nreturn 1 // {SECRET}\n```"})) == [
+        "execution_started", "execution_failed",
+    ]  # fmt: skip
     assert run("return process") == ["execution_started", "static_rule", "execution_failed"]
     assert "self_reference" in run("return await callTool('codecall' + '.search', {})")
     assert "access_denied" in run("return await callTool('ec' + 'ho', {})", allowedTools=[])
@@ -123,3 +136,34 @@ def test_each_meta_tool_has_a_span():
     assert spans(lambda: tools.execute_sync(script)) == ["execute_tool echo", "execute_tool codecall.execute"]
     invoked = spans(lambda: tools.invoke_sync({"tool": "echo", "input": 1}))
     assert invoked == ["execute_tool echo", "execute_tool codecall.invoke"]
+    too_large = {"script": " " * 70_000}
+    assert spans(lambda: tools.execute_sync(too_large)) == ["execute_tool codecall.execute"]
+
+
+@pytest.mark.parametrize("names", ["dotted", "colon", "underscore"])
+def test_a_span_that_goes_on_is_named_after_what_the_model_called(names: str):
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry = {"is_enabled": True, "tracer": provider.get_tracer("test")}
+    settings = {"telemetry": telemetry, "approval": {"mode": "interrupt"}}
+    options = {"settings": settings, "direct_calls": {"enabled": True}, "names": names}
+
+    def last(work: Any) -> str:
+        exporter.clear()
+        work()
+        return exporter.get_finished_spans()[-1].name
+
+    tools = create_code_call_tools(TOOLS, options)
+    # A host whose own rules are others restores those with which it began; the name comes with them.
+    others = create_code_call_tools(TOOLS, {**options, "vm": {"preset": "balanced"}})
+    script = {"script": "return await callTool('asks', 1)"}
+    paused: list[Any] = []
+    for meta, begin in (
+        ("execute", lambda: paused.append(tools.execute_sync(script))),
+        ("invoke", lambda: paused.append(tools.invoke_sync({"tool": "asks", "input": 1}))),
+    ):
+        name = f"execute_tool {meta_name(meta, names)}"
+        assert last(begin) == name
+        interrupt = through_json(paused[-1])
+        assert last(partial(others.resume_sync, interrupt, OK)) == name

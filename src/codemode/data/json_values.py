@@ -25,13 +25,22 @@ _ESCAPE_CHARACTERS = 6
 # Some milliseconds, where every character is half a pair.
 _PIECE_CHARACTERS = 1 << 14
 _STEPS_FOR_A_PIECE = 100
+_STEPS_TO_COUNT = 25
 NOT_GIVEN: Any = object()
 """Stands for an argument that was not given, where None is a value."""
 
 
 def utf8_length(text: str) -> int:
     """Count the UTF-8 bytes of ``text``; a lone surrogate counts six, as ``JSON.stringify`` escapes it."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
+    if text.isascii():
+        return len(text)
+    if len(text) <= _LARGE_TEXT:
+        return len(text.encode("utf-8", "backslashreplace"))
+    size = 0
+    for start in range(0, len(text), _LARGE_TEXT):
+        steps.take(_STEPS_TO_COUNT)
+        size += utf8_length(text[start : start + _LARGE_TEXT])
+    return size
 
 
 def well_formed(text: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Literal, TypeAlias
 
-from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
@@ -37,6 +35,7 @@ from .call_events import (
 )
 from .failure_log import log_call_failure
 from .hooks import Hooks
+from .source_measure import SourceMeasure, measured
 
 Listener: TypeAlias = Callable[[Event], Any]
 """Hears every event, as hooks do. Its ``name`` is what ``on_hook_error`` reads when it fails."""
@@ -77,15 +76,16 @@ class Reporter:
         """How long hooks have kept the event loop, so that no deadline counts it."""
         return self._hooks.seconds
 
-    def started(self, text: str, *, source: Literal["script", "invoke"] = "script", resumed: bool = False) -> None:
-        """Tell that the run of this program begins."""
-        self._source_bytes = utf8_length(text)
+    def started(
+        self, text: str | SourceMeasure, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
+    ) -> None:
+        """Tell that the run of this program, or of one that was measured before, begins."""
+        if isinstance(text, str):
+            # Of a direct call there is no program but its input.
+            text = measured(text, hashes=self.is_watched and source == "script")
+        self._source_bytes = text.source_bytes
         if self.is_watched:
-            sha256 = None  # of a direct call there is no program but its input
-            if source == "script":
-                sha256 = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-            told: dict[str, Any] = {"source_bytes": self._source_bytes, "source_sha256": sha256}
-            self._emit(InvocationStarted(**self._ids, **told, source=source, resumed=resumed))
+            self._emit(InvocationStarted(**self._ids, **text._asdict(), source=source, resumed=resumed))
 
     def worker_taken(self) -> None:
         """Tell that there is a worker for it."""

@@ -21,6 +21,7 @@ from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..observe.reporter import Reporter
+from ..observe.source_measure import measured
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
@@ -46,6 +47,8 @@ from .programs import ProgramChecker, check_source, is_checked
 from .recovery import Recovery, WayOn, begun_ledger
 from .results import read_result
 from .runner import Runner
+
+_LARGE_SOURCE_CHARACTERS = 1 << 16
 
 
 class Execution:
@@ -88,16 +91,18 @@ class Execution:
         self._machine = self._invocation(self._settings(outer_id, salt=random[16:32], seed=random[32:]))
         self._kept_inputs = KeptInputs()
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
-        listeners = (*telemetry_listeners(options, catalog.get, profile), *outer.listeners)
+        called = profile.direct_tool if self._is_direct else profile.outer_tool
+        listeners = (*telemetry_listeners(options, catalog.get, called, profile.host_errors), *outer.listeners)
         hides_inputs = self._machine.settings.hides_inputs
         self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners, hides_inputs=hides_inputs)
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
         try:
-            source = check_source(js, self._options.execution_policy)
+            with self._threads.serving():
+                source = await run_check(0, partial(check_source, js, self._options.execution_policy))
         except CodeModeError as error:
-            return self.failed(error)
+            return await self._run(js, error)
         return await self._run(source)
 
     async def call(self, name: str, value: Any = NOT_GIVEN) -> RunOutcome:
@@ -152,17 +157,27 @@ class Execution:
         """Return the outcome of a run that ended with this error."""
         return RunOutcome("failed", *self._record, error=error, trace=error.trace, warnings=self._warnings)
 
-    async def _run(self, source: str) -> RunOutcome:
-        kind = "invoke" if self._is_direct else "script"
-        self._reporter.started(source, source=kind, resumed=self._answered is not None)
+    async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
+        await self._begun(source)
         try:
             with self._threads.serving():
+                if refused is not None:  # what can be no program is told of as one that failed
+                    return self.failed(await self._ended(refused))
                 return await self._run_to_its_end(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
             # It came while async hooks were awaited. What has happened must not be lost with the caller.
             raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"))
+
+    async def _begun(self, source: str) -> None:
+        kind = "invoke" if self._is_direct else "script"
+        shown = source
+        if len(source) > _LARGE_SOURCE_CHARACTERS:
+            hashes = self._reporter.is_watched and not self._is_direct
+            with self._threads.serving():
+                shown = await run_check(0, partial(measured, source, hashes=hashes))
+        self._reporter.started(shown, source=kind, resumed=self._answered is not None)
 
     async def _run_to_its_end(self, source: str) -> RunOutcome:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..options.parts import CodeModeOptions
-from ..profile import Profile
+from ..profile import HostErrors
 
 _telemetry_is_loaded = False
 _imported = set[str]()
@@ -83,11 +83,11 @@ def load_optional_parts(options: CodeModeOptions) -> None:
 
 
 def telemetry_listeners(
-    options: CodeModeOptions, find_tool: Callable[[str], Any], profile: Profile
+    options: CodeModeOptions, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
 ) -> tuple[Callable[[Event], None], ...]:
     """Return what records one invocation; nothing unless enabled. See `codemode.observe.telemetry`."""
     if not options.telemetry.is_enabled:
         return ()
     from ..observe.telemetry import telemetry_listeners
 
-    return telemetry_listeners(options.telemetry, find_tool, profile.outer_tool, profile.host_errors)
+    return telemetry_listeners(options.telemetry, find_tool, outer_tool, host_errors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -149,8 +148,7 @@ class MetaCalls:
             clock_ms,
             listeners_of_run(self.options),
         )
-        profile = replace(self._profile, outer_tool=self._name_of("invoke"))
-        execution = run.Execution(profile, tools.catalog, self._settings, outer, pool, given=given)
+        execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
         return told(await execution.call(name, value))
 
     async def resume(

@@ -57,7 +57,7 @@ def profile_of(options: CodeCallOptions) -> Profile:
         "max_source_bytes": _most_source_bytes(options),
         "sidecar": _sidecar(options.sidecar),
     }
-    return _made(given, meta_name("execute", options.names))
+    return _made(given, options.names)
 
 
 def _most_source_bytes(options: CodeCallOptions) -> int:
@@ -72,24 +72,25 @@ def _sidecar(given: Sidecar) -> dict[str, Any] | None:
     return {name: getattr(given, name) for name in _OF_SIDECAR.values()} if given.enabled else None
 
 
-def _restored(parameters: Mapping[str, Any], outer_tool: str) -> Profile:
+def _restored(parameters: Mapping[str, Any], names: str) -> Profile:
     unknown = parameters.keys() - _DEFAULTS.keys()
     if unknown:
         raise ValueError(f"unknown parameters: {', '.join(sorted(unknown))}")
     rules = {**_DEFAULTS, **parameters}
     Vm(**{name: value for name, value in rules.items() if name in _OF_VM})  # which checks them
     Sidecar.of(rules["sidecar"])
-    return _made(rules, outer_tool)
+    return _made(rules, names)
 
 
-def _made(rules: Mapping[str, Any], outer_tool: str) -> Profile:
+def _made(rules: Mapping[str, Any], names: str) -> Profile:
     builtins, banned = tuple(rules["disabled_builtins"]), tuple(rules["disabled_globals"])
     has_console = rules["allow_console"] and "console" not in banned
     if not has_console and "console" not in banned:
         banned = (*banned, "console")
     return Profile(
         name=NAME,
-        outer_tool=outer_tool,
+        outer_tool=meta_name("execute", names),
+        direct_tool=meta_name("invoke", names),
         guest=GuestFace(
             wrapper="strict",
             globals=(*_GLOBALS, "console") if has_console else _GLOBALS,
@@ -116,7 +117,7 @@ def _made(rules: Mapping[str, Any], outer_tool: str) -> Profile:
         host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
         sidecar=_sidecar_rules(rules["sidecar"]),
         parameters={name: _plain(value) for name, value in rules.items() if _plain(value) != _plain(_DEFAULTS[name])},
-        restored=partial(_restored, outer_tool=outer_tool),
+        restored=partial(_restored, names=names),
     )
 
 
