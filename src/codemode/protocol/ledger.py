@@ -62,6 +62,8 @@ class Waiting:
     attempt: int
 
 
+_MOST_MEASURED_CHARACTERS = 1 << 14
+
 Outcome: TypeAlias = Fulfilled | Rejected | Waiting
 
 
@@ -109,10 +111,12 @@ class LedgerEntry(NamedTuple):
 
     @property
     def issued_bytes(self) -> int:
-        """The UTF-8 bytes of that."""
-        if self.input_bytes is not None or self.input_json is None:
+        """The UTF-8 bytes of that; of a long text those that the guest sent, for this may be asked on the loop."""
+        text = self.input_json
+        if self.input_bytes is not None or text is None:
             return self.input_bytes or 0
-        return utf8_length(self.input_json) if self.sidecar is None else self.sidecar.length(self.input_json)
+        is_short = self.sidecar is not None and len(text) <= _MOST_MEASURED_CHARACTERS
+        return self.sidecar.length(text) if is_short and self.sidecar is not None else utf8_length(text)
 
     @property
     def _what(self) -> str:

@@ -165,6 +165,15 @@ def test_a_request_that_cannot_have_places_is_read_as_any():
     assert Ledger().issue(CallRequested(1, "tool", "t", "[0E0]", None), None).issued() == [0.0]
 
 
+def test_the_bytes_of_a_long_input_are_those_that_were_sent():
+    sidecar = sidecar_with("x" * 20)
+    short, long = "[0E0]", f'[0E0,"{"y" * 20_000}"]'
+    assert entry(1, "t", short)._replace(sidecar=sidecar).issued_bytes == len("[]") + 22
+    assert entry(1, "t", long)._replace(sidecar=sidecar).issued_bytes == len(long)
+    assert entry(1, "t", None).issued_bytes == 0
+    assert entry(1, "t", '"\u00e9"').issued_bytes == 4
+
+
 @given(st.lists(st.integers(0, 300_000), min_size=1, max_size=6))
 def test_a_delivery_is_the_same_at_once_and_in_pieces(lengths: list[int]):
     texts = tuple(f'"{"x" * length}"' for length in lengths)
