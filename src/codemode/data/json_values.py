@@ -12,8 +12,9 @@ from typing import Any, NoReturn, cast
 
 from ..errors import CodeModeSerializationError
 from ..host import steps
-from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself, is_long_integer
+from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself
 from .json_shape import find_excess, has_long_integer, holds_more_values_than, weigh
+from .loose_json import encode_loosely, why_not_json
 from .plain_json import MAX_DEPTH, MOST_VALUES, Runs, plain_encoder, runs_of
 
 _SMALL_CHARACTERS = 1 << 9
@@ -25,7 +26,6 @@ _ESCAPE_CHARACTERS = 6
 # Some milliseconds, where every character is half a pair.
 _PIECE_CHARACTERS = 1 << 14
 _STEPS_FOR_A_PIECE = 100
-_STEPS_TO_COUNT = 25
 NOT_GIVEN: Any = object()
 """Stands for an argument that was not given, where None is a value."""
 
@@ -36,11 +36,8 @@ def utf8_length(text: str) -> int:
         return len(text)
     if len(text) <= _LARGE_TEXT:
         return len(text.encode("utf-8", "backslashreplace"))
-    size = 0
-    for start in range(0, len(text), _LARGE_TEXT):
-        steps.take(_STEPS_TO_COUNT)
-        size += utf8_length(text[start : start + _LARGE_TEXT])
-    return size
+    pieces = (text[start : start + _LARGE_TEXT] for start in range(0, len(text), _LARGE_TEXT))
+    return sum(map(utf8_length, steps.metered(pieces)))
 
 
 def well_formed(text: str) -> str:
@@ -154,7 +151,6 @@ _scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_
 # --- encoding ---
 
 _STRICT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_LOOSE = json.JSONEncoder(separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
 _write_plain = plain_encoder()
 _write_sorted = plain_encoder(sort_keys=True)
@@ -250,7 +246,7 @@ def refuse_too_many(value: Any, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a host value of more than ``max_values`` containers and scalars."""
     if holds_more_values_than(value, max_values):
         if holds_itself(value):
-            raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, ValueError())}.")
+            raise CodeModeSerializationError(f"{what} is not JSON: {why_not_json(value, ValueError())}.")
         raise _too_many_values(max_values, what)
 
 
@@ -296,7 +292,7 @@ def check_size(byte_count: int, max_bytes: int, what: str) -> None:
 
 def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
     try:
-        text = _encode_loosely(value)
+        text = encode_loosely(value)
         if max_values is not None:
             check_values(text, max_values, what)
         _refuse_long_integers(text)
@@ -305,58 +301,5 @@ def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
         raise
     except Exception as error:
         # Serialisers are the tool author's code and may raise anything.
-        raise CodeModeSerializationError(f"{what} is not JSON: {_explain(value, error)}.") from error
+        raise CodeModeSerializationError(f"{what} is not JSON: {why_not_json(value, error)}.") from error
     return _refuse_deep(text, what)
-
-
-def _encode_loosely(value: Any) -> str:
-    try:
-        return encode_in_pieces(_LOOSE, value)
-    except TypeError:
-        from pydantic_core import to_jsonable_python
-
-        return encode_in_pieces(_LOOSE, to_jsonable_python(value))
-
-
-def _explain(value: Any, error: Exception) -> str:
-    for path, reason in _problems(value):
-        return f"{reason} at {path}" if path else reason
-    # The text of an error that cannot be placed is the tool author's and may say anything; this goes to the guest.
-    return f"writing it raised {type(error).__name__}"
-
-
-def _problems(value: Any) -> Iterator[tuple[str, str]]:
-    pending: list[tuple[str, Any, tuple[int, ...]]] = [("", value, ())]
-    while pending:
-        path, item, ancestors = pending.pop()
-        steps.take()
-        children = _children(item)
-        if children is None:
-            if isinstance(item, int) and is_long_integer(item):
-                yield path, f"more than {MAX_INT_DIGITS} digits in a value of type builtins.int"
-            elif not _is_encodable(item):
-                yield path, f"a value of type {type(item).__module__}.{type(item).__qualname__}"
-        elif id(item) in ancestors:
-            yield path, "a circular reference"
-        elif len(ancestors) >= MAX_DEPTH:
-            yield "", f"nesting deeper than {MAX_DEPTH} levels"
-        else:
-            inside = (*ancestors, id(item))
-            pending.extend((path + step, child, inside) for step, child in reversed(children))
-
-
-def _children(item: Any) -> list[tuple[str, Any]] | None:
-    if isinstance(item, Mapping):
-        mapping = cast("Mapping[Any, Any]", item)
-        return [(f".{key}" if str(key).isidentifier() else f"[{key!r}]", mapping[key]) for key in mapping]
-    if isinstance(item, list | tuple | set | frozenset):
-        return [(f"[{index}]", child) for index, child in enumerate(cast("list[Any]", item))]
-    return None
-
-
-def _is_encodable(item: Any) -> bool:
-    try:
-        _encode_loosely(item)
-    except Exception:  # noqa: BLE001 - serialisers are the tool author's code
-        return False
-    return True
