@@ -159,7 +159,9 @@ STATEMENTS = (
     *("// @\r@", "// @\u2028@", "@\n/a//*\n*/eval", "@;/a/ /**/ eval", "/*@*/@", "#!@", "debugger\n@", "debugger;"),
     *("with(@)@", "import a from 'b'", "export {a}", "`${@}`", "({})/@/1", "({a})\n/@/g", ";", "x=>{}\n@"),
     *("a=x=>{}\n@", "a=function(){}\n@", "enum A{}", "a=class{}\n@", "var f=()=>{}\n/@/", "function f(a:@){}"),
-    *("let a:b=@", "f<a>(@)", "@ as a\n@", "a!\n@"),
+    *("let a:b=@", "f<a>(@)", "@ as a\n@", "a!\n@", "let\na\n/@/", 'let\na\n/"/;eval(1)//"', "if(@){$}/'/.b//'"),
+    *("function f(){$}\n/'/;eval//'", 'class A{$}/"/.b;@//"', "try{$}finally{$}/'/;@//'", 'x={}\n/"/;@//"'),
+    *('switch(@){}\n/"/;@//"', '{$}/"/;@//"', 'do{$}while(@)/"/;@//"'),
 )
 
 

@@ -34,6 +34,9 @@ AWAITED = re.compile(rb"(?<![\w$.#\x80-\xff])await\s*\Z")
 # What makes of a call only the first part of what is awaited.
 CHAINED = re.compile(rb"\s*(?:\.|\?\.|[\[(`])")
 MAX_INPUT_ARGUMENTS = 2
+# Options under which a call throws, as without any.
+THROWS = re.compile(rb"\{\s*(?:throwOnError\s*:\s*true\s*,?\s*)?\}|null")
+MAX_OPTIONS_BYTES = 64
 
 
 class NamedCalls:
@@ -103,9 +106,19 @@ class NamedCalls:
                 "at": at,
                 "end": node.end_byte,
                 "nested": at < self._functions_end,
-                "caught": at < self._tries_end or may_return or len(arguments) > MAX_INPUT_ARGUMENTS,
+                "caught": at < self._tries_end or may_return or _may_be_quiet(arguments),
             }
         )
+
+
+def _may_be_quiet(arguments: list[Node]) -> bool:
+    """Whether the options of a call may keep it from throwing."""
+    if len(arguments) <= MAX_INPUT_ARGUMENTS:
+        return False
+    options = arguments[MAX_INPUT_ARGUMENTS]
+    if options.end_byte - options.start_byte > MAX_OPTIONS_BYTES:
+        return True
+    return THROWS.fullmatch(options.text or b"") is None
 
 
 def _says_catcher(code: bytes) -> bool:

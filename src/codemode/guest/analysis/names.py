@@ -38,6 +38,19 @@ LOOPS = {"for_statement": "for", "while_statement": "while", "do_statement": "do
 FOR_IN = {"in": "for-in", "of": "for-of"}
 HEADED = ("if_statement", "while_statement", "with_statement")
 FOR_HEADED = ("for_statement", "for_in_statement")
+# A word of the language leads these: what their block ends is a statement.
+BLOCK_LED = (
+    *HEADED,
+    *FOR_HEADED,
+    "else_clause",
+    "try_statement",
+    "catch_clause",
+    "finally_clause",
+    "switch_statement",
+)
+# These end a statement where they stand like one.
+DECLARED = ("function_declaration", "generator_function_declaration", "class_declaration")
+BLOCKS = ("statement_block", "class_body", "switch_body")
 
 PLAIN = re.compile(rb"[\w$]+")
 ALL_PLAIN = re.compile(rb"[\w$\s]*")
@@ -56,9 +69,7 @@ BEFORE_OBJECT = (b"(", b",", b"=", b"[", b"&", b"|", b"?")
 WORDS_BEFORE_OBJECT = frozenset((b"return", b"throw"))
 WORDS_BEFORE_REGEX = frozenset(b"return typeof case do else in instanceof void delete throw".split())
 # What is no operand, or is one only sometimes.
-NO_OPERANDS = WORDS_BEFORE_REGEX | frozenset(
-    b"await yield of let async static new extends default get set as satisfies break continue".split()
-)
+NO_OPERANDS = WORDS_BEFORE_REGEX | frozenset(b"await yield of let static new extends default break continue".split())
 
 
 class NameCollector:
@@ -116,7 +127,10 @@ class NameCollector:
                 _add_words(code, node, written)
             for places in written.values():
                 places.sort()
-        return None if len(written) > MAX_NAMES else _decoded(written)
+        # To the grammar `let` may be a variable, and what it declares one that is divided.
+        if len(written) > MAX_NAMES or (b"let" in written and self._slashes):
+            return None
+        return _decoded(written)
 
     def first_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
         """As many places of each name as anybody asks for."""
@@ -184,6 +198,8 @@ class NameCollector:
             return before[-2:-1] != last
         if last == b")":
             return self._is_behind_head(node)
+        if last == b"}":
+            return self._is_behind_block(code, node)
         if last in BEFORE_REGEX:
             return True
         return _last_word(before) in WORDS_BEFORE_REGEX
@@ -199,10 +215,45 @@ class NameCollector:
             while before is not None and before.type == "comment":
                 before = before.prev_sibling
             if before is not None:
+                if before.type == "do_statement":
+                    return True
                 parent = "" if before.parent is None else before.parent.type
                 return parent in (HEADED if before.type == "parenthesized_expression" else FOR_HEADED)
             step = step.parent if step is not None else None
         return False
+
+    def _is_behind_block(self, code: bytes, node: Node) -> bool:
+        """Whether the `}` before a regular expression ends a statement, beyond doubt, and no operand."""
+        self._lookups_left -= 1
+        step: Node | None = node
+        while step is not None and step.type != "expression_statement":
+            step = step.parent if step.start_byte == node.start_byte else None
+        before = None if step is None else step.prev_named_sibling
+        while before is not None and before.type == "comment":
+            before = before.prev_named_sibling
+        if before is None or self._lookups_left < 0 or code[before.end_byte : node.start_byte].strip():
+            return False
+        last: Node | None = before
+        for _ in range(MAX_CLIMB):
+            if last is None or last.type in BLOCKS:
+                break
+            last = last.child(last.child_count - 1) if last.child_count else None
+        owner = None if last is None or last.type not in BLOCKS else last.parent
+        if last is None or owner is None:
+            return False
+        if owner.type in BLOCK_LED:
+            return True
+        if owner.type in DECLARED:
+            return _begins_statement(code, owner) or _ends_operand(_before(code, owner.start_byte))
+        return last is before and _begins_statement(code, last)
+
+
+def _begins_statement(code: bytes, node: Node) -> bool:
+    """Whether a node, in a block or the program itself, follows what only a statement follows."""
+    parent = node.parent
+    before = _before(code, node.start_byte)
+    is_in_block = parent is not None and parent.type in ("program", "statement_block")
+    return is_in_block and (not before or (before.endswith((b";", b"{", b"}")) and not before.endswith(b"${")))
 
 
 def _add_words(code: bytes, node: Node, written: dict[bytes, list[int]]) -> None:
