@@ -53,7 +53,8 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
     analyser = analyse.load(SITE_PATHS)
     tree = parser.parse(data)
     found = analyser(source, PARSE_MS)["facts"]
-    walk = collecting.FactWalk(symbols, parse=parse, edits=edits, facts=facts, names=names, named_calls=named_calls)
+    parts: dict[str, Any] = {"parse": parse, "edits": edits, "strip_types": strip_types}
+    walk = collecting.FactWalk(symbols, **parts, facts=facts, names=names, named_calls=named_calls)
     tools = ["list_users", "list_orders", *(f"tool_{index}" for index in range(100))]
 
     def strip() -> str:
@@ -66,19 +67,20 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
         parse.walk(tree, parse.handlers_by_symbol(symbols, [collector.handlers()]))
         return collector.facts()
 
-    def walk_with(collect: Callable[..., Callable[[], dict[str, Any]]]) -> dict[str, Any]:
-        stripper = strip_types.TypeStripper(data, edits.Gap)
-        find = collect(data, tree, stripper)
-        edits.blanked_text(data, stripper.gaps)
-        return find()
+    def walk_with(*, names: bool) -> dict[str, Any]:
+        listeners = walk.listeners(data, names)
+        parse.walk(tree, listeners.handlers)
+        gaps = listeners.stripper.gaps
+        edits.blanked_text(data, gaps)
+        return listeners.facts(lambda: edits.code_of(data, gaps))
 
     return {
         "bare parse": lambda: parser.parse(data),
         "parse": lambda: parse.parse(parser, data, PARSE_MS, time.monotonic),
         "strip": strip,
         "facts": collect,
-        "walk": lambda: walk_with(walk.collect),
-        "walk, names": lambda: walk_with(walk.collect_with_names),
+        "walk": lambda: walk_with(names=False),
+        "walk, names": lambda: walk_with(names=True),
         "check": lambda: check_program(found, tools, lambda _name: SCHEMA),
         "whole": lambda: analyser(source, PARSE_MS),
         "whole, names": lambda: analyser(source, PARSE_MS, True),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Analyser = Callable[..., dict[str, Any]]
+    from .analysis.analyse import Analyser
 
 CHANNEL_FD = 3
 # Little, for each read allocates so much anew. Of a long frame more is read at once.
@@ -82,15 +82,18 @@ class Worker:
         """The frame that tells the host what this worker is and how it is locked."""
         return _json_frame(b"H", {**self.identity, "isolation": isolation})
 
-    def rehearse(self) -> None:
+    def rehearse(self, faces: tuple[bool, ...] = (True,)) -> None:
         """Run a program of our own through everything, and leave no trace of it.
 
         In a zygote it fills the interpreter's caches, which every fork would otherwise fill for itself. A forked
         process shares its memory until it writes to it, and each page that it writes to first has to be copied: a
-        spare worker has the time to do that before there is a program.
+        spare worker has the time to do that before there is a program. ``faces``: those whose analysis is rehearsed, by
+        whether names are wanted.
         """
         if self.analyse is not None:
-            self.analyse(self.rehearsal.SOURCE, 1000)
+            for wants_names in faces:
+                self.analyse(self.rehearsal.SOURCE, 1000, wants_names)
+            self.analyse.prepare()
         for body in self.rehearsal.FRAMES:
             self._answer(body)
         self._require_ok(self.kernel("reset", ""))

@@ -58,7 +58,7 @@ class Zygote:
             raise OSError(refusal)
         self._hello = self._worker.hello(self._lock.layers)
         for _ in range(_REHEARSALS):
-            self._worker.rehearse()
+            self._worker.rehearse((False, True))
         gc.collect()
         gc.freeze()
         gc.disable()

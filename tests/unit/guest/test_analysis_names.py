@@ -3,10 +3,13 @@
 import sysconfig
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codemode.guest.analysis import analyse
 
-_analyser = analyse.load(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+_SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+_analyser = analyse.load(_SITE_PATHS)
 
 
 def facts_of(source):
@@ -304,3 +307,24 @@ def test_calls_by_name_that_are_not_certain(source):
 
 def test_definitions_asked_for_by_name():
     assert facts_of("getTool('a'); getTool(`b`); getTool('a'); getTool(c)")["definitions"] == ["a", "b"]
+
+
+PROGRAMS = (
+    "return 1",
+    "const a: number = await callTool('a', { n: 1 } as any) /* x */; for (const b of c) getTool('d')",
+    "enum A { B }",
+    "import x from 'y'; require('z'); import('w'); with (tools) {}",
+    "try { await callTool('a') } catch {} function f() { callTool(x) } await tools.a({ n: [1] })",
+    "return (",
+    "f<T>(x); a / b /c/ d; <!-- e",
+    "x = { get a() { return /r/ } }; while (1) do {} while (eval)",
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(PROGRAMS), st.booleans(), st.booleans()), min_size=2))
+def test_nothing_of_one_program_is_in_what_is_known_of_the_next(programs):
+    for source, wants_names, is_prepared in programs:
+        if is_prepared:
+            _analyser.prepare()
+        fresh = analyse.load(_SITE_PATHS)
+        assert _analyser(source, 60_000, wants_names) == fresh(source, 60_000, wants_names)

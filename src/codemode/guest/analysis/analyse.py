@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Analyser = Callable[..., dict[str, Any]]
-
 MAX_PROBLEMS = 64
 PLACED = ("calls", "modules", "loops", "named_calls")
 PARTS = ("parse", "rereading", "strip_types", "edits", "facts", "names", "named_calls", "collecting")
 
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
-    """An analyser ``(text, deadline_ms) -> dict``. ``site_paths`` hold the parser's packages; ``clock`` gives seconds.
+    """An analyser. ``site_paths`` hold the parser's packages; ``clock`` gives seconds.
 
     Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
     not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and
@@ -38,7 +36,8 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     )
     parser = parse.load_parser(site_paths)
     symbols = parse.symbols_by_kind(parser)
-    walk = collecting.FactWalk(symbols, parse=parse, edits=edits, facts=facts, names=names, named_calls=named_calls)
+    parts: dict[str, Any] = {"parse": parse, "edits": edits, "strip_types": strip_types}
+    walk = collecting.FactWalk(symbols, **parts, facts=facts, names=names, named_calls=named_calls)
     now = clock or import_module("time").monotonic
 
     def analyse(text: str, deadline_ms: int, wants_names: bool = False) -> dict[str, Any]:
@@ -47,23 +46,36 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
         if tree is None:
             return {"js": text, "facts": None}
         tree, arguments = rereading.reread(data, tree, partial(parse.parse, parser, end=end, clock=now))
-        stripper = strip_types.TypeStripper(data, edits.Gap)
+        listeners = walk.listeners(data, wants_names)
+        stripper = listeners.stripper
         stripper.add_type_arguments(arguments)
-        find = (walk.collect_with_names if wants_names else walk.collect)(data, tree, stripper)
+        parse.walk(tree, listeners.handlers)
         blanked = edits.blanked_text(data, stripper.gaps)
         if tree.root_node.has_error:
             return _unclear(text, blanked, parse.first_error(tree), is_ambiguous=stripper.is_ambiguous)
         if stripper.problems:
             problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
             return {"problems": _placed(data, problems)}
-        found = find()
+        found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
         found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
         for kind in PLACED:
             if kind in found:
                 found[kind] = _placed(data, found[kind])
         return {"js": blanked, "facts": found}
 
-    return analyse
+    return Analyser(analyse, walk.prepare)
+
+
+class Analyser:
+    """Analyses programs. ``prepare`` makes ahead of the next one what it needs anew, which it would wait for."""
+
+    def __init__(self, analyse: Callable[..., dict[str, Any]], prepare: Callable[[], None]) -> None:
+        self._analyse = analyse
+        self.prepare = prepare
+
+    def __call__(self, text: str, deadline_ms: int, wants_names: bool = False) -> dict[str, Any]:
+        """Return what is known of a program."""
+        return self._analyse(text, deadline_ms, wants_names)
 
 
 def _unclear(text: str, blanked: str, at: int, *, is_ambiguous: bool) -> dict[str, Any]:

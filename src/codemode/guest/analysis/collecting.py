@@ -10,50 +10,87 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from tree_sitter import Tree
-
     from .strip_types import TypeStripper
 
     Facts = dict[str, Any]
 
 
+class Listeners:
+    """Those who listen to the walk of one program, and who hears of which symbol of the grammar."""
+
+    def __init__(self, handlers: dict[int, Any], stripper: TypeStripper, collector: Any, *of_names: Any) -> None:
+        self.handlers, self.stripper, self.of_names = handlers, stripper, of_names
+        self._collector = collector
+
+    def facts(self, code: Callable[[], bytes]) -> Facts:
+        """Return the facts of `facts.FactCollector`, and with listeners for them those about names, loops and calls.
+
+        ``code`` gives the program with types and comments blank.
+        """
+        collector = self._collector
+        if not self.of_names:
+            return collector.facts()
+        names, named_calls = self.of_names
+        text = code()
+        places = names.names(text, self.stripper.unread)
+        uses: dict[str, list[int]] = {} if places is None else places
+        collector.add_identifiers(uses.get("tools", ()), uses.get("require", ()))
+        return {
+            **collector.facts(),
+            "names": None if places is None else names.first_places(places),
+            "loops": names.loops(),
+            "named_calls": named_calls.calls(text, uses.get("callTool", [])),
+            "definitions": named_calls.definitions(),
+        }
+
+    def begin(self, data: bytes) -> None:
+        """Take the program."""
+        self.stripper.data = self._collector.data = data
+
+
 class FactWalk:
-    """Collects the facts of trees. ``symbols`` are the grammar's; the rest are this folder's parts."""
+    """Collects the facts of trees. ``symbols`` are the grammar's; the rest are this folder's parts.
+
+    Listeners are made anew for each program, so that nothing of one is in the next; those of the next before it comes.
+    """
 
     def __init__(
-        self, symbols: dict[str, list[int]], *, parse: Any, edits: Any, facts: Any, names: Any, named_calls: Any
+        self,
+        symbols: dict[str, list[int]],
+        *,
+        parse: Any,
+        edits: Any,
+        strip_types: Any,
+        facts: Any,
+        names: Any,
+        named_calls: Any,
     ) -> None:
         self._symbols, self._parse, self._edits = symbols, parse, edits
-        self._facts, self._names, self._named_calls = facts, names, named_calls
+        self._strip_types, self._facts, self._names, self._named_calls = strip_types, facts, names, named_calls
+        self._ahead: dict[bool, Listeners] = {}
 
-    def collect(self, data: bytes, tree: Tree, stripper: TypeStripper) -> Callable[[], Facts]:
-        """Walk ``tree``; what is returned gives the facts of `facts.FactCollector`."""
-        collector = self._facts.FactCollector(data)
-        self._walk(tree, collector, stripper)
-        return collector.facts
+    def prepare(self) -> None:
+        """Make what listens to the next program, whether its names are wanted or not."""
+        for wants_names in (False, True):
+            if wants_names not in self._ahead:
+                self._ahead[wants_names] = self._listeners(wants_names)
 
-    def collect_with_names(self, data: bytes, tree: Tree, stripper: TypeStripper) -> Callable[[], Facts]:
-        """Walk ``tree``; what is returned gives the same facts, and those about names, loops and calls by name."""
+    def listeners(self, data: bytes, wants_names: bool) -> Listeners:
+        """Return those for one program."""
+        listeners = self._ahead.pop(wants_names, None) or self._listeners(wants_names)
+        listeners.begin(data)
+        return listeners
+
+    def _listeners(self, wants_names: bool) -> Listeners:
+        stripper = self._strip_types.TypeStripper(b"", self._edits.Gap)
+        if not wants_names:
+            collector = self._facts.FactCollector(b"")
+            return Listeners(self._table(collector, stripper), stripper, collector)
         names = self._names.NameCollector(self._edits.without)
         named_calls = self._named_calls.NamedCalls(self._facts.literal_arguments)
-        collector = self._facts.FactCollector(data, named_calls.see)
-        self._walk(tree, collector, named_calls, names, stripper)
+        collector = self._facts.FactCollector(b"", named_calls.see)
+        table = self._table(collector, named_calls, names, stripper)
+        return Listeners(table, stripper, collector, names, named_calls)
 
-        def facts() -> Facts:
-            code = self._edits.code_of(data, stripper.gaps)
-            places = names.names(code, stripper.unread)
-            uses: dict[str, list[int]] = {} if places is None else places
-            collector.add_identifiers(uses.get("tools", ()), uses.get("require", ()))
-            return {
-                **collector.facts(),
-                "names": None if places is None else names.first_places(places),
-                "loops": names.loops(),
-                "named_calls": named_calls.calls(code, uses.get("callTool", [])),
-                "definitions": named_calls.definitions(),
-            }
-
-        return facts
-
-    def _walk(self, tree: Tree, *listeners: Any) -> None:
-        handlers = self._parse.handlers_by_symbol(self._symbols, [listener.handlers() for listener in listeners])
-        self._parse.walk(tree, handlers)
+    def _table(self, *listeners: Any) -> dict[int, Any]:
+        return self._parse.handlers_by_symbol(self._symbols, [listener.handlers() for listener in listeners])
