@@ -29,15 +29,30 @@ class ScriptedModel(GenericFakeChatModel):
         return self
 
 
-def calls(*programs: str) -> AIMessage:
-    """One message of the model with one call of codeMode for each program."""
+def asks(*requests: tuple[str, Mapping[str, Any]]) -> AIMessage:
+    """One message of the model with one call for each name and input."""
     return AIMessage(
         "",
         tool_calls=[
-            {"name": "codeMode", "args": {"js": js}, "id": f"call_{number}", "type": "tool_call"}
-            for number, js in enumerate(programs)
+            {"name": name, "args": dict(given), "id": f"call_{number}", "type": "tool_call"}
+            for number, (name, given) in enumerate(requests)
         ],
     )
+
+
+def calls(*programs: str) -> AIMessage:
+    """One message of the model with one call of codeMode for each program."""
+    return asks(*(("codeMode", {"js": js}) for js in programs))
+
+
+def executes(*scripts: str) -> AIMessage:
+    """One message of the model with one call of CodeCall's execute for each script."""
+    return asks(*(("codecall_execute", {"script": script}) for script in scripts))
+
+
+def asking(*messages: AIMessage) -> ScriptedModel:
+    """A model that says these messages and then the end; it does not stream."""
+    return ScriptedModel(messages=iter([*messages, AIMessage("done")]), shown=[], disable_streaming=True)
 
 
 def model(*programs: str, said: int = 0) -> ScriptedModel:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware
-from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import UnknownInterruptError
 from langgraph.types import Command
-from scripted_agent import START, ScriptedModel, agent, model, results
+from scripted_agent import START, agent, asking, asks, model, results
 
 from codemode.testing.contract import (
     CODE_CALL,
@@ -48,13 +47,13 @@ class Plugin:
 
     async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         name, given = self.face.request("return 1")
-        scripted = _model(name, given)
+        scripted = asking(asks((name, given)))
         await self._agent(tools, scripted).ainvoke(START, self._config(str(uuid.uuid4())))
         return {one.name: one.description for one in scripted.shown[0]}
 
     async def call(self, tools: Sequence[ContractTool], name: str, given: Mapping[str, Any]) -> Outcome:
         thread = str(uuid.uuid4())
-        output = await self._agent(tools, _model(name, given)).ainvoke(START, self._config(thread))
+        output = await self._agent(tools, asking(asks((name, given)))).ainvoke(START, self._config(thread))
         return self._outcome(output, thread)
 
     async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
@@ -93,11 +92,6 @@ class Plugin:
         if message.status == "error":
             return Failed(text=message.content)
         return Finished(value=_value(message.content))
-
-
-def _model(name: str, given: Mapping[str, Any]) -> ScriptedModel:
-    called = {"name": name, "args": dict(given), "id": "call_0", "type": "tool_call"}
-    return ScriptedModel(messages=iter([AIMessage("", tool_calls=[called]), AIMessage("done")]), shown=[])
 
 
 def _langchain_tool(one: ContractTool) -> StructuredTool:

@@ -111,6 +111,14 @@ class Approvals:
                 " that needs approval cannot be kept"
             )
 
+    def refuse_alone(self, names: Collection[str]) -> None:
+        """Raise `ValueError` for a rule about a tool that is in no index: there is nobody to wait for a person."""
+        if gated := sorted(name for name in names if self._rules.get(name, False) is not False):
+            raise ValueError(
+                f"approve names {gated[0]!r}, which CodeCall leaves out and the model calls by itself: only calls from"
+                " scripts, and direct calls, wait for a person"
+            )
+
     def may_ask(self, name: str) -> bool:
         """Tell whether calls of a tool may need a person."""
         return self._ask_all is not None or self._rules.get(name, False) is not False

@@ -74,7 +74,7 @@ class CodeCallMiddleware(HidingMiddleware):
         made = [tool(one) if inspect.isroutine(one) else one for one in tools]
         face = cast("CodeCallFace", self._face(self._hidden(one for one in made if isinstance(one, BaseTool))))
         alone = frozenset(name for name in face.visible() if name not in face.awaiting)
-        self._approvals.refuse_kept(alone, looks_like_meta_tool)
+        self._approvals.refuse_alone(alone)
         return alone
 
     def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:

@@ -28,10 +28,11 @@ from .approvals import Approvals, Question
 from .beginnings import Beginning
 from .checkpoints import time_of_step_ms
 from .graph import binding_in_node, is_in_node, number_of, start_task
-from .interrupts import ask_person, raise_interrupts, take_interrupts
+from .interrupts import ask_person, interrupts_in, raise_interrupts, take_interrupts
 from .nested import Caller, NestedRun
 from .outer_calls import OuterCall
 from .questions import Questions, digest
+from .siblings import Sibling
 
 Record: TypeAlias = dict[str, Any]
 """What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
@@ -117,6 +118,15 @@ class Segments:
 
     async def arun(self) -> Outcome:
         """Do what `run` does without blocking."""
+        with Sibling(self.config) as sibling:
+            try:
+                return await self._aworked()
+            except Exception as error:
+                if interrupts_in(error) is not None:
+                    await sibling.others_ended()
+                raise
+
+    async def _aworked(self) -> Outcome:
         work, done = self._steps(), None
         while True:
             try:
