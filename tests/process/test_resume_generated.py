@@ -19,16 +19,16 @@ from codemode import (
     Interrupt,
     Tool,
     WorkerPool,
-    continue_interrupt,
+    create_code_call_tools,
+    create_code_mode_tool,
     request_interrupt,
-    run_code_mode,
 )
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.run import execution, recovery
 from codemode.run import resume as continuations
 
 _EPOCH_MS = 1_700_000_000_000
-_FEW = settings(
+_SOME = settings(
     max_examples=60,
     phases=[Phase.generate],  # shrinking a run that hangs would take minutes
     deadline=None,
@@ -36,6 +36,42 @@ _FEW = settings(
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+_FEW = settings(_SOME, max_examples=25)
+
+
+class CodeMode:
+    """A program as the input of codeMode."""
+
+    def __init__(self, tools, scene, pool):
+        self._tool = create_code_mode_tool(tools, scene.options, pool=pool)
+
+    async def start(self, js):
+        return await self._tool.execute({"js": js}, tool_call_id="o")
+
+    async def go_on(self, interrupt, answers):
+        return await self._tool.resume(interrupt, resolutions=answers)
+
+
+class CodeCall:
+    """The same program as a script of CodeCall."""
+
+    def __init__(self, tools, scene, pool):
+        options = {"settings": scene.options, "vm": {"preset": "experimental"}}
+        self._tools = create_code_call_tools(tools, options, pool=pool)
+
+    async def start(self, js):
+        made = "".join(f"{name}: (value) => callTool({name!r}, value)," for name in TOOLS)
+        return self._told(await self._tools.execute({"script": f"const tools = {{{made}}}; {js}"}, tool_call_id="o"))
+
+    async def go_on(self, interrupt, answers):
+        return self._told(await self._tools.resume(interrupt, resolutions=answers))
+
+    def _told(self, answer):
+        if isinstance(answer, Interrupt):
+            return answer
+        if answer["status"] != "ok":
+            raise answer.exception
+        return answer["result"]
 
 
 @pytest.fixture
@@ -128,10 +164,10 @@ def one_world(monkeypatch):
     return under
 
 
-async def paused_run(scene, js, pool, draw):
+async def paused_run(face, scene, js, pool, draw):
     """Run to the end, answering some of what waits at each pause, in some order."""
-    tools, pauses = scene.tools(pauses=True), 0
-    result = await run_code_mode(js, tools, options=scene.options, tool_call_id="o", pool=pool)
+    program, pauses = face(scene.tools(pauses=True), scene, pool), 0
+    result = await program.start(js)
     while isinstance(result, Interrupt):
         pauses += 1
         interrupt = through_json(result)
@@ -139,19 +175,20 @@ async def paused_run(scene, js, pool, draw):
         chosen = shuffled[: draw(st.integers(1, len(shuffled)))]
         scene.order += [request.tool_call_id for request in chosen]
         answers = {one.interrupt_id: {"approved": True} if one.is_approval else "go" for one in chosen}
-        result = await continue_interrupt(interrupt, resolutions=answers, tools=tools, options=scene.options, pool=pool)
+        result = await program.go_on(interrupt, answers)
     return result, pauses
 
 
-async def plain_run(scene, js, pool):
-    return await run_code_mode(js, scene.tools(pauses=False), options=scene.options, tool_call_id="o", pool=pool)
+async def plain_run(face, scene, js, pool):
+    return await face(scene.tools(pauses=False), scene, pool).start(js)
 
 
-async def killed_run(scene, js, pool, *, pauses, read_only):
+async def killed_run(face, scene, js, pool, *, pauses, read_only):
     """Run to the end: go on from the recovery whenever the worker was killed, answer one request at each pause."""
     # With a fixed order nothing may run ahead of the call that a person is still to allow.
     tools, deaths = scene.tools(pauses=pauses, read_only=read_only, free=not pauses), 0
-    work = run_code_mode(js, tools, options=scene.options, tool_call_id="o", pool=pool)
+    program = face(tools, scene, pool)
+    work = program.start(js)
     while True:
         try:
             result = await work
@@ -161,8 +198,7 @@ async def killed_run(scene, js, pool, *, pauses, read_only):
         if not isinstance(result, Interrupt):
             return result, deaths
         interrupt = through_json(result)
-        answers = scene.answers(interrupt, read_only)
-        work = continue_interrupt(interrupt, resolutions=answers, tools=tools, options=scene.options, pool=pool)
+        work = program.go_on(interrupt, scene.answers(interrupt, read_only))
 
 
 def known_outcome(request, ended):
@@ -172,16 +208,14 @@ def known_outcome(request, ended):
     return {"value": answer_of(request.input)}
 
 
-@_FEW
-@given(node=nodes, data=st.data())
-def test_pausing_at_every_call_changes_nothing(one_world, pool, node, data):
+def pausing_changes_nothing(face, one_world, pool, node, data):
     js = program_of(node)
 
     async def both():
         paused = one_world(Scene())
-        value, _ = await paused_run(paused, js, pool, data.draw)
+        value, _ = await paused_run(face, paused, js, pool, data.draw)
         plain = one_world(Scene(paused.order))
-        assert await plain_run(plain, js, pool) == value
+        assert await plain_run(face, plain, js, pool) == value
         assert plain.ended == paused.ended
         assert len(dict(paused.ended)) == len(paused.ended)
         assert plain.rows() == paused.rows()
@@ -189,24 +223,47 @@ def test_pausing_at_every_call_changes_nothing(one_world, pool, node, data):
     within(both())
 
 
-@pytest.mark.parametrize("pauses", [False, True])
-@_FEW
-@given(node=nodes, data=st.data())
-def test_killing_the_worker_changes_nothing(one_world, pool, pauses, node, data):
+def killing_changes_nothing(face, one_world, pool, pauses, node, data):
     js = program_of(node)
 
     async def both():
         first = one_world(Scene())
-        value = await plain_run(first, js, pool)
+        value = await plain_run(face, first, js, pool)
         killed = one_world(Scene(first.order))
         times = st.integers(0, len(first.ended) - 1)
         killed.kill_at = data.draw(st.dictionaries(times, st.sampled_from(["before", "after"]), min_size=1, max_size=3))
         read_only = data.draw(st.sets(st.sampled_from(TOOLS)))
         planned = len(killed.kill_at)
-        result, deaths = await killed_run(killed, js, pool, pauses=pauses, read_only=read_only)
+        result, deaths = await killed_run(face, killed, js, pool, pauses=pauses, read_only=read_only)
         assert deaths == planned
         assert result == value
         assert killed.ended == first.ended
         assert killed.rows() == first.rows()
 
     within(both())
+
+
+@_SOME
+@given(node=nodes, data=st.data())
+def test_pausing_at_every_call_changes_nothing(one_world, pool, node, data):
+    pausing_changes_nothing(CodeMode, one_world, pool, node, data)
+
+
+@_FEW
+@given(node=nodes, data=st.data())
+def test_pausing_at_every_call_of_a_script_changes_nothing(one_world, pool, node, data):
+    pausing_changes_nothing(CodeCall, one_world, pool, node, data)
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+@_SOME
+@given(node=nodes, data=st.data())
+def test_killing_the_worker_changes_nothing(one_world, pool, pauses, node, data):
+    killing_changes_nothing(CodeMode, one_world, pool, pauses, node, data)
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+@_FEW
+@given(node=nodes, data=st.data())
+def test_killing_the_worker_of_a_script_changes_nothing(one_world, pool, pauses, node, data):
+    killing_changes_nothing(CodeCall, one_world, pool, pauses, node, data)
