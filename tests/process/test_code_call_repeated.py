@@ -143,6 +143,16 @@ def test_a_sealed_pause_says_nothing_and_goes_on_once(how: str):
     assert answers == [{"status": "ok", "result": expected}] * 2
 
 
+@pytest.mark.parametrize("depth", [510, 511])
+def test_a_context_as_deep_as_it_may_be_goes_on(depth: int):
+    deep: Any = 1
+    for _ in range(depth):
+        deep = [deep]
+    script = "await callTool('asks'); return JSON.stringify(codecallContext).length"
+    paused = Set().tools.execute_sync({"script": script, "context": {"a": deep}})
+    assert Set().tools.resume_sync(through_json(paused), OK) == {"status": "ok", "result": 2 * depth + 7}
+
+
 KNOWN: list[tuple[Any, dict[str, Any], int]] = [
     ({"value": 7}, {"status": "ok", "result": 7}, 0),
     ({"value": None}, {"status": "ok", "result": None}, 0),

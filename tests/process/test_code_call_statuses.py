@@ -205,6 +205,13 @@ def test_a_large_input_is_told_by_its_size():
     assert error["toolInput"] == {"bytes": 9008}
 
 
+@pytest.mark.parametrize("name", ["add", "nope", "asks", "echo"])
+def test_an_input_that_is_too_deep_is_told_by_its_size(name: str):
+    deep = "let deep = 1; [...Array(600)].forEach(() => { deep = [deep] });"
+    said, error = status(f"{deep} return await callTool('{name}' + '', deep)")
+    assert (said, error["toolName"], error["toolInput"]) == ("tool_error", name, {"bytes": 1201})
+
+
 def test_a_wrapped_error_is_the_scripts_own():
     for script in (
         "try { await callTool('add', {}) } catch (error) { throw new Error(error.message) }",

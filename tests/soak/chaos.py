@@ -1,7 +1,7 @@
 """Chaos: processes are killed and stopped at random, and each run that fails is carried on from its recovery.
 
-``python -m tests.soak.chaos [invocations] [seed] [fork|exec]`` prints what came of it. In effect every call of every
-program must have happened exactly once, however often its worker died.
+``python -m tests.soak.chaos [invocations] [seed] [fork|exec] [codeMode|codeCall]`` prints what came of it. In effect
+every call of every program must have happened exactly once, however often its worker died.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from codemode import (
     Interrupt,
     ToolCallContext,
     WorkerPool,
+    create_code_call_tools,
     create_code_mode_tool,
     tool,
 )
@@ -43,6 +44,49 @@ const both = await Promise.all([tools.spend({ run: RUN, number: 2 }), tools.book
 const last = await tools.spend({ run: RUN, number: 4 });
 return [first, ...both, last];
 """
+
+
+SCRIPT = "const tools = { spend: (one) => callTool('spend', one), book: (one) => callTool('book', one) };" + PROGRAM
+
+
+class CodeMode:
+    """Programs as inputs of codeMode."""
+
+    def __init__(self, tools: list[Any], pool: WorkerPool) -> None:
+        self._tool = create_code_mode_tool(tools, {"execution_policy": {"timeout_ms": TIMEOUT_MS}}, pool=pool)
+
+    async def start(self, number: int) -> Any:
+        """Return what a program gives."""
+        return await self._tool.execute({"js": PROGRAM.replace("RUN", str(number))})
+
+    async def go_on(self, recovery: Interrupt, answers: dict[str, Any]) -> Any:
+        """Return what a program gives that goes on."""
+        return await self._tool.resume(recovery, resolutions=answers)
+
+
+class CodeCall:
+    """The same programs as scripts of CodeCall, whose statuses are raised again."""
+
+    def __init__(self, tools: list[Any], pool: WorkerPool) -> None:
+        options = {"vm": {"timeout_ms": TIMEOUT_MS}, "settings": {"execution_policy": {"clock": "wall"}}}
+        self._tools = create_code_call_tools(tools, options, pool=pool)
+
+    async def start(self, number: int) -> Any:
+        """Return what a script gives."""
+        return _result(await self._tools.execute({"script": SCRIPT.replace("RUN", str(number))}))
+
+    async def go_on(self, recovery: Interrupt, answers: dict[str, Any]) -> Any:
+        """Return what a script gives that goes on."""
+        return _result(await self._tools.resume(recovery, resolutions=answers))
+
+
+def _result(answer: Any) -> Any:
+    if answer["status"] != "ok":
+        raise answer.exception
+    return answer["result"]
+
+
+FACES: dict[str, Callable[[list[Any], WorkerPool], CodeMode | CodeCall]] = {"codeMode": CodeMode, "codeCall": CodeCall}
 
 
 class Reign:
@@ -126,7 +170,7 @@ def value_of(run: int, number: int) -> int:
 class Chaos:
     """One reign over many invocations. ``endings`` counts attempts, ``carried`` those that went on from a recovery."""
 
-    def __init__(self, invocations: int, seed: int, start_method: str) -> None:
+    def __init__(self, invocations: int, seed: int, start_method: str, face: str) -> None:
         self.invocations = invocations
         self.effects = Effects(seed)
         self.endings: Counter[str] = Counter()
@@ -138,8 +182,7 @@ class Chaos:
         waits = {"on_saturation": "wait", "wait_timeout_ms": TIMEOUT_MS}
         settings = {"max_workers": TASKS, "spare_workers": SPARES, "start_method": start_method, **waits}
         self.pool = WorkerPool(settings)
-        options = {"execution_policy": {"timeout_ms": TIMEOUT_MS}}
-        self._code_mode = create_code_mode_tool(self.effects.tools(), options, pool=self.pool)
+        self._face = FACES[face](self.effects.tools(), self.pool)
 
     async def run(self) -> None:
         """Run everything. Raises AssertionError for an invocation that ends otherwise than it may."""
@@ -165,10 +208,10 @@ class Chaos:
             started = time.monotonic()
             try:
                 if recovery is None:
-                    value = await self._code_mode.execute({"js": PROGRAM.replace("RUN", str(number))})
+                    value = await self._face.start(number)
                 else:
                     self.carried += 1
-                    value = await self._code_mode.resume(recovery, resolutions=answers)
+                    value = await self._face.go_on(recovery, answers)
             except (CodeModeWorkerError, CodeModeTimeoutError) as error:
                 self._count(type(error).__name__, started)
                 # Without a recovery nothing had run: no worker was there, or the interrupt was not taken up.
@@ -197,10 +240,12 @@ class Chaos:
         assert self.pool.active == 0
 
 
-def run_chaos(invocations: int, *, seed: int = 1, start_method: str = "fork", seconds: float = 600) -> Chaos:
+def run_chaos(
+    invocations: int, *, seed: int = 1, start_method: str = "fork", face: str = "codeMode", seconds: float = 600
+) -> Chaos:
     """Run it, and check everything, also that nothing is left afterwards. Raises AssertionError."""
     with nothing_left(), no_orphan_left():
-        chaos = Chaos(invocations, seed, start_method)
+        chaos = Chaos(invocations, seed, start_method, face)
         try:
             asyncio.run(asyncio.wait_for(chaos.run(), seconds))
             chaos.check()
@@ -211,13 +256,15 @@ def run_chaos(invocations: int, *, seed: int = 1, start_method: str = "fork", se
 
 def main() -> None:
     """Run it long, and print the figures."""
-    invocations, seed, start_method, *_ = [*sys.argv[1:], *("3000", "1", "fork")[len(sys.argv) - 1 :]]
+    defaults = ("3000", "1", "fork", "codeMode")
+    invocations, seed, start_method, face, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
     started = time.monotonic()
     try:
-        chaos = run_chaos(int(invocations), seed=int(seed), start_method=start_method, seconds=3600)
+        chaos = run_chaos(int(invocations), seed=int(seed), start_method=start_method, face=face, seconds=3600)
     except CodeModeError as error:
         sys.exit(f"failed: {error!r}")
-    print(f"chaos: {invocations} invocations over {TASKS} tasks, {start_method}, {time.monotonic() - started:.0f} s")
+    over = f"{TASKS} tasks, {face}, {start_method}"
+    print(f"chaos: {invocations} invocations over {over}, {time.monotonic() - started:.0f} s")
     print(f"  signals sent       {sum(chaos.reign.sent.values())}: {_counted(chaos.reign.sent)}")
     print(f"  attempts           {sum(chaos.endings.values())}: {_counted(chaos.endings)}")
     print(f"  recoveries         {chaos.carried}; calls of unknown outcome: {_counted(chaos.answered) or 'none'}")

@@ -21,9 +21,12 @@ from codemode import Tool
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
-@pytest.mark.parametrize(("start_method", "invocations"), [("fork", 150), ("exec", 40)])
-def test_chaos_with_every_failed_run_carried_on(start_method: str, invocations: int) -> None:
-    chaos = run_chaos(invocations, seed=7, start_method=start_method, seconds=120)
+@pytest.mark.parametrize(
+    ("face", "start_method", "invocations"),
+    [("codeMode", "fork", 150), ("codeMode", "exec", 40), ("codeCall", "fork", 100)],
+)
+def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, invocations: int) -> None:
+    chaos = run_chaos(invocations, seed=7, start_method=start_method, face=face, seconds=120)
     assert chaos.endings["result"] == invocations
     # Without enough of both the test would prove nothing.
     assert chaos.carried >= 1, (chaos.endings, chaos.reign.sent)

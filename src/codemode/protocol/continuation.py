@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ..data.json_values import canonical_json, decode_json
+from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from ..options.parts import ExecutionPolicy
@@ -45,7 +45,7 @@ class Continuation:
     @property
     def given(self) -> Mapping[str, Any] | None:
         """What the invocation was given, as plain JSON."""
-        return None if self.given_json is None else _read(self.given_json)
+        return None if self.given_json is None else _read(self.given_json, MAX_DEPTH + _DEPTH_AROUND_GIVEN)
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
@@ -81,7 +81,7 @@ class Continuation:
         _check_ledger(ledger, kept["outer_tool_call_id"])
         given_json = _optional_text(body["given"])
         if given_json is not None:
-            _read(given_json)
+            _read(given_json, MAX_DEPTH + _DEPTH_AROUND_GIVEN)
         return cls(_text(body["js"]), _text(body["engine"]), kept, ledger, given_json)
 
 
@@ -95,6 +95,7 @@ def replayed_settings(settings: Settings) -> dict[str, Any]:
 
 
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
+_DEPTH_AROUND_GIVEN = 8  # of a value in it, which may be as deep as any
 _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJson", "shownInputJson")
 
 
@@ -138,9 +139,9 @@ def _require_version(head: Mapping[str, Any]) -> None:
         )
 
 
-def _read(text: str) -> dict[str, Any]:
+def _read(text: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     try:
-        return _mapping(decode_json(text))
+        return _mapping(decode_json(text, max_depth=max_depth))
     except ValueError as error:
         raise CodeModeProtocolError("the continuation cannot be read") from error
 

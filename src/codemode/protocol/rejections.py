@@ -124,10 +124,14 @@ def failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, A
 
 
 def _input(entry: LedgerEntry) -> dict[str, Any]:
-    ran = entry.executed_input_json
-    if ran is None and entry.input_json is None and entry.input_bytes is None:
+    ran, issued = entry.executed_input_json, entry.input_json
+    if ran is None and issued is None and entry.input_bytes is None:
         return {}
-    size = entry.issued_bytes if ran is None else utf8_length(ran)
-    if size > MAX_SHOWN_INPUT_BYTES or (ran is None and entry.input_json is None):
-        return {"toolInput": {"bytes": size}}
-    return {"toolInput": entry.issued() if ran is None else decode_json(ran)}
+    size = entry.input_bytes or utf8_length(ran or issued or "")
+    try:
+        size = entry.issued_bytes if ran is None else utf8_length(ran)
+        if size <= MAX_SHOWN_INPUT_BYTES and (ran is not None or issued is not None):
+            return {"toolInput": entry.issued() if ran is None else decode_json(ran)}
+    except (ValueError, CodeModeError):  # too deep, or too much in places of large strings: it is refused for just that
+        pass
+    return {"toolInput": {"bytes": size}}
