@@ -22,7 +22,7 @@ class LedgerSize:
     program; of one whose outcome does not, the program gets an error instead, as ``told``, and the tool has run.
     """
 
-    def __init__(self, maximum: int, told: HostErrors, sidecar: Sidecar | None) -> None:
+    def __init__(self, maximum: int, told: HostErrors, sidecar: Sidecar | None = None) -> None:
         self._maximum = maximum
         self._told = told
         self._sidecar = sidecar
