@@ -64,7 +64,7 @@ class Desk:
         return [Tool(self.stock), Tool(self.refund, requires_approval=True)]
 
     def agent(self, steps: Script, *more: Any, **options: Any) -> Agent[Any, Any]:
-        capability = CodeCall(direct_calls={"enabled": True}, **options)
+        capability = CodeCall(**{"direct_calls": {"enabled": True}, **options})
         return Agent(
             steps.model,
             tools=self.tools(),
@@ -307,6 +307,23 @@ def test_a_tool_that_has_left_the_index_does_not_run_any_more() -> None:
         except Exception as refused:
             assert "refund" in str(refused)
         assert desk.did == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_direct_call_does_not_go_on_where_there_are_none_any_more(is_lost: bool) -> None:
+    desk, steps = Desk(), Script(DIRECT_REFUND, "done")
+    paused = within(desk.agent(steps).run("go"))
+    history = stored(paused.all_messages())
+    response = history[-1]
+    assert isinstance(response, ModelResponse)
+    if is_lost:
+        response.parts = [part for part in response.parts if getattr(part, "tool_call_id", "") != "outer"]
+    results = DeferredToolResults(approvals={waiting(paused)[0]: True})
+    without = desk.agent(steps, direct_calls={"enabled": False})
+    within(without.run(message_history=history, deferred_tool_results=results))
+    assert "codecall_invoke" in str(steps.returned())
+    assert "Unknown tool" in str(steps.returned())
+    assert desk.did == []
 
 
 def test_a_resume_keeps_to_the_tools_that_the_script_was_allowed() -> None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic_ai.tools import AgentDepsT
-from pydantic_ai.toolsets import AbstractToolset
 from typing_extensions import Unpack
 
 from codemode import CodeCallOptions, WorkerPool
 
-from .code_call import CodeCallFace, CodeCallFields, CodeCallToolset, ScriptContext
-from .code_mode import CodeModeFace, CodeModeToolset, Options
+from .code_call import CodeCallFace, CodeCallFields, ScriptContext
+from .code_mode import CodeModeFace, Options
 from .faces import MAX_RETRIES, check_settings
 from .hiding_capability import HidingCapability
 
@@ -29,28 +28,12 @@ class CodeMode(HidingCapability[AgentDepsT]):
     """
 
     options: Options = None
-    keep: Collection[str] = ()
-    max_retries: int = MAX_RETRIES
-    pool: WorkerPool | None = None
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         check_settings(self.keep, self.max_retries, self.pool)
         self._made_face = CodeModeFace(self.options, self.pool)
         self.options = self._made_face.settings
-
-    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """Put codeMode in the place of the agent's tools."""
-        return CodeModeToolset(
-            toolset,
-            self.options,
-            self.keep,
-            self.max_retries,
-            self.pool,
-            face=self._face,
-            run=self._run,
-            is_all_of_the_agent=True,
-        )
 
 
 @dataclass(init=False)
@@ -66,9 +49,6 @@ class CodeCall(HidingCapability[AgentDepsT]):
     """
 
     options: CodeCallOptions
-    keep: Collection[str]
-    max_retries: int
-    pool: WorkerPool | None
     script_context: ScriptContext | None
 
     def __init__(
@@ -89,16 +69,3 @@ class CodeCall(HidingCapability[AgentDepsT]):
         self._made_face = face = CodeCallFace(options, pool, script_context, fields)
         self.options, self.keep, self.max_retries, self.pool = face.options, keep, max_retries, pool
         self.script_context = script_context
-
-    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """Put the meta-tools in the place of the agent's tools."""
-        return CodeCallToolset(
-            toolset,
-            self.options,
-            self.keep,
-            self.max_retries,
-            self.pool,
-            face=self._face,
-            run=self._run,
-            is_all_of_the_agent=True,
-        )

@@ -118,13 +118,13 @@ class CodeCallFace:
 
     def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
         """Return the call of execute or invoke that paused. What only the host gave it is not in it."""
-        names = [tool.name for tool in self._of_no_tools.tools]
+        prefix = self._of_no_tools.tools[0].name.removesuffix("search")
         given = opened.given or {}
         if given.get("source") == "invoke":
             request = opened.interrupt.requests[0]
-            return names[-1], {"tool": request.tool_name, "input": request.input}
+            return f"{prefix}invoke", {"tool": request.tool_name, "input": request.input}
         allowed = given.get("allowedTools")
-        return names[2], {"script": opened.js, **({} if allowed is None else {"allowedTools": allowed})}
+        return f"{prefix}execute", {"script": opened.js, **({} if allowed is None else {"allowedTools": allowed})}
 
 
 class _MetaCall:

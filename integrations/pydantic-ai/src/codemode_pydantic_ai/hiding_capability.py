@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Collection
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -21,9 +21,13 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.result import FinalResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.toolsets import AbstractToolset
 from pydantic_graph import End
 
-from .faces import Face
+from codemode import WorkerPool
+
+from .faces import MAX_RETRIES, Face
+from .hiding_toolset import HidingToolset
 from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
 from .outer_calls import RunState
 from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
@@ -33,6 +37,10 @@ from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
 class HidingCapability(AbstractCapability[AgentDepsT]):
     """Shows the tools of a face in place of the agent's, and translates the pauses of what runs behind them."""
 
+    options: Any = None
+    keep: Collection[str] = ()
+    max_retries: int = MAX_RETRIES
+    pool: WorkerPool | None = None
     _made_face: Face | None = field(default=None, init=False, repr=False)
     _kept: KeptPauses = field(default_factory=KeptPauses, init=False, repr=False)
     _run: RunState = field(default_factory=RunState, init=False, repr=False)
@@ -56,6 +64,19 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         own = copy(self)
         vars(own)["_run"] = RunState()
         return own
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+        """Put the tools of the face in the place of the agent's."""
+        return HidingToolset(
+            toolset,
+            self.options,
+            self.keep,
+            self.max_retries,
+            self.pool,
+            face=self._face,
+            run=self._run,
+            is_all_of_the_agent=True,
+        )
 
     @property
     def has_wrap_run_event_stream(self) -> bool:
