@@ -268,6 +268,7 @@ def test_the_words_of_a_limit_are_caught_and_uncaught():
     said, error = status("await Promise.all([...Array(40)].map(() => callTool('echo', 1)))")
     assert said == "runtime_error"
     assert "32" in error["message"]
+    assert error["message"].endswith("Await some before making more")
 
 
 def test_paths_are_taken_out_of_error_messages_alone():

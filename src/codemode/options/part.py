@@ -86,11 +86,18 @@ class OptionPart:
         for key, value in given.items():
             name = _snake_case(key)
             if name not in known:
-                raise ValueError(f"{cls._path_of(str(key))} is not an option{_nearest(name, known)}")
+                elsewhere = cls._elsewhere(name)
+                hint = f"; did you mean {elsewhere!r}?" if elsewhere else _nearest(name, known)
+                raise ValueError(f"{cls._path_of(str(key))} is not an option{hint}")
             if name in keywords:
                 raise ValueError(f"{cls._path_of(name)} is given twice")
             keywords[name] = value
         return keywords
+
+    @classmethod
+    def _elsewhere(cls, _name: str, /) -> str | None:
+        """Return the path of an option that is looked for here and stands somewhere else."""
+        return None
 
     @classmethod
     def _path_of(cls, name: str) -> str:

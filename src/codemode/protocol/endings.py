@@ -145,9 +145,10 @@ def limit_error(limit: str, settings: Settings) -> CodeModeError:
     if limit not in _CALL_LIMITS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
     maximum = getattr(settings.limits, limit)
-    return CodeModeBridgeLimitError(
-        f"the program made more calls than {limit} allows ({maximum})", details={"limit": limit, "max": maximum}
-    )
+    made = f"the program made more calls than {limit} allows ({maximum})"
+    if limit == "max_in_flight_bridge_requests":
+        made = f"the program made more calls at once than {limit} allows ({maximum}). Await some before making more"
+    return CodeModeBridgeLimitError(made, details={"limit": limit, "max": maximum})
 
 
 def returned(event: ProgramReturned, max_result_bytes: int) -> Completed | Failed:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import is_mapping, is_sequence
@@ -52,7 +52,11 @@ class InputReader:
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         """Return a list of strings, each of them once."""
-        given = self._read(key, _are_texts, "an array of strings")
+        given = self._read(key, is_sequence, "an array of strings")
+        for at, one in enumerate(cast("Sequence[Any]", given or ())):
+            if not isinstance(one, str):
+                self.wrong(key, f"must be an array of strings, and [{at}] is {json_type(one)}")
+                return None
         return None if given is None else tuple(dict.fromkeys(given))
 
     def mapping(self, key: str) -> Mapping[str, Any] | None:
@@ -104,7 +108,3 @@ class InputReader:
 
 def _is_whole(value: Any) -> bool:
     return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
-
-
-def _are_texts(value: Any) -> bool:
-    return is_sequence(value) and all(isinstance(one, str) for one in value)

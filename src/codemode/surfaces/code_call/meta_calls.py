@@ -16,7 +16,7 @@ from .describe import described, read_describe
 from .direct_calls import is_direct
 from .index import ToolSet
 from .listening import listeners_of_run, question
-from .names import meta_name, meta_tool_of
+from .names import META_TOOLS, meta_name, meta_tool_of
 from .options import CodeCallOptions
 from .profile import profile_of
 from .requests import read_execute, read_invoke
@@ -211,7 +211,11 @@ class MetaCalls:
             return await self.execute(input, script_context=script_context, **outer)
         if meta_tool == "invoke":
             return await self.invoke(input, **outer)
-        raise CodeModeToolError(f"there is no meta-tool {meta_name!r}", details={"tool_name": meta_name})
+        known = ", ".join(
+            self._name_of(one) for one in META_TOOLS if one != "invoke" or self.options.direct_calls.enabled
+        )
+        message = f"there is no meta-tool {meta_name!r}; there are {known}"
+        raise CodeModeToolError(message, details={"tool_name": meta_name})
 
     def _name_of(self, meta_tool: str) -> str:
         return meta_name(meta_tool, self.options.names)

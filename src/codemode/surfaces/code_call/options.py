@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias, TypedDict
 
@@ -245,6 +245,25 @@ class CodeCallOptions(OptionPart):
                 object.__setattr__(self, name, value)
         self.__post_init__()
 
+    @classmethod
+    def _elsewhere(cls, name: str, /) -> str | None:
+        known = {option.name for option in fields(cls)}
+        for path, part in _SEARCHED.items():
+            if name in {option.name for option in fields(part)} - known - _AMBIGUOUS:
+                return f"{path}.{name}"
+        return _NAMED_OTHERWISE.get(name)
+
     def replaced(self, **values: Any) -> CodeCallOptions:
         """Return the same options with some of them replaced."""
         return replace(self, **values)
+
+
+# Where an option stands that is written at the top, by mistake or as another package has it.
+_SEARCHED: Mapping[str, type[OptionPart]] = {
+    "settings": CodeModeOptions,
+    "vm": Vm,
+    "sidecar": Sidecar,
+    "search": Search,
+}
+_AMBIGUOUS = {"enabled", "fetch_policy"}
+_NAMED_OTHERWISE = {"embedding": "search.embed", "audit_log": "settings.lifecycle", "hooks": "settings.pipeline"}

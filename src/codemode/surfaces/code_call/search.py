@@ -18,7 +18,10 @@ from .options import MAX_LISTED, CodeCallOptions
 _KNOWN = ("query", "topK", "filter", "queries", "appIds", "excludeToolNames", "minRelevanceScore")
 _FILTERS = ("appIds", "tags", "includeOpenApi", "includeInline")
 _MAX_QUERIES = 10
-_NOTHING = "no tool fits: try other words, or fewer filters"
+_MAX_SHOWN = 8
+_MAX_CHARACTERS = 40
+_NOTHING = "No tool fits. Try other words."
+_NO_TOOLS = "There is no tool to find here."
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ async def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
     scores: dict[int, float] = {}
     matched: dict[int, list[str]] = {}
     warnings: dict[str, None] = {}
-    for query in request.queries:
+    has_any = bool(known if among is None else among)
+    for query in request.queries if has_any else ():
         found, told = await tools.search.answer(query, request.top_k, among)
         warnings |= dict.fromkeys(told)
         for position, score in found:
@@ -98,8 +102,9 @@ async def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
             matched.setdefault(position, []).append(query)
     best = sorted(scores, key=lambda position: (-scores[position], position))
     best = [position for position in best if scores[position] >= request.least_score][: request.top_k]
-    if not best and not warnings:
-        warnings[_NOTHING] = None
+    if not best:
+        why = partial(_why_nothing, known, request, among, max(scores.values(), default=None))
+        warnings |= dict.fromkeys(await run_check(len(known), why) or ([] if warnings else [_NOTHING]))
     answer: dict[str, Any] = {
         "tools": [
             _told(known[position], scores[position], matched[position] if request.tells_queries else None)
@@ -108,6 +113,32 @@ async def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
         "totalAvailableTools": len(known),
     }
     return {**answer, "warnings": list(warnings)} if warnings else answer
+
+
+def _why_nothing(
+    known: list[KnownTool], request: SearchRequest, among: set[int] | None, best: float | None
+) -> list[str]:
+    """Return what other than the words leaves a list without a tool."""
+    if not known:
+        return [_NO_TOOLS]
+    if best is not None:
+        return [f"No tool has the score {request.least_score:g}; the best has {best:.2f}."]
+    if among is None:
+        return []
+    return [f"Filters leave {len(among)} of {len(known)} tools.", *_unknown(known, request)]
+
+
+def _unknown(known: list[KnownTool], request: SearchRequest) -> list[str]:
+    """Return a warning for each filter that names what no tool has."""
+    apps = {one.info.app_id: None for one in known if one.info.app_id is not None}
+    tags = {tag: None for one in known for tag in one.info.tags}
+    said: list[str] = []
+    for what, asked, there in (("app", request.app_ids, apps), ("tag", request.tags, tags)):
+        if asked and not there.keys() & asked:
+            missing = " or ".join(f"{one[:_MAX_CHARACTERS]!r}" for one in sorted(asked)[:_MAX_SHOWN])
+            has = f"; there are {', '.join(map(repr, list(there)[:_MAX_SHOWN]))}" if there else ""
+            said.append(f"No tool has the {what} {missing}{has}.")
+    return said
 
 
 def _admitted(known: list[KnownTool], request: SearchRequest) -> set[int]:

@@ -20,6 +20,17 @@ PRESETS = {
     "experimental": (10_000, 20_000, True, True, ("require", "process"), 100, 20_000),
 }
 FIELDS = [field.name for field in dataclasses.fields(Vm)]
+ELSEWHERE = [
+    ("pipeline", "settings.pipeline"),
+    ("approval", "settings.approval"),
+    ("executionPolicy", "settings.execution_policy"),
+    ("timeoutMs", "vm.timeout_ms"),
+    ("preset", "vm.preset"),
+    ("maxTotalSize", "sidecar.max_total_size"),
+    ("embed", "search.embed"),
+    ("embedding", "search.embed"),
+    ("topp", "top_k"),
+]
 EXAMPLE = {"description": "a", "input": {}}
 ECHO = Tool("echo", execute=lambda value: value)
 
@@ -147,6 +158,18 @@ def test_metadata_that_is_wrong_is_told_with_its_path(metadata: Any, path: str):
     tool = Tool("shop:list", execute=None, metadata={"codecall": metadata})
     with pytest.raises(ValueError, match=rf'^tools\["shop:list"\]\.metadata\.codecall{path} '):
         create_code_call_tools([tool])
+
+
+@pytest.mark.parametrize(("key", "path"), ELSEWHERE)
+def test_an_option_at_the_wrong_place_is_told_the_right_one(key: str, path: str):
+    with pytest.raises(ValueError, match=rf"^{key} is not an option; did you mean '{path}'\?$"):
+        CodeCallOptions.of({key: {}})
+
+
+@pytest.mark.parametrize("key", ["enabled", "fetchPolicy", "colour"])
+def test_an_option_that_stands_nowhere_is_told_what_there_is(key: str):
+    with pytest.raises(ValueError, match=f"^{key} is not an option; known are app_ids, "):
+        CodeCallOptions.of({key: {}})
 
 
 def test_settings_are_those_of_the_other_faces_but_for_what_vm_decides():

@@ -102,6 +102,31 @@ def test_what_finds_nothing_says_so(query: str):
     assert all(isinstance(warning, str) and warning for warning in answer["warnings"])
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"appIds": ["none"]},
+            ["Filters leave 0 of 5 tools.", "No tool has the app 'none'; there are 'user', 'billing'."],
+        ),
+        ({"filter": {"tags": ["Read"]}}, ["0 of 5", "No tool has the tag 'Read'; there are 'read', 'people'"]),
+        ({"filter": {"tags": ["money"], "appIds": ["user"]}}, ["0 of 5"]),
+        ({"excludeToolNames": ["notes"], "query": "notes"}, ["No tool has 'notes'", "Filters leave 4 of 5 tools."]),
+        ({"minRelevanceScore": 1.5}, ["No tool has the score 1.5; the best has "]),
+    ],
+)
+def test_a_filter_that_leaves_nothing_is_named(given: dict[str, Any], said: list[str]):
+    answer = TOOLS.search_sync({"query": "user", **given})
+    assert answer["tools"] == []
+    assert len(answer["warnings"]) == len(said)
+    assert all(part in warning for part, warning in zip(said, answer["warnings"], strict=True))
+
+
+def test_an_index_without_tools_says_so():
+    opted_in = create_code_call_tools(SHOP, {"mode": "codecall_opt_in"})
+    assert opted_in.search_sync({"query": "user"})["warnings"] == ["There is no tool to find here."]
+
+
 def test_equal_scores_keep_the_order_of_registration():
     same = [one(f"copy_{at:02}", "Copy a thing.") for at in range(20)]
     tools = create_code_call_tools(same)

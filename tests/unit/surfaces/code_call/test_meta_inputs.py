@@ -96,3 +96,15 @@ def test_nothing_awaits_a_wrong_input():
         return await asyncio.gather(*works, return_exceptions=True)
 
     assert [type(one) for one in asyncio.run(wrong())] == [CodeModeToolError] * 4
+
+
+def test_the_item_that_is_no_string_is_named():
+    with pytest.raises(CodeModeToolError, match=r"tools must be an array of strings, and \[1\] is number"):
+        TOOLS.describe_sync({"tools": ["echo", 3, None]})
+
+
+def test_another_name_is_told_what_there_is():
+    with pytest.raises(CodeModeToolError, match=r"codecall\.execute, codecall\.invoke$"):
+        TOOLS.call_sync("run", {})
+    with pytest.raises(CodeModeToolError, match=r"codecall_describe, codecall_execute$"):
+        create_code_call_tools([ECHO], {"names": "underscore"}).call_sync("run", {})
