@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
@@ -15,6 +16,8 @@ MAX_SAMPLE_DEPTH = 6
 MAX_SAMPLE_PROPERTIES = 20
 MAX_EXAMPLE_TOOLS = 3
 MAX_EXAMPLE_CHARACTERS = 400
+_MAX_SAMPLE = 2.0**63
+_SLIGHT = 1e-9
 
 _BY_FORMAT = {
     "date-time": "2025-01-31T12:00:00Z",
@@ -102,7 +105,13 @@ class _Sampler:
         count = min(max(least, 1), MAX_SAMPLE_PROPERTIES) if isinstance(least, int) else 1
         if depth >= MAX_SAMPLE_DEPTH and not least:
             return []
-        return [self.value(items, depth + 1)] * count if items is not None else []
+        if items is None:
+            return []
+        listed = list_or_empty(mapping_or_empty(items).get("enum"))
+        if schema.get("uniqueItems") is True and len(listed) >= count > 1:
+            return [*listed[:count]]
+        one = self.value(items, depth + 1)
+        return [_other(one, at) for at in range(count)] if schema.get("uniqueItems") is True else [one] * count
 
     def _object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
@@ -134,17 +143,44 @@ def _sample_string(schema: Mapping[Any, Any]) -> str:
     return text[: max(most, 0)] if isinstance(most, int) else text
 
 
+def _other(value: Any, at: int) -> Any:
+    """Of a number or a text another one for each place."""
+    if at == 0 or isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value
+    return f"{value}{at + 1}" if isinstance(value, str) else value + at
+
+
 def _sample_number(schema: Mapping[Any, Any]) -> float:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    step = schema.get("multipleOf")
-    if isinstance(step, int | float) and step > 1:
-        return step
-    if isinstance(least, int | float) and least > 1:
-        return least
-    if isinstance(most, int | float) and most < 1:
-        return most
-    above = schema.get("exclusiveMinimum")
-    return above + 1 if isinstance(above, int | float) and above >= 1 else 1
+    bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
+    least, above, most, below, step = (_number(schema.get(key)) for key in bounds)
+    step = None if step is None or step < _SLIGHT else step
+    low, high = (_either(least, above, max), _either(most, below, min))
+    offered: list[float] = [step if step is not None and step > 1 else 1]
+    for bound in (low, high):
+        if bound is not None:
+            offered += [bound, math.floor(bound) + 1, math.ceil(bound) - 1]
+            if step is not None:
+                steps = math.floor(bound / step)
+                offered += [(steps + at) * step for at in (0, 1, -1)]
+    if low is not None and high is not None:
+        offered.append((low + high) / 2)
+
+    def fits(value: float) -> bool:
+        is_in = (least is None or value >= least) and (above is None or value > above)
+        is_in = is_in and (most is None or value <= most) and (below is None or value < below)
+        is_whole = schema.get("type") != "integer" or value == math.floor(value)
+        return is_in and is_whole and (step is None or abs(value / step - round(value / step)) < _SLIGHT)
+
+    return next(filter(fits, offered), offered[0])
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) < _MAX_SAMPLE else None
+
+
+def _either(one: float | None, other: float | None, choose: Callable[[float, float], float]) -> float | None:
+    return choose(one, other) if one is not None and other is not None else other if one is None else one
 
 
 def call_example(tools: Sequence[DescribedTool]) -> str:

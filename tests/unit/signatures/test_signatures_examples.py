@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from plain_tool import PlainTool
 
@@ -33,6 +35,10 @@ RESULT = {"type": "object", "properties": {"hits": {"type": "array"}, "count": {
         ({"type": "number", "minimum": 7}, 7),
         ({"type": "number", "maximum": -2}, -2),
         ({"type": "number", "exclusiveMinimum": 1}, 2),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, 0.5),
+        ({"type": "integer", "minimum": 100, "multipleOf": 7}, 105),
+        ({"type": "integer", "maximum": 5, "multipleOf": 10}, 0),
+        ({"type": "number", "minimum": 1e300, "multipleOf": 1e-300}, 1),
         ({"type": "boolean"}, True),
         ({"type": ["null", "boolean"]}, True),
         ({"anyOf": [{"type": "number"}, {"type": "null"}]}, 1),
@@ -68,6 +74,34 @@ def test_optional_keys_are_left_out_and_nested_ones_filled_in() -> None:
 def test_samples_fit_their_schema(least: int | None) -> None:
     limits = {"minimum": least, "maximum": 12} if least is not None else {}
     schema = {"type": "object", "properties": {"n": {"type": "integer", **limits}, "q": QUERY}, "required": ["n", "q"]}
+    assert Draft202012Validator(schema).is_valid(sample_value(schema))
+
+
+@given(
+    st.sampled_from(["integer", "number"]),
+    st.integers(-1000, 1000),
+    st.integers(1, 200),
+    st.sampled_from([None, 1, 2, 7, 0.5, 25]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_number_is_within_what_its_schema_allows(
+    kind: str, low: int, size: int, step: float | None, excludes_low: bool, excludes_high: bool
+) -> None:
+    schema = {
+        "type": kind,
+        "exclusiveMinimum" if excludes_low else "minimum": low,
+        "exclusiveMaximum" if excludes_high else "maximum": low + size,
+        **({} if step is None else {"multipleOf": step}),
+    }
+    is_valid = Draft202012Validator(schema).is_valid
+    if any(is_valid(low + at / 2) for at in range(2 * size + 1)):
+        assert is_valid(sample_value(schema))
+
+
+@pytest.mark.parametrize("items", [{"type": "string"}, {"type": "integer", "minimum": 5}, {"enum": ["a", "b", "c"]}])
+def test_items_that_must_differ_do(items: dict[str, Any]) -> None:
+    schema = {"type": "array", "items": items, "minItems": 3, "uniqueItems": True}
     assert Draft202012Validator(schema).is_valid(sample_value(schema))
 
 
