@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+import pydantic
 import pytest
 from waiting import within
 
@@ -53,6 +54,17 @@ class Odd(CodeModeToolError):
     def __init__(self, *, secret: str) -> None:
         super().__init__("odd", code="ODD", details={"left": 0})
         self.secret = secret
+
+
+class Fixed(CodeModeToolError):
+    """An error of a host's own whose details nobody can set."""
+
+    details = property(lambda _self: {"left": 0})  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "fixed")
+        self.message, self.code = "fixed", self.default_code
+        self.trace, self.calls, self.recovery = None, (), None
 
 
 def circle() -> dict[str, Any]:
@@ -128,6 +140,7 @@ RAISED: dict[str, tuple[Callable[[], BaseException], dict[str, Any]]] = {
         )
     },
     "a dead worker elsewhere": (lambda: CodeModeWorkerError("no", details={"origin": "worker"}), said()),
+    "a class with fixed details": (lambda: Fixed(), said("fixed", details={"left": 0})),
     "a class of its own": (lambda: Odd(secret="hunter2"), said("odd", "ODD", details={"left": 0})),
     # what is not told
     **{
@@ -167,6 +180,26 @@ def test_each_way_to_a_tool_tells_the_same(case: str):
         assert first == again
         assert (first["status"], first["error"]) == ("tool_error", expected)
         assert first.get("logs") == (None if script == BEFORE else [{"level": "log", "message": "on"}])
+
+
+class Checked(pydantic.BaseModel):
+    n: Literal["/srv/a/b", "/srv/c/d"] | int
+
+    @pydantic.field_validator("n")
+    @classmethod
+    def _check(cls, value: Any) -> Any:
+        if value == 1:
+            raise ValueError("nothing in /srv/books/1.db for 1")
+        assert value != 2, "/srv/books/2.db is closed"
+        return value
+
+
+def test_what_validators_say_is_told_without_paths_and_what_the_schema_says_is_kept():
+    tools = create_code_call_tools([Tool("take", execute=lambda _value: None, input_schema=Checked)])
+    expected = {1: "nothing in [path] for 1", 2: "[path] is closed", "/srv/e": "'/srv/a/b' or '/srv/c/d'"}
+    for value, told in expected.items():
+        error = tools.execute_sync({"script": f"return await callTool('take', {{ n: {json.dumps(value)} }})"})["error"]
+        assert (error["code"], told in error["message"]) == ("VALIDATION", True), error
 
 
 def test_a_hosts_own_class_stays_behind_the_status():

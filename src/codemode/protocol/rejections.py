@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..data.json_values import decode_json, encode_json, utf8_length
-from ..data.narrowing import is_object
+from ..data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import (
     HIDDEN_CODES,
     CodeModeError,
@@ -25,6 +25,7 @@ MAX_DETAILS_BYTES = 64 << 10
 MAX_SHOWN_INPUT_BYTES = 8 << 10
 _MAX_DETAILS_VALUES = 5_000
 _FIELDS = {"code", "message", "toolName"}
+_SAID_BY_VALIDATORS = ("Value error, ", "Assertion failed, ")  # as pydantic has it
 # What the end of an invocation has put beside the details of the error that ended it.
 _PLACED = {"line", "column", "stack", "call", "is_resumed"}
 
@@ -40,8 +41,10 @@ def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
     if is_hidden and told.detail == "message" and error.__cause__ is not None:
         public = public_message(message_of(error.__cause__), message)
+    elif is_hidden:
+        public = message
     else:
-        public = message if is_hidden or has_reason else without_paths(message, entry.name)
+        public = _of_validators(error, message) if has_reason else without_paths(message, entry.name)
     face_code = _face_code(error, told.codes, has_reason=has_reason, is_hidden=is_hidden)
     fields_json = json.dumps({"code": face_code, "message": public, "toolName": entry.name}, separators=(",", ":"))
     details = _details_json(error) if is_raised and not is_hidden else None
@@ -55,6 +58,15 @@ def _face_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bo
         return codes.get(error.reason, codes["execution"])
     keeps_its_own = not is_hidden and error.code != type(error).default_code
     return error.code if keeps_its_own else codes["execution"]
+
+
+def _of_validators(error: CodeModeError, message: str) -> str:
+    """Return our own words for a wrong value without the paths in what validators have said of it."""
+    for problem in list_or_empty(error.details.get("problems")):
+        said = string_or_empty(mapping_or_empty(problem).get("message"))
+        if said.startswith(_SAID_BY_VALIDATORS):
+            message = message.replace(said, without_paths(said))
+    return message
 
 
 def _details_json(error: CodeModeError) -> str | None:
@@ -79,9 +91,9 @@ def of_this_run(error: CodeModeError) -> CodeModeError:
     try:
         own = type(error).__new__(type(error), *error.args)
         own.__dict__.update(error.__dict__)
+        own.details, own.trace, own.calls, own.recovery = _own_details(error), None, (), None
     except Exception:  # noqa: BLE001 - a class of the host's may want anything
-        own = CodeModeToolError(error.message, code=error.code)
-    own.details, own.trace, own.calls, own.recovery = _own_details(error), None, (), None
+        own = CodeModeToolError(error.message, code=error.code, details=_own_details(error))
     own.__cause__, own.__context__ = error.__cause__, error.__context__
     own.__suppress_context__ = error.__suppress_context__
     return own.with_traceback(error.__traceback__)
