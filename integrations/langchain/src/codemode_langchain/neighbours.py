@@ -84,7 +84,7 @@ def _check_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: bo
         raise ValueError(
             f"HumanInTheLoopMiddleware gates {', '.join(gated)} in its batched mode, which never sees calls made by"
             " a program: they would run without approval. Give it interrupt_mode='per_call' and list it after"
-            " CodeModeMiddleware, or use CodeModeMiddleware(approve=...) instead."
+            f" {words.kind}, or use {words.kind}(approve=...) instead."
         )
     if is_before:
         raise ValueError(
