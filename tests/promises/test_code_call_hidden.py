@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import Any
@@ -156,3 +157,47 @@ def test_what_a_hook_of_the_pipeline_raises_is_seen_nowhere(side: str, caplog: p
     watch.all_ways("echo")
     everything = watch.everything()
     assert [one for one in (*PLACES, PASSWORD) if one in everything] == []
+
+
+def scrubbed(call: Any) -> Any:
+    return {**call.input, "token": "***"} if "token" in call.input else None
+
+
+def kept_back(_call: Any, output: Any) -> Any:
+    return {**output, "secret": "***"} if "secret" in output else None
+
+
+def _without_continuations(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {key: _without_continuations(value) for key, value in plain.items() if key != "continuation"}
+    return [_without_continuations(one) for one in plain] if isinstance(plain, list | tuple) else plain
+
+
+@pytest.mark.parametrize("how", ["script", "invoke"])
+@pytest.mark.parametrize("answer", [{"runAgain": True}, {"value": {"secret": 1}}, {"error": {"message": "m"}}])
+def test_what_hooks_have_kept_back_stays_back_through_a_recovery(how: str, answer: Any):
+    """The call is late; the way on, and what is answered there, know the scrubbed input alone."""
+    ran: list[Any] = []
+
+    async def hangs(value: Any) -> None:
+        ran.append(value)
+        await asyncio.Event().wait()
+
+    def gives(value: Any) -> Any:
+        ran.append(value)
+        return {"secret": PASSWORD, "got": value}
+
+    settings = {"pipeline": {"before": scrubbed, "after": kept_back}, "execution_policy": {"clock": "wall"}}
+    late, quick = (Watch(Tool("pay", execute=run), settings=settings, vm={"timeoutMs": 150}) for run in (hangs, gives))
+    if how == "script":
+        script = "const canary = 'hunter2-' + 'CANARY'; return await callTool('pay', { token: canary })"
+        ended = late.tools.execute_sync({"script": script})
+    else:
+        ended = late.tools.invoke_sync({"tool": "pay", "input": {"token": PASSWORD}})
+    assert ended["status"] == "timeout"
+    request = ended.recovery.requests[0].to_dict()
+    resumed = [quick.tools.resume_sync(ended.recovery, answer) for _ in range(2)]
+    assert resumed[0] == resumed[1]
+    assert all(value == {"token": "***"} for value in ran)
+    seen = [_without_continuations(one) for one in (*late.seen, *quick.seen) if not isinstance(one, str)]
+    assert PASSWORD not in json.dumps([seen, request, ended, *resumed], default=str)

@@ -1,0 +1,103 @@
+"""Which outcome is which status, and which is raised: decided by where an error arose, not by its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from codemode import (
+    CodeModeAbortedError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeDetachedBridgeRequestError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSourceTooLargeError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    CodeModeWorkerError,
+)
+from codemode.errors import CodeModeIllegalAccessError
+from codemode.run.outcome import RunOutcome
+from codemode.surfaces.code_call.result import told
+
+PLACE = {"line": 1, "column": 2}
+VIOLATION = {"kind": "DisallowedLoop", "name": "while", "location": PLACE}
+CALL = {"toolName": "t", "toolInput": 1, "message": "m", "code": "C"}
+ALL = (
+    CodeModeAbortedError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeDetachedBridgeRequestError,
+    CodeModeError,
+    CodeModeIllegalAccessError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSourceTooLargeError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    CodeModeWorkerError,
+)
+
+
+def answer_to(error: CodeModeError) -> Any:
+    return told(RunOutcome("failed", "outer", error=error, warnings=("w",)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CodeModeAbortedError("m"),
+        CodeModeConcurrencyError("m"),
+        CodeModeProtocolError("m"),
+        CodeModeWorkerError("no worker"),
+        CodeModeWorkerError("m", details={"origin": "start"}),
+    ],
+    ids=repr,
+)
+def test_the_hosts_own_trouble_is_raised(error: CodeModeError):
+    with pytest.raises(type(error)) as caught:
+        answer_to(error)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (CodeModeWorkerError("m", details={"origin": "worker"}), "runtime_error"),
+        (CodeModeTimeoutError("m"), "timeout"),
+        (CodeModeSyntaxError("m", details=PLACE), "syntax_error"),
+        (CodeModeSourceTooLargeError("m", details={"bytes": 5, "max_bytes": 4}), "syntax_error"),
+        (CodeModeIllegalAccessError("m", details={"violations": [VIOLATION], **PLACE}), "illegal_access"),
+        (CodeModeError("m", details={"name": "TypeError", "stack": "s"}), "runtime_error"),
+        (CodeModeError("m", code="CODE_MODE_DEADLOCK"), "runtime_error"),
+        (CodeModeSerializationError("m"), "runtime_error"),
+        (CodeModeBridgeLimitError("m"), "runtime_error"),
+        (CodeModeDetachedBridgeRequestError("m"), "runtime_error"),
+    ],
+    ids=repr,
+)
+def test_all_else_that_a_script_comes_to_is_a_status(error: CodeModeError, status: str):
+    answer = answer_to(error)
+    assert (answer["status"], answer["warnings"]) == (status, ["w"])
+    assert answer.exception is error
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_error_of_a_call_is_its_own_status_whatever_class_it_has(kind: type[CodeModeError]):
+    answer = answer_to(kind("m", details={"call": {**CALL, "details": {"a": 1}}, "ran": object()}))
+    assert answer["status"] == "tool_error"
+    assert answer["error"] == {"source": "tool", **CALL, "details": {"a": 1}}
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("code", [None, "LIMIT"])
+def test_a_call_that_was_one_too_many_is_known_by_class_and_code(kind: type[CodeModeError], code: str | None):
+    """Of what a tool raises the face's code is another than LIMIT wherever the class has its own default."""
+    answer = answer_to(kind("m", code=code, details={"call": {**CALL, "code": "LIMIT"}}))
+    is_ours = kind is CodeModeBridgeLimitError and code is None
+    assert answer["status"] == ("runtime_error" if is_ours else "tool_error")
