@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .analysis.analyse import Analyser
+    Analyser = Callable[..., dict[str, Any]]
 
 CHANNEL_FD = 3
 # Little, for each read allocates so much anew. Of a long frame more is read at once.
@@ -82,7 +82,7 @@ class Worker:
         """The frame that tells the host what this worker is and how it is locked."""
         return _json_frame(b"H", {**self.identity, "isolation": isolation})
 
-    def rehearse(self, faces: tuple[bool, ...] = (True,)) -> None:
+    def rehearse(self, faces: tuple[bool, ...] = (False,)) -> None:
         """Run a program of our own through everything, and leave no trace of it.
 
         In a zygote it fills the interpreter's caches, which every fork would otherwise fill for itself. A forked
@@ -92,8 +92,7 @@ class Worker:
         """
         if self.analyse is not None:
             for wants_names in faces:
-                self.analyse(self.rehearsal.SOURCE, 1000, wants_names)
-            self.analyse.prepare()
+                self.analyse(self.rehearsal.SOURCE, 1000, wants_names, True)
         for body in self.rehearsal.FRAMES:
             self._answer(body)
         self._require_ok(self.kernel("reset", ""))

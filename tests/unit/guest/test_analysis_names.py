@@ -323,8 +323,7 @@ PROGRAMS = (
 
 @given(st.lists(st.tuples(st.sampled_from(PROGRAMS), st.booleans(), st.booleans()), min_size=2))
 def test_nothing_of_one_program_is_in_what_is_known_of_the_next(programs):
-    for source, wants_names, is_prepared in programs:
-        if is_prepared:
-            _analyser.prepare()
+    analyser = analyse.load(_SITE_PATHS)
+    for source, wants_names, is_rehearsal in programs:
         fresh = analyse.load(_SITE_PATHS)
-        assert _analyser(source, 60_000, wants_names) == fresh(source, 60_000, wants_names)
+        assert analyser(source, 60_000, wants_names, is_rehearsal) == fresh(source, 60_000, wants_names)

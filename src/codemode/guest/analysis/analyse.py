@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    Analyser = Callable[..., dict[str, Any]]
+
 MAX_PROBLEMS = 64
 PLACED = ("calls", "modules", "loops", "named_calls")
 PARTS = ("parse", "rereading", "strip_types", "edits", "facts", "names", "named_calls", "collecting")
@@ -21,6 +23,8 @@ PARTS = ("parse", "rereading", "strip_types", "edits", "facts", "names", "named_
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
     """An analyser. ``site_paths`` hold the parser's packages; ``clock`` gives seconds.
+
+    A rehearsal leaves what is prepared for the first program.
 
     Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
     not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and
@@ -40,13 +44,13 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     walk = collecting.FactWalk(symbols, **parts, facts=facts, names=names, named_calls=named_calls)
     now = clock or import_module("time").monotonic
 
-    def analyse(text: str, deadline_ms: int, wants_names: bool = False) -> dict[str, Any]:
+    def analyse(text: str, deadline_ms: int, wants_names: bool = False, is_rehearsal: bool = False) -> dict[str, Any]:
         data, end = text.encode(), now() + deadline_ms / 1000
         tree = parse.parse(parser, data, end, now)
         if tree is None:
             return {"js": text, "facts": None}
         tree, arguments = rereading.reread(data, tree, partial(parse.parse, parser, end=end, clock=now))
-        listeners = walk.listeners(data, wants_names)
+        listeners = walk.listeners(data, wants_names, is_rehearsal)
         stripper = listeners.stripper
         stripper.add_type_arguments(arguments)
         parse.walk(tree, listeners.handlers)
@@ -63,19 +67,8 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
                 found[kind] = _placed(data, found[kind])
         return {"js": blanked, "facts": found}
 
-    return Analyser(analyse, walk.prepare)
-
-
-class Analyser:
-    """Analyses programs. ``prepare`` makes ahead of the next one what it needs anew, which it would wait for."""
-
-    def __init__(self, analyse: Callable[..., dict[str, Any]], prepare: Callable[[], None]) -> None:
-        self._analyse = analyse
-        self.prepare = prepare
-
-    def __call__(self, text: str, deadline_ms: int, wants_names: bool = False) -> dict[str, Any]:
-        """Return what is known of a program."""
-        return self._analyse(text, deadline_ms, wants_names)
+    walk.prepare()
+    return analyse
 
 
 def _unclear(text: str, blanked: str, at: int, *, is_ambiguous: bool) -> dict[str, Any]:

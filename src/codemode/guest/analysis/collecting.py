@@ -51,7 +51,7 @@ class Listeners:
 class FactWalk:
     """Collects the facts of trees. ``symbols`` are the grammar's; the rest are this folder's parts.
 
-    Listeners are made anew for each program, so that nothing of one is in the next; those of the next before it comes.
+    Each program has listeners of its own, so that nothing of one is in the next; those of the first are made ahead.
     """
 
     def __init__(
@@ -70,14 +70,13 @@ class FactWalk:
         self._ahead: dict[bool, Listeners] = {}
 
     def prepare(self) -> None:
-        """Make what listens to the next program, whether its names are wanted or not."""
-        for wants_names in (False, True):
-            if wants_names not in self._ahead:
-                self._ahead[wants_names] = self._listeners(wants_names)
+        """Make what listens to the first program, whether its names are wanted or not."""
+        self._ahead = {wants_names: self._listeners(wants_names) for wants_names in (False, True)}
 
-    def listeners(self, data: bytes, wants_names: bool) -> Listeners:
-        """Return those for one program."""
-        listeners = self._ahead.pop(wants_names, None) or self._listeners(wants_names)
+    def listeners(self, data: bytes, wants_names: bool, is_rehearsal: bool = False) -> Listeners:
+        """Return those for one program; a rehearsal leaves what was made ahead."""
+        ahead = None if is_rehearsal else self._ahead.pop(wants_names, None)
+        listeners = ahead or self._listeners(wants_names)
         listeners.begin(data)
         return listeners
 
