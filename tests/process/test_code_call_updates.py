@@ -54,6 +54,34 @@ def test_no_answer_is_torn():
     assert versions == list(range(2, UPDATES + 2))
 
 
+def test_versions_are_heard_in_order_whoever_changes_the_tools():
+    tools = create_code_call_tools([Tool("first", execute=None)])
+    heard: list[int] = []
+    tools.on_tools_changed(lambda change: heard.append(change["version"]))
+
+    def change(thread: int) -> None:
+        for number in range(25):
+            tools.update([Tool(f"tool_{thread}_{number}", execute=None)])
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(change, range(THREADS), timeout=60))
+    assert heard == list(range(2, 25 * THREADS + 2))
+
+
+def test_a_listener_may_change_the_tools_and_the_others_hear_in_order():
+    tools = create_code_call_tools([Tool("first", execute=None)])
+    heard: list[int] = []
+
+    def changes(change: dict[str, Any]) -> None:
+        if change["version"] == 2:
+            tools.update([Tool("third", execute=None)])
+
+    tools.on_tools_changed(changes)
+    tools.on_tools_changed(lambda change: heard.append(change["version"]))
+    tools.update([Tool("second", execute=None)])
+    assert heard == [2, 3]
+
+
 def test_a_script_that_runs_keeps_its_own():
     async def changed_meanwhile() -> Any:
         begun, go_on = asyncio.Event(), asyncio.Event()

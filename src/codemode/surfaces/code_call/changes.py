@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -17,11 +18,13 @@ _log = logging.getLogger("codemode.tools")
 
 
 class Listeners:
-    """Functions that hear of changes. What they raise is logged, no more."""
+    """Functions that hear of changes, in the order in which they came. What they raise is logged, no more."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: dict[object, Listener] = {}
+        self._untold: deque[dict[str, Any]] = deque()
+        self._is_telling = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Let a function hear of changes; return what ends that. Raises `ValueError` for what cannot be called."""
@@ -37,15 +40,38 @@ class Listeners:
 
         return remove
 
-    def tell(self, change: dict[str, Any]) -> None:
-        """Tell all of them, each with a copy."""
+    def note(self, change: dict[str, Any]) -> None:
+        """Keep a change until it is told."""
+        self._untold.append(change)
+
+    def tell(self) -> None:
+        """Tell all of what is kept, each with a copy, unless another thread, or a caller of this one, does already."""
         with self._lock:
-            listeners = list(self._listeners.values())
-        for listener in listeners:
-            try:
-                listener(copy.deepcopy(change))
-            except Exception:  # noqa: BLE001 - it is host code, and the tools have changed
-                _log.exception("a listener of changed tools failed")
+            if self._is_telling:
+                return
+            self._is_telling = True
+        try:
+            while (told := self._next()) is not None:
+                change, listeners = told
+                for listener in listeners:
+                    _tell(listener, copy.deepcopy(change))
+        except BaseException:  # such as the end of the process: the next change is told again
+            self._is_telling = False
+            raise
+
+    def _next(self) -> tuple[dict[str, Any], list[Listener]] | None:
+        with self._lock:
+            if self._untold:
+                return self._untold.popleft(), list(self._listeners.values())
+            self._is_telling = False  # what is kept from here on is told by who keeps it
+            return None
+
+
+def _tell(listener: Listener, change: dict[str, Any]) -> None:
+    try:
+        listener(change)
+    except Exception:  # noqa: BLE001 - it is host code, and the tools have changed
+        _log.exception("a listener of changed tools failed")
 
 
 def change_of(before: ToolSet, after: ToolSet) -> dict[str, Any] | None:

@@ -68,9 +68,10 @@ class CodeCallToolset(MetaCalls):
             before = self._tools
             after = ToolSet.of(tools, self.options, before)
             self._tools = after
-        change = change_of(before, after)
-        if change is not None:
-            self._listeners.tell(change)
+            change = change_of(before, after)
+            if change is not None:
+                self._listeners.note(change)
+        self._listeners.tell()
 
     def over(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
         """Return a set with these options over other tools; this one stays as it is. What both have is indexed once.
