@@ -212,6 +212,25 @@ def test_an_input_that_is_too_deep_is_told_by_its_size(name: str):
     assert (said, error["toolName"], error["toolInput"]) == ("tool_error", name, {"bytes": 1201})
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "const ring = {}; ring.self = ring; return await callTool('echo', ring)",
+        "return await callTool('echo', () => 1)",
+        "try { await callTool('echo', Symbol('a')) } catch (error) { throw error }",
+        "const kept = await callTool('echo', () => 1).catch((error) => error); await callTool('echo'); throw kept",
+    ],
+)
+def test_an_input_that_is_no_json_is_the_error_of_its_call(script: str):
+    kind, error = status(script)
+    assert (kind, error["source"], error["toolName"], error["code"]) == ("tool_error", "tool", "echo", "VALIDATION")
+    assert "toolInput" not in error
+    assert error["message"].startswith('callTool("echo", input): the input ')
+    # Another error with the same fields is the script's own.
+    own = "const made = new Error('x'); made.code = 'VALIDATION'; made.toolName = 'echo'; throw made"
+    assert status(own)[0] == "runtime_error"
+
+
 def test_a_wrapped_error_is_the_scripts_own():
     for script in (
         "try { await callTool('add', {}) } catch (error) { throw new Error(error.message) }",

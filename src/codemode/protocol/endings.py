@@ -17,6 +17,7 @@ from ..errors import (
     CodeModeSerializationError,
     CodeModeSyntaxError,
     CodeModeTimeoutError,
+    CodeModeToolError,
     CodeModeWorkerError,
 )
 from .call_status import AT_THE_END, call_id, call_status
@@ -50,6 +51,20 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
     if event.error_code:
         details["code"] = event.error_code
     return CodeModeError(event.message, details=details)
+
+
+def thrown(event: ProgramThrew, settings: Settings) -> CodeModeError:
+    """Return the error of a program that no answer of the host ended, but a call that its input made impossible may."""
+    error = guest_error(event)
+    if event.refused is None:
+        return error
+    codes = settings.profile.host_errors.codes
+    if codes is None:
+        raise CodeModeProtocolError("the worker refuses a call for its input, of which its programs are told otherwise")
+    call = {"toolName": event.refused, "code": codes["validation"], "message": event.message}
+    refused = CodeModeToolError(event.message, details={"tool_name": event.refused, **error.details, "call": call})
+    refused.reason = "validation"
+    return refused
 
 
 def placed(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:

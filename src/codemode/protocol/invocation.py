@@ -300,7 +300,7 @@ class Invocation:
             return self._fail(self._host_error(event))
         if event.limit is not None:
             return self._fail(endings.limit_error(event.limit, self.settings))
-        return self._fail(endings.guest_error(event))
+        return self._fail(endings.thrown(event, self.settings))
 
     def _host_error(self, event: messages.ProgramThrew) -> CodeModeError:
         request_id = event.request or 0

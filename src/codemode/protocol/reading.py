@@ -216,6 +216,7 @@ def _read_threw(body: dict[str, Any]) -> ProgramThrew:
         request=_optional_count(body, "request"),
         limit=_optional_text(body, "limit"),
         details_json=_optional_text(body, "details"),
+        refused=_optional_text(body, "refused"),
     )
 
 

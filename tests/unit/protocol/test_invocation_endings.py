@@ -162,6 +162,7 @@ def test_an_uncaught_call_error_is_the_hosts_own():
         ),
         pytest.param([threw(limit="max_result_bytes")], id="a limit that refuses no call"),
         pytest.param([threw(limit="__class__")], id="no limit"),
+        pytest.param([threw(refused="a")], id="a refused input, of which programs of this face are told otherwise"),
     ],
 )
 def test_an_error_that_the_worker_was_not_given_breaks_the_rules(received: list[Any]):

@@ -18,7 +18,7 @@ const freezeJson = (value) => {
 };
 
 // Frozen with all that it holds, so that what a program reads of a call is what the host said of it. With an origin it
-// is the very error of that call, or of its limit: only the object made here is.
+// is the very error of that call, of its limit or of its input: only the object made here is.
 const callError = (fields, stack, origin) => {
   const error = new Err(fields.message), shown = ["code", "toolName", "details"];
   constant(error, "name", "Error");
@@ -56,7 +56,8 @@ const callByName = (name, input, isQuiet, place) => {
       if (error === null) throw error; // no memory
       problem = "is no JSON value: " + (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
     }
-  if (problem !== undefined) return refuseCall("VALIDATION", place + ": the input " + problem, toolName, isQuiet, undefined);
+  if (problem !== undefined)
+    return refuseCall("VALIDATION", place + ": the input " + problem, toolName, isQuiet, ',"refused":' + stringify(toolName));
   const limit = reachedLimit("tool");
   if (limit === undefined) return send("tool", toolName, text, isQuiet);
   const message = LIMIT_TEXTS[limit] + " (at most " + limits[limit] + ")";
