@@ -62,10 +62,8 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
             return {"problems": _placed(data, problems)}
         found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
         found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
-        for kind in PLACED:
-            if kind in found:
-                found[kind] = _placed(data, found[kind])
-        return {"js": blanked, "facts": found}
+        placed = {kind: _placed(data, found[kind]) for kind in PLACED if kind in found}
+        return {"js": blanked, "facts": {**found, **placed}}
 
     walk.prepare()
     return analyse
