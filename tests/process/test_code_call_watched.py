@@ -118,6 +118,18 @@ def test_one_audit_record_each_and_nothing_of_what_was_said():
     assert "self_reference" in events(lambda: tools.invoke_sync({"tool": "codecall.x", "input": {}}))
 
 
+def test_the_record_of_a_direct_call_that_pauses_says_so():
+    records: list[dict[str, Any]] = []
+    settings = {"approval": {"mode": "interrupt"}, "lifecycle": audit_log(records.append)}
+    asks = Tool("asks", execute=lambda value: value, needs_approval=True)
+    tools = create_code_call_tools([asks], {"direct_calls": {"enabled": True}, "settings": settings})
+    interrupt = tools.invoke_sync({"tool": "asks", "input": 1})
+    assert (records[-1]["event"], records[-1]["paused"]) == ("invoke", True)
+    assert tools.resume_sync(interrupt, {"approved": True})["status"] == "ok"
+    assert records[-1]["event"] == "invoke"
+    assert "paused" not in records[-1]
+
+
 def test_each_meta_tool_has_a_span():
     exporter = InMemorySpanExporter()
     provider = TracerProvider()

@@ -34,9 +34,9 @@ def audit_log(
     call_started, call_resumed, call_succeeded, call_failed or call_paused; self_reference, access_denied or
     static_rule; search, describe or invoke. ``at`` is in wall-clock milliseconds. Beside them stand ``invocationId``
     and ``outerToolCallId``, and as far as they are known ``toolName``, ``callId``, ``durationMs``, ``code`` of an
-    error, ``scriptSha256`` and ``scriptBytes``, ``resumed``, ``kinds`` of broken rules, and ``results``, how many were
-    found. Programs, inputs, outputs, queries and messages are in none of them. An async sink is given one record after
-    another.
+    error, ``scriptSha256`` and ``scriptBytes``, ``resumed``, ``paused``, ``kinds`` of broken rules, and
+    ``results``, how many were found. Programs, inputs, outputs, queries and messages are in none of them. An async sink
+    is given one record after another.
 
     ``lifecycle`` are hooks of your own: they hear everything too, each before the log does.
     """
@@ -104,7 +104,8 @@ class _Audit:
     def _ended(self, trace: Trace) -> dict[str, Any]:
         ended = {"durationMs": trace.duration_ms, "code": _code(trace.error)}
         if trace.invocation_id in self._invoked:
-            return {"event": "invoke", "toolName": self._invoked.pop(trace.invocation_id), **ended}
+            is_paused = trace.status == "interrupted" or None
+            return {"event": "invoke", "toolName": self._invoked.pop(trace.invocation_id), **ended, "paused": is_paused}
         if isinstance(trace.error, CodeModeTimeoutError) and "call" not in trace.error.details:
             return {"event": "execution_timed_out", **ended}
         outcome = {"completed": "succeeded", "interrupted": "paused"}.get(trace.status, "failed")

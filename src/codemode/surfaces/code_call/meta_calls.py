@@ -20,7 +20,7 @@ from .names import META_TOOLS, meta_name, meta_tool_of
 from .options import CodeCallOptions
 from .profile import profile_of
 from .requests import read_execute, read_invoke
-from .result import told
+from .result import placed, told
 from .search import read_search, searched
 
 _LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
@@ -114,7 +114,7 @@ class MetaCalls:
         )
         given = request.given(tools.catalog)
         execution = run.Execution(self._profile, tools.catalog, self._of_new_runs, outer, pool, given=given)
-        return told(await execution.start(request.script))
+        return placed(told(await execution.start(request.script)), request.script)
 
     async def invoke(
         self,

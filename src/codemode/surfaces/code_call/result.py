@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 WORKER_ENDED = "worker"
 """``details["origin"]`` of an error: the worker that ran the program ended without a result."""
 _DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
+_NOT_PAIRED = (
+    "line {line}, column {column}: the script ends here before it is complete, or a bracket too many has closed it:"
+    " pair all brackets, braces and parentheses"
+)
+_LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
 _GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
 
@@ -64,6 +70,18 @@ def told(outcome: RunOutcome) -> Any:
     if outcome.warnings:
         result["warnings"] = list(outcome.warnings)
     return result
+
+
+def placed(answer: Any, script: str) -> Any:
+    """Return the answer to a script with a place inside of it: the parser goes on into what stands around it."""
+    if not isinstance(answer, CodeCallResult) or answer["status"] != "syntax_error":
+        return answer
+    place = mapping_or_empty(answer["error"].get("location"))
+    if place.get("line", 0) > len(_LINE_END.split(script)):
+        written = _LINE_END.split(script.rstrip())
+        end = {"line": len(written), "column": len(written[-1]) + 1}
+        answer["error"] |= {"message": _NOT_PAIRED.format(**end), "location": end}
+    return answer
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:
