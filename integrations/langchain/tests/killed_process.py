@@ -1,4 +1,4 @@
-"""An agent in a process of its own: ``killed_process.py <directory> start|resume sync|async``.
+"""An agent in a process of its own: ``killed_process.py <directory> start|resume sync|async mode|call``.
 
 ``start`` runs to the interrupts, writes their ids and kills itself; ``resume`` answers them in a new process.
 """
@@ -12,12 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from codemode_langchain import CodeModeMiddleware
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
-from scripted_agent import APPROVE, START, ScriptedModel, SqliteSession, calls, content
+from scripted_agent import APPROVE, START, ScriptedModel, SqliteSession, calls, content, executes
+
+from codemode.testing.faces import CODE_CALL
 
 PROGRAM = """
 const parts = await Promise.all([
@@ -29,7 +31,7 @@ return [...parts, await tools.write({ text: "after" })];
 """
 
 directory = Path(sys.argv[1])
-is_start, is_async = sys.argv[2] == "start", sys.argv[3] == "async"
+is_start, is_async, is_code_call = sys.argv[2] == "start", sys.argv[3] == "async", sys.argv[4] == "call"
 
 
 def log(text: str) -> str:
@@ -57,13 +59,18 @@ def ask(question: str) -> str:
 
 
 # The model is asked for a program only once; after the resume it says the end.
-said = [calls(PROGRAM)] if is_start else []
+asked = executes(CODE_CALL.request(PROGRAM)[1]["script"]) if is_code_call else calls(PROGRAM)
+said = [asked] if is_start else []
 model = ScriptedModel(messages=iter([*said, AIMessage("done")]), shown=[])
 
 
 def build(saver: Any) -> Any:
-    middleware = [CodeModeMiddleware(approve={"refund": True}, options={"continuation": {"keys": "k" * 32}})]
-    return create_agent(model, [write, refund, ask], middleware=middleware, checkpointer=saver)
+    settings: Any = {"continuation": {"keys": "k" * 32}}
+    if is_code_call:
+        hiding: Any = CodeCallMiddleware(approve={"refund": True}, options={"settings": settings})
+    else:
+        hiding = CodeModeMiddleware(approve={"refund": True}, options=settings)
+    return create_agent(model, [write, refund, ask], middleware=[hiding], checkpointer=saver)
 
 
 session = SqliteSession(build, is_async, path=str(directory / "checkpoints.db"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,13 +20,16 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
+@pytest.mark.parametrize("face", ["mode", "call"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_killed_between_interrupt_and_resume(tmp_path: Path, mode: str):
-    started = run(tmp_path, "start", mode)
+def test_killed_between_interrupt_and_resume(tmp_path: Path, mode: str, face: str):
+    started = run(tmp_path, "start", mode, face)
     assert started.returncode == -signal.SIGKILL, started.stderr
     assert (tmp_path / "log").read_text().split("\n") == ["before", ""]
     # Sync in one process, async in the other is fine too: the checkpoint is the same.
-    resumed = run(tmp_path, "resume", "async" if mode == "sync" else "sync")
+    resumed = run(tmp_path, "resume", "async" if mode == "sync" else "sync", face)
     assert resumed.returncode == 0, resumed.stderr
-    assert resumed.stdout.strip() == '["before", "refund a", "why: because", "after"]'
+    result = json.loads(resumed.stdout)
+    result = result["result"] if face == "call" else result
+    assert result == ["before", "refund a", "why: because", "after"]
     assert (tmp_path / "log").read_text().split("\n") == ["before", "why: because", "refund a", "after", ""]

@@ -5,11 +5,18 @@
 from collections.abc import Sequence
 from typing import Any, assert_type
 
-from codemode_langchain import ApprovalConfig, ApprovalRules, CodeModeMiddleware, create_code_mode_tool
+from codemode_langchain import (
+    ApprovalConfig,
+    ApprovalRules,
+    CodeCallMiddleware,
+    CodeModeMiddleware,
+    create_code_call_tools,
+    create_code_mode_tool,
+)
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import BaseTool, StructuredTool
 
-from codemode import CodeModeOptions, ExecutionPolicy, WorkerPool
+from codemode import CodeCallOptions, CodeModeOptions, ExecutionPolicy, WorkerPool
 
 
 def stock(product: str) -> int:
@@ -35,6 +42,13 @@ assert_type(code_mode, BaseTool)
 assert_type(create_code_mode_tool([in_stock], {"execution_policy": {"timeout_ms": 5000}}, approve=asks), BaseTool)
 middleware = CodeModeMiddleware(options={"telemetry": {"is_enabled": True}}, keep=["stock"], approve=rules, pool=None)
 given_to_create_agent: Sequence[AgentMiddleware[Any, Any, Any]] = [middleware]
+assert_type(create_code_call_tools([in_stock, stock], {"top_k": 3}, approve=rules), list[BaseTool])
+code_call = CodeCallMiddleware(
+    options=CodeCallOptions(direct_calls={"enabled": True}, settings=options),
+    approve=asks,
+    script_context=lambda runtime: {"user": runtime.context},
+)
+also_given: Sequence[AgentMiddleware[Any, Any, Any]] = [code_call]
 with WorkerPool() as pool:
     create_code_mode_tool([in_stock], pool=pool.share("tenant", max_workers=2))
 
