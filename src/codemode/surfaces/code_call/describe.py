@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from ...data.json_shape import weigh
 from ...host import steps
 from .index import ToolSet
 from .inputs import InputReader
@@ -14,6 +15,7 @@ from .options import MAX_LISTED, CodeCallOptions
 _KNOWN = ("tools", "toolNames", "max")
 _MAX_NAME_CHARACTERS = 128
 _STEPS_FOR_A_TOOL = 20
+_LARGE_SCHEMA_CHARACTERS = 1 << 14
 
 
 def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple[tuple[str, ...], int]:
@@ -28,6 +30,7 @@ def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple
 
 def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, Any]:
     """Return the definitions of at most so many tools, the names that are none, and how many were left out."""
+    steps.take(len(names) >> 3)
     found = [tools.indexed[name] for name in names if name in tools.indexed]
     answer: dict[str, Any] = {"tools": [_described(one) for one in found[:most]]}
     missing = [name[:_MAX_NAME_CHARACTERS] for name in names if name not in tools.indexed]
@@ -39,7 +42,8 @@ def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, An
 
 
 def _described(one: KnownTool) -> dict[str, Any]:
-    steps.take(_STEPS_FOR_A_TOOL)
+    schemas = one.tool.input_json_schema, one.tool.output_json_schema
+    steps.take(_STEPS_FOR_A_TOOL + (weigh(schemas, _LARGE_SCHEMA_CHARACTERS) >> 3))
     definition = copy.deepcopy(one.definition)  # an answer is the caller's own
     said: dict[str, Any] = {"name": definition["name"], "description": definition["description"]}
     if one.info.app_id is not None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar, cast
 
+from ...data.json_shape import weigh
 from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import is_mapping, is_sequence
 from ...errors import CodeModeToolError
+from ...host import steps
+from ...host.threads import LARGE_CHARACTERS, run_check
 from ...schemas.compiled import Problem, json_type, path_text
 
 ValueT = TypeVar("ValueT")
+MOST_TEXTS = 100_000
 _MOST_SHOWN = 8
+
+
+def when_read(given: Any, read: Callable[[], ValueT]) -> Awaitable[ValueT]:
+    """Return what ``read`` makes of an input: at once where it is small, else in a thread."""
+    return run_check(weigh(given, LARGE_CHARACTERS), read)
 
 
 class InputReader:
@@ -51,13 +61,20 @@ class InputReader:
         return default if given is None else min(max(int(given), 1), most)
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of strings, each of them once."""
-        given = self._read(key, is_sequence, "an array of strings")
-        for at, one in enumerate(cast("Sequence[Any]", given or ())):
+        """Return a list of at most `MOST_TEXTS` strings, each of them once."""
+        read = self._read(key, is_sequence, "an array of strings")
+        if read is None:
+            return None
+        given = cast("Sequence[Any]", read)
+        if len(given) > MOST_TEXTS:
+            self.wrong(key, f"has {len(given)} strings; at most {MOST_TEXTS} are allowed")
+            return ()
+        steps.take(len(given) >> 4)
+        for at, one in enumerate(given):
             if not isinstance(one, str):
                 self.wrong(key, f"must be an array of strings, and [{at}] is {json_type(one)}")
                 return None
-        return None if given is None else tuple(dict.fromkeys(given))
+        return tuple(dict.fromkeys(given))
 
     def mapping(self, key: str) -> Mapping[str, Any] | None:
         """Return an object."""
@@ -92,7 +109,8 @@ class InputReader:
         if not is_mapping(value):
             self.wrong("", f"must be an object, got {json_type(value)}")
             return {}
-        for key in [key for key in value if key not in known][:_MOST_SHOWN]:
+        unknown = (key for key in value if key not in known)
+        for key in islice(unknown, _MOST_SHOWN):
             self.wrong(str(key)[:100], f"is unknown; known are {', '.join(known)}")
         return value
 

@@ -15,14 +15,16 @@ from ...workers.pool import WorkerPool, pool_or_default
 from .describe import described, read_describe
 from .direct_calls import is_direct
 from .index import ToolSet
+from .inputs import when_read
 from .listening import listeners_of_run, question
 from .names import META_TOOLS, meta_name, meta_tool_of
 from .options import CodeCallOptions
 from .profile import profile_of
-from .requests import read_execute, read_invoke
+from .requests import asked_to_execute, asked_to_invoke
 from .result import placed, told
 from .search import read_search, searched
 
+_MAX_NAME_CHARACTERS = 128
 _LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
 
 
@@ -58,7 +60,7 @@ class MetaCalls:
         Raises `CodeModeToolError` for another input.
         """
         name, tools = self._name_of("search"), self._tools
-        request = read_search(name, input, self.options)
+        request = await when_read(input, partial(read_search, name, input, self.options))
         async with question(self.options, "search", request.queries, tool_call_id) as asked:
             answer = await searched(tools, request)
             asked.result_count = len(answer["tools"])
@@ -75,7 +77,7 @@ class MetaCalls:
         Raises `CodeModeToolError` for another input.
         """
         name, tools = self._name_of("describe"), self._tools
-        names, most = read_describe(name, input, self.options)
+        names, most = await when_read(input, partial(read_describe, name, input, self.options))
         async with question(self.options, "describe", names, tool_call_id) as asked:
             answer = await run_check(0, partial(described, tools, names, most))
             asked.result_count = len(answer["tools"])
@@ -99,7 +101,8 @@ class MetaCalls:
         model gives. The others are those of `CodeModeTool.execute`. Raises `CodeModeToolError` for a wrong input, and
         `CodeModeError` for the host's own trouble; all else is a status.
         """
-        request, tools = read_execute(self._name_of("execute"), input, script_context), self._tools
+        catalog = self._tools.catalog
+        script, given = await asked_to_execute(self._name_of("execute"), input, script_context, catalog)
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
         outer = run.OuterCall(
@@ -112,9 +115,8 @@ class MetaCalls:
             clock_ms,
             listeners_of_run(self.options),
         )
-        given = request.given(tools.catalog)
-        execution = run.Execution(self._profile, tools.catalog, self._of_new_runs, outer, pool, given=given)
-        return placed(told(await execution.start(request.script)), request.script)
+        execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
+        return placed(told(await execution.start(script)), script)
 
     async def invoke(
         self,
@@ -132,7 +134,8 @@ class MetaCalls:
         Raises `CodeModeToolError` where direct calls are not enabled.
         """
         self._require_direct_calls()
-        (name, value), tools = read_invoke(self._name_of("invoke"), input), self._tools
+        tools = self._tools
+        name, value = await asked_to_invoke(self._name_of("invoke"), input)
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
         # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.
@@ -214,8 +217,9 @@ class MetaCalls:
         known = ", ".join(
             self._name_of(one) for one in META_TOOLS if one != "invoke" or self.options.direct_calls.enabled
         )
-        message = f"there is no meta-tool {meta_name!r}; there are {known}"
-        raise CodeModeToolError(message, details={"tool_name": meta_name})
+        shown = meta_name[:_MAX_NAME_CHARACTERS]
+        message = f"there is no meta-tool {shown!r}; there are {known}"
+        raise CodeModeToolError(message, details={"tool_name": shown})
 
     def _name_of(self, meta_tool: str) -> str:
         return meta_name(meta_tool, self.options.names)

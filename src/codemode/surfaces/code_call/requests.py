@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeGuard
 
+from ...data.json_shape import weigh
 from ...data.json_values import NOT_GIVEN, WrittenObject, decode_json, encode_json
-from ...data.narrowing import is_object
+from ...data.narrowing import is_mapping, is_object
 from ...errors import CodeModeSerializationError
+from ...host import steps
+from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.checked_fields import mapping_or_none
 from .catalog import CodeCallCatalog
 from .inputs import InputReader
@@ -16,6 +20,8 @@ from .inputs import InputReader
 # What most scripts are given: the same object, by which a run knows that it is the same.
 _GIVEN = WrittenObject(source="script", context={}, allowedTools=None)
 MAX_CONTEXT_BYTES = 64 * 1024
+_TOO_HEAVY = 16 * MAX_CONTEXT_BYTES
+_MOST_FIELDS = 16
 _MAX_SHOWN_NAMES = 5
 _MAX_NAME_CHARACTERS = 128
 _MAX_CALLED_CHARACTERS = 256  # as the kernel has it
@@ -33,6 +39,7 @@ class ExecuteRequest:
         """Return what the invocation is given, signed into its pauses."""
         if self.allowed_tools is None and not self.context:
             return _GIVEN
+        steps.take(len(self.allowed_tools or ()) >> 4)
         allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
         given = {"source": "script", "context": dict(self.context), "allowedTools": allowed}
         warnings = self._warnings(catalog)
@@ -47,10 +54,37 @@ class ExecuteRequest:
         return [f"allowedTools names no tool: {', '.join(map(repr, unknown[:_MAX_SHOWN_NAMES]))}{more}"]
 
 
-def read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
-    """Return what is asked for. Raises `CodeModeToolError` for a wrong input, `ValueError` for a wrong context."""
+async def asked_to_execute(
+    meta_tool: str, given: Any, script_context: Mapping[str, Any] | None, catalog: CodeCallCatalog
+) -> tuple[str, Mapping[str, Any]]:
+    """Return a script and what it is given. What is more than a script is read in a thread where it is large.
+
+    Raises `CodeModeToolError` for a wrong input, `ValueError` for a wrong context.
+    """
     if script_context is None and is_object(given) and len(given) == 1 and isinstance(given.get("script"), str):
-        return ExecuteRequest(given["script"], None, {})  # as most are; below all else is read, and what is wrong told
+        return given["script"], _GIVEN  # as most are; below all else is read, and what is wrong told
+
+    def read() -> tuple[str, Mapping[str, Any]]:
+        request = _read_execute(meta_tool, given, script_context)
+        return request.script, request.given(catalog)
+
+    rest = [value for key, value in given.items() if key != "script"] if _is_short(given) else given
+    return await run_check(weigh((script_context, rest), LARGE_CHARACTERS), read)
+
+
+async def asked_to_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
+    """Return name and input, or `NOT_GIVEN`, of the call that is asked for. What is large is read in a thread.
+
+    Raises `CodeModeToolError` for a wrong input.
+    """
+    return await run_check(weigh(given, LARGE_CHARACTERS), partial(_read_invoke, meta_tool, given))
+
+
+def _is_short(given: Any) -> TypeGuard[Mapping[str, Any]]:
+    return is_mapping(given) and len(given) <= _MOST_FIELDS
+
+
+def _read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
     hosts = _hosts_context(script_context)
     reader = InputReader(meta_tool, given, ("script", "allowedTools", "context"))
     reader.require("script")
@@ -60,11 +94,7 @@ def read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] |
     return request
 
 
-def read_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
-    """Return name and input, or `NOT_GIVEN`, of the call that is asked for.
-
-    Raises `CodeModeToolError` for a wrong input.
-    """
+def _read_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
     reader = InputReader(meta_tool, given, ("tool", "input"))
     reader.require("tool")
     name, value = reader.text("tool"), reader.anything("input")
@@ -80,7 +110,7 @@ def _hosts_context(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if given is None:
         return {}
     try:
-        return _plain(dict(mapping_or_none(given, "script_context") or {}), MAX_CONTEXT_BYTES)
+        return _context(mapping_or_none(given, "script_context") or {})
     except CodeModeSerializationError as error:
         raise ValueError(f"script_context {error.message.removeprefix('it ')}") from error
 
@@ -89,10 +119,17 @@ def _merged(reader: InputReader, given: Mapping[str, Any] | None, hosts: Mapping
     if not given:
         return hosts
     try:
-        return _plain({**given, **hosts}, MAX_CONTEXT_BYTES)
+        return _context(given, hosts)
     except CodeModeSerializationError as error:
         reader.wrong("context", error.message.removeprefix("it "))
         return hosts
+
+
+def _context(*parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    # What weighs so much need not be copied or written to be too much.
+    if sum(map(len, parts)) > MAX_CONTEXT_BYTES or weigh(parts, _TOO_HEAVY) >= _TOO_HEAVY:
+        raise CodeModeSerializationError(f"it is more than {MAX_CONTEXT_BYTES} bytes of JSON.")
+    return _plain({key: value for part in parts for key, value in part.items()}, MAX_CONTEXT_BYTES)
 
 
 def _plain(value: Any, max_bytes: int | None = None) -> Any:

@@ -18,6 +18,7 @@ from .options import MAX_LISTED, CodeCallOptions
 _KNOWN = ("query", "topK", "filter", "queries", "appIds", "excludeToolNames", "minRelevanceScore")
 _FILTERS = ("appIds", "tags", "includeOpenApi", "includeInline")
 _MAX_QUERIES = 10
+MAX_QUERY_CHARACTERS = 10_000  # no more is ever read of one
 _MAX_SHOWN = 8
 _MAX_CHARACTERS = 40
 _NOTHING = "No tool fits. Try other words."
@@ -65,8 +66,9 @@ def read_search(meta_tool: str, given: Any, options: CodeCallOptions) -> SearchR
         "openapi": filters.flag("includeOpenApi", default=True),
         "inline": filters.flag("includeInline", default=True),
     }
+    asked = (*(() if query is None else (query,)), *(queries or ())[:_MAX_QUERIES])
     request = SearchRequest(
-        queries=tuple(dict.fromkeys((*(() if query is None else (query,)), *(queries or ())))),
+        queries=tuple(dict.fromkeys(one[:MAX_QUERY_CHARACTERS] for one in asked)),
         tells_queries=queries is not None,
         top_k=reader.count("topK", options.top_k, MAX_LISTED),
         app_ids=_both(filters.texts("appIds"), reader.texts("appIds")),

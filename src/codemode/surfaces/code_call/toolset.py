@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...host.sync import run_sync
+from ...host.threads import off_loop
 from ...run.starting import started
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool
@@ -62,8 +63,18 @@ class CodeCallToolset(MetaCalls):
     def update(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         """Put other tools in place of these. A script that runs keeps its own.
 
+        Checking thousands of new tools takes seconds: on an event loop use `update_async`.
         Raises `ValueError` as `create_code_call_tools` does, and then nothing changes.
         """
+        self._put(tools)
+        self._listeners.tell()
+
+    async def update_async(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
+        """Do what `update` does, in a thread: the event loop goes on meanwhile. Listeners are called on the loop."""
+        await off_loop(partial(self._put, tools))
+        self._listeners.tell()
+
+    def _put(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         with self._updating:
             before = self._tools
             after = ToolSet.of(tools, self.options, before)
@@ -71,7 +82,6 @@ class CodeCallToolset(MetaCalls):
             change = change_of(before, after)
             if change is not None:
                 self._listeners.note(change)
-        self._listeners.tell()
 
     def over(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
         """Return a set with these options over other tools; this one stays as it is. What both have is indexed once.
