@@ -155,3 +155,20 @@ async def run_python(text: str, rows: list[Any]) -> Any:
     scope: dict[str, Any] = {"noop": noop, "rows": all_rows, "call_tool": call_tool}
     exec(compile(ast.fix_missing_locations(tree), "program", "exec"), scope)
     return await scope["program"]()
+
+
+@pytest.mark.parametrize("lacks", ["FRONTMCP", "ENCLAVE", "node"])
+def test_without_what_it_takes_the_published_plugin_is_not_asked(
+    module: Any, lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    answers = module("peers.codecall_answers")
+    before = answers.ANSWERS.read_bytes()
+    for name, folder in answers.NEEDED.items():
+        if name != lacks:
+            (tmp_path / name / folder).mkdir(parents=True)
+    monkeypatch.setattr(answers.shutil, "which", lambda name: None if name == lacks else f"/no/such/{name}")
+    assert answers.main([str(tmp_path / "FRONTMCP"), str(tmp_path / "ENCLAVE"), "--write"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("skipped: ")
+    assert lacks in said
+    assert answers.ANSWERS.read_bytes() == before

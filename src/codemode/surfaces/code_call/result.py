@@ -77,7 +77,7 @@ def placed(answer: Any, script: str) -> Any:
     if not isinstance(answer, CodeCallResult) or answer["status"] != "syntax_error":
         return answer
     place = mapping_or_empty(answer["error"].get("location"))
-    if place.get("line", 0) > len(_LINE_END.split(script)):
+    if place and place.get("line", 0) > len(_LINE_END.split(script)):
         written = _LINE_END.split(script.rstrip())
         end = {"line": len(written), "column": len(written[-1]) + 1}
         answer["error"] |= {"message": _NOT_PAIRED.format(**end), "location": end}
