@@ -331,3 +331,12 @@ def test_approval_needs_a_graph(tools: list[BaseTool], done: list[Any], is_async
         with pytest.raises(CodeModeToolApprovalRequiredError, match="LangGraph"):
             call(made[name], given, is_async)
     assert done == []
+
+
+def test_a_definition_says_what_a_tool_is_for_once(tools: list[BaseTool]):
+    made = named(create_code_call_tools(tools))
+    (described,) = made["codecall_describe"].invoke({"tools": ["refund"]})["tools"]
+    assert described["description"] == "Give the money for an order back."
+    assert not described["inputSchema"].keys() & {"title", "description"}
+    answer = made["codecall_execute"].invoke({"script": "return getTool('refund').inputSchema"})
+    assert answer["result"] == described["inputSchema"]

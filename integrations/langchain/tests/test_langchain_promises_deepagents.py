@@ -7,12 +7,14 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from codemode_langchain import CodeModeMiddleware
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from required import missing
-from scripted_agent import ScriptedModel, Session, calls, content, model, results
+from scripted_agent import ScriptedModel, Session, asking, calls, content, executes, model, results
+
+from codemode.testing.faces import CODE_CALL
 
 APPROVE = {"type": "approve"}
 
@@ -61,7 +63,11 @@ class Desk:
         }
         settings.setdefault("middleware", [CodeModeMiddleware(approve={"delete": True})])
         self.graph = create_deep_agent(
-            model(js), [delete], subagents=[writer], checkpointer=InMemorySaver(), **settings
+            settings.pop("model", None) or model(js),
+            [delete],
+            subagents=[writer],
+            checkpointer=InMemorySaver(),
+            **settings,
         )
 
 
@@ -89,6 +95,24 @@ def test_30_sub_agents_files_and_approvals(writes_by: str, is_async: bool):
     output = session.answer({waiting.id: APPROVE})
     assert json.loads(content(output)) == ["b is written", "deleted /x", "alpha", "gamma"]
     assert desk.deleted == ["/x"]
+    assert {path: file["content"] for path, file in output["files"].items()} == {"/a.txt": "alpha", "/b.txt": "gamma"}
+
+
+def test_30_code_call_in_a_deep_agent(is_async: bool):
+    sub = saying(tool_call("write_file", file_path="/b.txt", content="beta"), AIMessage("b is written"))
+    desk = Desk(
+        "",
+        sub=sub,
+        model=asking(executes(CODE_CALL.request(FILES)[1]["script"])),
+        middleware=[CodeCallMiddleware(approve={"delete": True})],
+    )
+    session = Session(desk.graph, is_async)
+    output = session.start()
+    (waiting,) = output["__interrupt__"]
+    assert (waiting.value["name"], waiting.value["args"], desk.deleted) == ("delete", {"path": "/x"}, [])
+    output = session.answer({waiting.id: APPROVE})
+    answer = json.loads(content(output))
+    assert answer == {"status": "ok", "result": ["b is written", "deleted /x", "alpha", "gamma"]}
     assert {path: file["content"] for path, file in output["files"].items()} == {"/a.txt": "alpha", "/b.txt": "gamma"}
 
 

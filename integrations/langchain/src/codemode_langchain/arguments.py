@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast, get_type_hints
 
 from langchain_core.runnables import RunnableConfig
@@ -52,6 +53,7 @@ class ArgumentsSchema:
     def __init__(self, tool: BaseTool, described: CompiledSchema, compiled: Callable[[Any], Any]) -> None:
         self._name = tool.name
         self._described = described
+        self._is_described = bool(tool.description)
         self._injected = Injected(tool)
         schema = _model_of(tool)
         # Only the whole schema has its validators and settings. Code of a tool's own that reads arguments goes on
@@ -62,10 +64,13 @@ class ArgumentsSchema:
         fields = {} if schema is None else schema.model_fields
         self._names = [name for name, field in fields.items() if name not in self._injected.names and not field.exclude]
 
-    @property
+    @cached_property
     def json_schema(self) -> JsonSchema:
-        """The JSON Schema that a model is shown."""
-        return self._described.json_schema
+        """The JSON Schema that a model is shown. What its whole is called and for is said of the tool itself."""
+        schema: Any = self._described.json_schema
+        if not self._is_described or not isinstance(schema, dict):
+            return schema
+        return {key: one for key, one in cast("JsonSchema", schema).items() if key not in ("title", "description")}
 
     @property
     def varies(self) -> bool:
