@@ -16,6 +16,7 @@ from test_strict_codes import NUMBER, OWN, raising
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool
+from codemode.protocol.messages import CallRequested
 from codemode.run.direct_call import DirectCall
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
@@ -171,7 +172,16 @@ def test_whatever_is_passed_a_replay_makes_the_same_call(values):
     options = {"execution_policy": {"max_bridge_requests": 50, "check_program": False}}
     outcome = within(run_strict(js, [Tool("echo", execute=seen.append)], options))
     assert outcome.status == "completed", outcome.error
-    assert [entry.input_json for entry in outcome.ledger.entries] == [call.input_json for call in calls]
+    for entry, call in zip(outcome.ledger.entries, calls, strict=True):
+        assert entry.same_request(CallRequested(entry.id, "tool", "echo", call.input_json, None))
+
+
+@pytest.mark.parametrize("value", [2.0**-24, -(2.0**-44), 6.10987272699921e-151, 0.1, 1e-7])
+def test_a_number_that_is_between_two_goes_on_after_a_pause(value):
+    """Of some the engine writes a digit more than is needed."""
+    tools = [Tool("pay", execute=lambda given: given, needs_approval=True)]
+    paused = within(call_strict("pay", {"n": value}, tools, KEYED))
+    assert within(go_on_strict(paused.interrupt, tools, OK, options=KEYED)).value == {"n": value}
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
