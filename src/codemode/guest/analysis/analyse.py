@@ -22,9 +22,7 @@ PARTS = ("parse", "rereading", "strip_types", "edits", "facts", "names", "named_
 
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
-    """An analyser. ``site_paths`` hold the parser's packages; ``clock`` gives seconds.
-
-    A rehearsal leaves what is prepared for the first program.
+    """An analyser. ``site_paths`` hold the parser's packages; ``clock`` gives seconds. A rehearsal uses nothing up.
 
     Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
     not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and

@@ -23,7 +23,7 @@ WAIT_SECONDS = 2.0
 _PAUSE_SECONDS = 30.0  # after it was slow, no search waits for it
 _BATCH = 64
 _KEPT_QUERIES = 256
-_KEPT_VECTORS = 1000
+_KEPT_VECTORS = 10_000  # beside those in use: conversations with other tools may come back to theirs
 
 
 class Unusable(Exception):  # noqa: N818 - no error of the search
@@ -82,10 +82,11 @@ class Embeddings:
             problem = self._problem
             if len(self._vectors) > 2 * len(texts) + _KEPT_VECTORS:
                 self._vectors = {digest: self._vectors[digest] for digest in texts if digest in self._vectors}
-            self._waiting = {digest: text for digest, text in texts.items() if digest not in self._vectors}
-            if not self._waiting:
+            missing = {digest: text for digest, text in texts.items() if digest not in self._vectors}
+            if not missing:
                 self._problem = None
                 return None
+            self._waiting = missing
         if not self._is_async:
             self._send()
         elif self._job is None or self._job.done() or self._job.get_loop().is_closed():

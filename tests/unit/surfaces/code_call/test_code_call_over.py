@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from codemode import CodeCallToolset, Tool, create_code_call_tools
+
+WAIT_SECONDS = 30.0
 
 
 def tool(name: str, description: str) -> Tool:
@@ -46,3 +49,29 @@ def test_a_set_holds_the_names_of_its_index():
     hidden = Tool("gamma", execute=None, metadata={"codecall": {"enabledInCodeCall": False}})
     first = create_code_call_tools([tool("alpha", "Weigh a parcel."), hidden])
     assert [name in first for name in ("alpha", "gamma", "codecall.search", "nowhere")] == [True, False, False, False]
+
+
+def test_a_small_set_in_between_makes_nobody_embed_a_text_again():
+    embedded: list[str] = []
+    many_told, new_told = threading.Event(), threading.Event()
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        if len(embedded) > 1200:
+            many_told.set()
+        if any("brand new" in text for text in texts):
+            new_told.set()
+        return [[1.0, float(len(text))] for text in texts]
+
+    many = [tool(f"tool_{number}", f"Weigh parcel {number}.") for number in range(1200)]
+    first = create_code_call_tools([], {"search": {"embed": embed}}).over(many)
+
+    async def take_turns() -> None:
+        await first.search({"query": "weigh"})
+        assert await asyncio.to_thread(many_told.wait, WAIT_SECONDS)
+        await first.over([tool("alpha", "Weigh a letter.")]).search({"query": "letter"})
+        await first.over([*many, tool("beta", "Weigh a brand new thing.")]).search({"query": "thing"})
+        assert await asyncio.to_thread(new_told.wait, WAIT_SECONDS)
+
+    asyncio.run(take_turns())
+    assert len(embedded) == len(set(embedded))
