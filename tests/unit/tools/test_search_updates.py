@@ -143,3 +143,22 @@ def test_updates_during_searches_from_several_threads_tear_no_answer():
         assert not thread.is_alive()
     assert torn == []
     assert current[0].search("walrus", 50) == ToolIndex(pairs(tools)).search("walrus", 50)
+
+
+def test_the_garbage_collector_has_nothing_to_go_through_for_each_tool():
+    tools = [
+        PlainTool(f"tool{n}", "Reads a file. Then a walrus.", input_examples=({"url": "of a file"},))
+        for n in range(1000)
+    ]
+    current = ToolIndex(pairs(tools[:3]))
+    current.search("file", 8)
+
+    def tracked() -> int:
+        for _ in range(3):  # a tuple of tuples is let go after those in it
+            gc.collect()
+        return len(gc.get_objects())
+
+    before = tracked()
+    indexes = [current := current.updated(pairs(tools[n:])) for n in (0, 1, 2)]
+    assert all(index.search("walrus", 8) for index in indexes)
+    assert tracked() - before < len(tools) / 4

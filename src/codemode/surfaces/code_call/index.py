@@ -26,7 +26,7 @@ class ToolSet:
 
     def __init__(self, known: Mapping[str, KnownTool], search: Search, before: ToolSet | None) -> None:
         self.version = 1 if before is None else before.version + 1
-        tools = [(name, one.tool) for name, one in known.items() if one.is_indexed]
+        tools = ((name, one.tool) for name, one in known.items() if one.is_indexed)
         # What has not changed is not indexed, or embedded, again.
         self.search: ToolSearch = _search(tools, search) if before is None else before.search.updated(tools)
         self.known = dict(known)
@@ -55,7 +55,7 @@ class ToolSet:
         return (one.made for one in self.known.values() if one.is_listed)
 
 
-def _search(tools: list[tuple[str, PreparedTool]], options: Search) -> ToolSearch:
+def _search(tools: Iterable[tuple[str, PreparedTool]], options: Search) -> ToolSearch:
     return ToolSearch(tools, embed=options.embed, strategy=options.strategy)
 
 

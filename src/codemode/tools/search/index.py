@@ -10,7 +10,8 @@ from typing import NamedTuple
 from ...host import steps
 from ...signatures.described_tool import DescribedTool
 from .doubts import FIRST_TOOLS, NO_WORD, doubt_of, is_foreign
-from .postings import Postings, Tools
+from .named_tools import NamedTools, named_tools
+from .postings import Postings
 from .query import read_query
 from .text_index import TextIndex
 
@@ -41,7 +42,7 @@ class ToolIndex:
     """
 
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
-        self._tools = list(tools)
+        self._tools = named_tools(tools)
         self._base = base  # what an earlier index has done already
         self._lock = threading.Lock()
         self._index: TextIndex | None = None
@@ -117,9 +118,9 @@ class ToolIndex:
             self._lock.release()
 
 
-def _built(tools: Tools) -> TextIndex:
+def _built(tools: NamedTools) -> TextIndex:
     return TextIndex(Postings(tools))
 
 
-def _changed(tools: Tools, base: Postings) -> TextIndex:
+def _changed(tools: NamedTools, base: Postings) -> TextIndex:
     return TextIndex(Postings(tools, base))

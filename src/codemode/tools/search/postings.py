@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
 from ...host import steps
 from ...signatures.described_tool import DescribedTool
 from .columns import Columns, columns_of, entry_of
 from .known_words import KnownWords
+from .named_tools import NamedTools
 
 # BM25's, as SQLite's FTS5 has them.
 _SATURATION = 1.2
@@ -16,19 +17,10 @@ _LENGTH = 0.75  # how much a long text counts against a tool
 _TOOLS_OF_A_STEP = 32
 _MAX_NAME_CHARACTERS = 100
 
-Tools = list[tuple[str, DescribedTool]]
-
-
-class _Kept(NamedTuple):
-    """What is kept of an indexed tool, so that it is known again and can be taken out."""
-
-    name: str
-    tool: DescribedTool
-    fingerprint: bytes
-    plain: str
-    stems: tuple[str, ...]
-    words: tuple[str, ...]
-    length: int
+# What is kept of an indexed tool, so that it is known again and can be taken out: its name, the fingerprint of its
+# texts, its name in one word, its stems, its words and their number. A plain tuple of what refers to nothing else is
+# let go by the garbage collector, which holds the loop while it goes through one of any other kind for each tool.
+_Kept = tuple[str, bytes, str, tuple[str, ...], tuple[str, ...], int]
 
 
 class Postings:
@@ -38,8 +30,9 @@ class Postings:
     a tool to give half of what it can.
     """
 
-    def __init__(self, tools: Tools, base: Postings | None = None) -> None:
+    def __init__(self, tools: NamedTools, base: Postings | None = None) -> None:
         self.kept: list[_Kept | None] = list(base.kept) if base else []
+        self.tools: list[DescribedTool | None] = list(base.tools) if base else []  # by slot, as is what is kept
         self.counted: dict[str, dict[int, float]] = dict(base.counted) if base else {}
         self._shared = set(self.counted)  # the stems whose counts are those of the earlier postings too
         self.by_plain: dict[str, tuple[int, ...]] = dict(base.by_plain) if base else {}
@@ -49,7 +42,7 @@ class Postings:
         self.positions = [-1] * len(self.kept)
         for position, slot in enumerate(self.slots):
             self.positions[slot] = position
-        lengths = [kept.length if kept else 0 for kept in self.kept]
+        lengths = [kept[-1] if kept else 0 for kept in self.kept]
         average = sum(lengths) / max(len(self.slots), 1) or 1.0
         self.norms = [_SATURATION * (1 - _LENGTH + _LENGTH * length / average) for length in lengths]
 
@@ -65,13 +58,13 @@ class Postings:
         for kept in self.kept:
             if kept:
                 steps.take()
-                yield kept.name[:_MAX_NAME_CHARACTERS]
+                yield kept[0][:_MAX_NAME_CHARACTERS]
 
     def named(self, plain: str) -> tuple[int, ...]:
         """Return the slots of the tools whose name, written in one word, is this."""
         return self.by_plain.get(plain, ())
 
-    def _placed(self, tools: Tools) -> list[int]:
+    def _placed(self, tools: NamedTools) -> list[int]:
         """Give each tool a slot: the one that it had, where nothing has changed that is indexed."""
         slots, missing = self._known_again(tools)
         free = [slot for slot, kept in enumerate(self.kept) if kept is None]
@@ -79,33 +72,34 @@ class Postings:
             if not free:
                 free.append(len(self.kept))
                 self.kept.append(None)
+                self.tools.append(None)
             slots[position] = slot = free.pop()
-            self._put(slot, *tools[position], columns, fingerprint)
+            self.tools[slot] = tools.tools[position]
+            self._put(slot, tools.names[position], columns, fingerprint)
         return slots
 
-    def _known_again(self, tools: Tools) -> tuple[list[int], list[tuple[int, Columns, bytes]]]:
+    def _known_again(self, tools: NamedTools) -> tuple[list[int], list[tuple[int, Columns, bytes]]]:
         """Find tools again, by what they are and by what they say, and take out what is left."""
         steps.take((len(tools) + len(self.kept)) // _TOOLS_OF_A_STEP)
-        same = {id(kept.tool): slot for slot, kept in enumerate(self.kept) if kept}
-        slots = [same.pop(id(tool), -1) for _, tool in tools]
+        same = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}
+        slots = [same.pop(id(tool), -1) for tool in tools.tools]
         slots = [
-            slot if slot >= 0 and self._at(slot).name == name else -1
-            for slot, (name, _) in zip(slots, tools, strict=True)
+            slot if slot >= 0 and self._at(slot)[0] == name else -1
+            for slot, name in zip(slots, tools.names, strict=True)
         ]
         again = set(slots)
         alike: dict[bytes, list[int]] = {}
         for slot, kept in enumerate(self.kept):
             if kept and slot not in again:
-                alike.setdefault(kept.fingerprint, []).append(slot)
+                alike.setdefault(kept[1], []).append(slot)
         missing: list[tuple[int, Columns, bytes]] = []
         for position, slot in enumerate(slots):
             if slot < 0:
-                name, tool = tools[position]
-                columns = columns_of(name, tool)
+                columns = columns_of(tools.names[position], tools.tools[position])
                 fingerprint = columns.fingerprint()
                 if of_this := alike.get(fingerprint):
-                    slots[position] = again = of_this.pop()
-                    self.kept[again] = self._at(again)._replace(tool=tool)
+                    slots[position] = earlier = of_this.pop()
+                    self.tools[earlier] = tools.tools[position]
                 else:
                     missing.append((position, columns, fingerprint))
         for gone in alike.values():
@@ -116,10 +110,10 @@ class Postings:
     def _at(self, slot: int) -> _Kept:
         return cast("_Kept", self.kept[slot])
 
-    def _put(self, slot: int, name: str, tool: DescribedTool, columns: Columns, fingerprint: bytes) -> None:
+    def _put(self, slot: int, name: str, columns: Columns, fingerprint: bytes) -> None:
         entry = entry_of(columns)
         stems = tuple(entry.counts)
-        self.kept[slot] = _Kept(name, tool, fingerprint, entry.plain, stems, entry.words, entry.length)
+        self.kept[slot] = (name, fingerprint, entry.plain, stems, entry.words, entry.length)
         self.known.add(entry.words)
         self.by_plain[entry.plain] = (*self.by_plain.get(entry.plain, ()), slot)
         counted, shared = self.counted, self._shared
@@ -130,12 +124,12 @@ class Postings:
             of_stem[slot] = count
 
     def _take_out(self, slot: int) -> None:
-        kept = self._at(slot)
-        steps.take(len(kept.stems))
-        self.kept[slot] = None
-        self.known.remove(kept.words)
-        self.by_plain[kept.plain] = tuple(other for other in self.by_plain[kept.plain] if other != slot)
-        for stem in kept.stems:
+        _, _, plain, stems, words, _ = self._at(slot)
+        steps.take(len(stems))
+        self.kept[slot] = self.tools[slot] = None
+        self.known.remove(words)
+        self.by_plain[plain] = tuple(other for other in self.by_plain[plain] if other != slot)
+        for stem in stems:
             of_stem = self._own(stem)
             del of_stem[slot]
             if not of_stem:

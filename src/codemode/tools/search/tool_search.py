@@ -17,6 +17,7 @@ from ...signatures.described_tool import DescribedTool
 from .embeddings import Embed, Embeddings, Unusable, bounded, is_async
 from .fusion import fused
 from .index import Answer, Found, ToolIndex
+from .named_tools import named_tools
 from .query import read_query
 from .readings import translated
 from .vectors import Vector, nearest
@@ -54,7 +55,7 @@ class ToolSearch:
         embed: Embed | None = None,
         strategy: SearchStrategy | None = None,
     ) -> None:
-        self._tools = list(tools)
+        self._tools = named_tools(tools)
         self.index = ToolIndex(self._tools)
         self._meanings = Embeddings(embed) if embed else None
         self._strategy = strategy
