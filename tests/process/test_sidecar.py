@@ -424,6 +424,31 @@ def test_the_default_sizes_are_those_that_are_documented():
     assert result(f"return {kinds}") == ["string", "object"]
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("text", "on"), [("x" * 6 * MIB, {"max_reference_size": 8 * MIB}), ("\0" * MIB, {})])
+def test_the_sizes_of_the_sidecar_say_how_large_an_output_may_be(text: str, on: dict[str, Any]):
+    sent: list[int] = []
+    tools = [Tool("read", execute=lambda _value: [text]), Tool("take", execute=lambda given: sent.append(len(given)))]
+    code_call = create_code_call_tools(tools, {"sidecar": {"enabled": True, **on}})
+    js = "const [t] = await callTool('read'); await callTool('take', t); return t"
+    assert code_call.execute_sync({"script": js})["result"] == text
+    assert sent == [len(text)]
+    assert code_call.execute_sync({"script": "return (await callTool('read'))[0].slice(0, 3)"})["result"] == text[:3]
+
+
+def test_a_string_over_the_default_size_is_told_of_by_the_option_that_allows_more():
+    said = error("tool_error", f"return await callTool('of_size', {{ n: {5 * MIB} }})")
+    assert (said["code"], f"maxReferenceSize is {MIB}" in said["message"]) == ("SIDECAR_LIMIT", True)
+
+
+def test_a_size_of_outputs_that_was_said_holds():
+    settings = {"execution_policy": {"max_tool_output_bytes": 5000}}
+    said = error("tool_error", "return await callTool('of_size', { n: 6000 })", settings=settings)
+    assert (said["code"], "5000 bytes" in said["message"]) == ("EXECUTION", True)
+
+
 def test_sizes_count_bytes():
     on = {"extraction_threshold": 4, "max_reference_size": 4, "max_total_size": 8}
     given = {"two": "\u00e9\u00e9", "three": "abc", "four": "\U0001f600", "five": "\u00e9\u00e9a"}

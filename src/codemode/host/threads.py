@@ -183,7 +183,7 @@ class _Errand:
     def perform(self) -> None:
         try:
             self.work()
-        except Exception:
+        except BaseException:
             logging.getLogger("codemode.workers").exception("an errand of a worker pool failed")
 
 
@@ -215,6 +215,9 @@ class _Job:
             # Without this frame, which still runs when it is received and could not be emptied.
             told = error.__traceback__
             settle, outcome = self._reject, error.with_traceback(told and told.tb_next)
+            if isinstance(error, StopIteration):  # a future that is given one is never done
+                outcome = RuntimeError("host code raised StopIteration")
+                outcome.__cause__ = error
         self.work = _done
         with suppress(RuntimeError):  # the loop was closed meanwhile
             self.loop.call_soon_threadsafe(settle, outcome)

@@ -190,6 +190,7 @@ BAD = {
     "raises async": raising_async,
     "is cancelled": cancelled_async,
     "exits": exiting,
+    "stops": lambda _texts: next(iter(())),
     "none": giving(None),
     "text": giving("text"),
     "number": giving(7),
@@ -221,6 +222,7 @@ def test_whatever_it_does_costs_a_warning_and_never_a_search(embed, caplog):
     warned = {warning for answer in answers for warning in answer.warnings}
     assert answers[-1].warnings
     assert all("by words alone" in warning and "walrus" not in warning for warning in warned)
+    assert not any("longer than" in warning for warning in warned)
     told = [record.getMessage() for record in caplog.records if record.name == "codemode.search"]
     assert len(told) == len(set(told)) == len(warned)
 
@@ -344,12 +346,13 @@ def test_a_strategy_replaces_all_of_it(kind):
 
 @pytest.mark.parametrize("kind", [Strategy, AsyncStrategy])
 @pytest.mark.parametrize(
-    "bad", [ValueError("walrus"), SystemExit(1), None, "git_log", [3], [("git_log", "1")], [("a",)]]
+    "bad", [ValueError("walrus"), SystemExit(1), StopIteration(3), None, "git_log", [3], [("git_log", "1")], [("a",)]]
 )
 def test_a_strategy_that_fails_costs_a_warning(kind, bad):
     answer = within(search_of(strategy=kind(bad)).answer("commit history", 3))
     assert names(answer) == ["git_log"]
     assert "the search strategy" in answer.warnings[0]
+    assert "longer than" not in answer.warnings[0]
     assert "walrus" not in answer.warnings[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -53,7 +54,7 @@ class InputReader:
 
     def number(self, key: str) -> float | None:
         """Return a number."""
-        return self._read(key, lambda value: isinstance(value, int | float) and not isinstance(value, bool), "a number")
+        return self._read(key, _is_number, "a number")
 
     def count(self, key: str, default: int, most: int) -> int:
         """Return an integer, brought into 1 to ``most``."""
@@ -122,6 +123,10 @@ class InputReader:
             self.wrong(key, f"must be {what}, got {json_type(value)}")
             return None
         return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_whole(value: Any) -> bool:

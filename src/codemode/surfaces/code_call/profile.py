@@ -105,6 +105,7 @@ def _made(rules: Mapping[str, Any], names: str) -> Profile:
             max_bridge_requests=rules["max_steps"],
             max_source_bytes=min(rules["max_source_bytes"], MAX_SOURCE_BYTES),
             clock="program",
+            max_tool_output_bytes=_most_output_bytes(rules["sidecar"]),
         ),
         static_rules=StaticRules(
             disabled_builtins=builtins,
@@ -119,6 +120,11 @@ def _made(rules: Mapping[str, Any], names: str) -> Profile:
         parameters={name: _plain(value) for name, value in rules.items() if _plain(value) != _plain(_DEFAULTS[name])},
         restored=partial(_restored, names=names),
     )
+
+
+def _most_output_bytes(sidecar: Mapping[str, Any] | None) -> int:
+    # Its sizes say how much of large strings an output may have; what else is in it has the room it always has.
+    return ExecutionPolicy.max_tool_output_bytes + (0 if sidecar is None else sidecar["max_total_size"])
 
 
 def _sidecar_rules(given: Mapping[str, Any] | None) -> SidecarRules | None:

@@ -33,8 +33,10 @@ def vectors_of(given: Any, count: int, dimension: int | None) -> list[Vector]:
     for row in rows:
         numbers = _listed(row)
         steps.take(1 + len(numbers) // _NUMBERS_OF_A_STEP)
+        if not numbers:
+            raise ValueError("it gave a vector without numbers")
         dimension = dimension or len(numbers)
-        if len(numbers) != dimension or not 0 < dimension <= MAX_DIMENSION:
+        if len(numbers) != dimension or dimension > MAX_DIMENSION:
             raise ValueError(f"it gave a vector of {len(numbers)} numbers, not of {dimension}")
         vectors.append(_direction(numbers))
     return vectors

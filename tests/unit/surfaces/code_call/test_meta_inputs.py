@@ -32,6 +32,8 @@ BAD: list[tuple[str, Any, list[str]]] = [
     ("search", {"queries": [str(one) for one in range(11)]}, ["queries"]),
     ("search", {"queries": "a"}, ["queries"]),
     ("search", {"query": "a", "minRelevanceScore": "high"}, ["minRelevanceScore"]),
+    ("search", {"query": "a", "minRelevanceScore": float("nan")}, ["minRelevanceScore"]),
+    ("search", {"query": "a", "minRelevanceScore": float("-inf")}, ["minRelevanceScore"]),
     ("search", {"query": "a", "excludeToolNames": {}}, ["excludeToolNames"]),
     ("search", {"query": 1, "topK": "x", "filter": {"tags": 2}}, ["query", "topK", "filter.tags"]),
     ("describe", {}, ["tools"]),
