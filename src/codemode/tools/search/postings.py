@@ -18,9 +18,9 @@ _TOOLS_OF_A_STEP = 32
 _MAX_NAME_CHARACTERS = 100
 
 # What is kept of an indexed tool, so that it is known again and can be taken out: its name, the fingerprint of its
-# texts, its name in one word, its stems, its words and their number. A plain tuple of what refers to nothing else is
-# let go by the garbage collector, which holds the loop while it goes through one of any other kind for each tool.
-_Kept = tuple[str, bytes, str, tuple[str, ...], tuple[str, ...], int]
+# texts, its name in one word, its stems, its words, both with spaces between them, and their number. A plain tuple of
+# texts and numbers is let go by the garbage collector, which holds the loop while it goes through any other container.
+_Kept = tuple[str, bytes, str, str, str, int]
 
 
 class Postings:
@@ -112,8 +112,7 @@ class Postings:
 
     def _put(self, slot: int, name: str, columns: Columns, fingerprint: bytes) -> None:
         entry = entry_of(columns)
-        stems = tuple(entry.counts)
-        self.kept[slot] = (name, fingerprint, entry.plain, stems, entry.words, entry.length)
+        self.kept[slot] = (name, fingerprint, entry.plain, " ".join(entry.counts), " ".join(entry.words), entry.length)
         self.known.add(entry.words)
         self.by_plain[entry.plain] = (*self.by_plain.get(entry.plain, ()), slot)
         counted, shared = self.counted, self._shared
@@ -124,10 +123,11 @@ class Postings:
             of_stem[slot] = count
 
     def _take_out(self, slot: int) -> None:
-        _, _, plain, stems, words, _ = self._at(slot)
+        _, _, plain, together, words, _ = self._at(slot)
+        stems = together.split()
         steps.take(len(stems))
         self.kept[slot] = self.tools[slot] = None
-        self.known.remove(words)
+        self.known.remove(words.split())
         self.by_plain[plain] = tuple(other for other in self.by_plain[plain] if other != slot)
         for stem in stems:
             of_stem = self._own(stem)
