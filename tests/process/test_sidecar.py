@@ -148,6 +148,7 @@ CONVERSIONS = [
     "~t",
     "t | 0",
     "String(t)",
+    "Date.parse(t)",
     "Number(t)",
     "parseInt(t)",
     "BigInt(t)",

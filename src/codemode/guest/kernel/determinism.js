@@ -40,7 +40,9 @@ const GuestDate = function Date(...args) {
 };
 defineProperty(GuestDate, "length", { value: 7, configurable: true });
 constant(GuestDate, "prototype", DatePrototype);
-method(GuestDate, "parse", NativeDate.parse);
+// What asks for a string is told by its frame in the stack, and JSON's alone is to be a native one called parse.
+const parseDate = NativeDate.parse;
+method(GuestDate, "parse", { parse(text) { return parseDate(typeof text === "symbol" ? "" + text : Str(text)); } }.parse);
 method(GuestDate, "UTC", NativeDate.UTC);
 method(GuestDate, "now", { now() { return readClock(); } }.now);
 method(DatePrototype, "constructor", GuestDate);
