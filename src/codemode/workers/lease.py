@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .admission import Admission
-from .channel import WorkerChannel
 from .generations import PooledWorker
 from .nesting import Place
 from .supply import Supply
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
+    from .channel import WorkerChannel
 
 
 class Lease:
@@ -30,6 +30,8 @@ class Lease:
 
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
+        from .channel import WorkerChannel  # late: the first worker starts before asyncio is imported
+
         return WorkerChannel(self.worker, max_frame_bytes, **heard)
 
     def refill(self, wanted: int | None = None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -187,14 +185,3 @@ def test_describe_gives_the_declaration() -> None:
     assert "read_file(input?: unknown): Promise<unknown>;" in ISSUES.describe("read_file")
     with pytest.raises(CodeModeToolError, match="Did you mean 'read_file'"):
         ISSUES.describe("readFile")
-
-
-def test_a_catalog_closes_its_index_when_it_goes() -> None:
-    catalog = Catalog({"a": PlainTool("a", description="first")})
-    assert catalog.search("first")
-    assert catalog._index._index is not None
-    connection = catalog._index._index.connection
-    del catalog
-    gc.collect()
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        connection.execute("SELECT 1")
