@@ -17,7 +17,7 @@ demo: $(CORE)
 # The plugins' tests run once more with the lowest versions of the frameworks that they allow. What tests need beside
 # those may not fit them, and what it is to install a package is tested already.
 test: $(STAMP) $(TYPESCRIPT) $(LOWEST)/.installed
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-current test-lowest
+	@$(MAKE) --no-print-directory --jobs=2 test-current test-lowest
 
 test-current:
 	$(BIN)/python -m pytest
