@@ -132,6 +132,7 @@ def test_10_a_peer_with_another_clock_neither_forgets_nor_takes_over_what_is_ali
         assert await peer.claim(claim("another")) is None  # cleans up, by its own clock
         waiting = asyncio.create_task(peer.claim(claim(expires_at_ms=NOW_MS)))
         while right.waited < 300:
+            await wrong.caught_up()
             await right.sleep(RENEW_SECONDS)
             assert await owner.renew("k")
         assert not waiting.done()

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from functools import cached_property
 from typing import Any, cast
 
 from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
@@ -29,7 +30,36 @@ class _Somewhere:
     """Stands for what a value was made from, of which only the list that it stood in is known."""
 
     def __init__(self, given: Any) -> None:
-        self.texts = set(_texts(given))
+        self._given = given
+
+    @cached_property
+    def texts(self) -> set[str]:
+        """All that is given in that list, as texts."""
+        return set(_texts(self._given))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Placed:
+    """What a value was made from if nobody has moved it, and the list around it."""
+
+    given: Any
+    around: _Somewhere
+
+
+def _plain(given: Any) -> Any:
+    return given.given if isinstance(given, _Placed) else given
+
+
+def _part(given: Any, part: Any) -> Any:
+    """Return a part of what is given, in the same place."""
+    return _Placed(part, given.around) if isinstance(given, _Placed) else part
+
+
+def _elsewhere(given: Any) -> Any:
+    """Return what is known of a value that was not given where it stands."""
+    if isinstance(given, _Placed):
+        return given.around
+    return given if isinstance(given, _Somewhere) else NOT_GIVEN
 
 
 def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
@@ -53,6 +83,7 @@ def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
 
 
 def _shown_secret(value: Any, given: Any) -> Any:
+    given = _plain(given)
     if isinstance(given, _Somewhere):
         text = str(shown(value.get_secret_value()))
         return text if text in given.texts else LEFT_OUT
@@ -97,10 +128,12 @@ def _shown_model(model: BaseModel, given: Any) -> dict[str, Any]:
 
 def given_for(given: Any, name: str, field: FieldInfo) -> Any:
     """Return what a JSON object gives for a field of a model."""
-    if not isinstance(given, dict):
-        return given if isinstance(given, _Somewhere) else NOT_GIVEN
-    values = cast("dict[str, Any]", given)
-    return next((values[key] for key in (*_keys(name, field), name) if key in values), NOT_GIVEN)
+    plain = _plain(given)
+    if not isinstance(plain, dict):
+        return _elsewhere(given)
+    values = cast("dict[str, Any]", plain)
+    found = (_part(given, values[key]) for key in (*_keys(name, field), name) if key in values)
+    return next(found, _elsewhere(given))
 
 
 def _keys(name: str, field: FieldInfo) -> list[str]:
@@ -111,14 +144,15 @@ def _keys(name: str, field: FieldInfo) -> list[str]:
 
 
 def _shown_items(items: Iterable[tuple[Any, Any]], given: Any) -> dict[str, Any]:
-    values = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    elsewhere = given if isinstance(given, _Somewhere) else NOT_GIVEN
+    plain = _plain(given)
+    values = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
+    elsewhere = _elsewhere(given)
     found: dict[str, Any] = {}
     for key, value in items:
         name = _key(key)
         if name in found:
             raise _unshowable(f"two keys are both written {name!r}")
-        found[name] = shown(value, values.get(name, elsewhere))
+        found[name] = shown(value, _part(given, values[name]) if name in values else elsewhere)
     return {name: one for name, one in found.items() if one is not LEFT_OUT}
 
 
@@ -141,11 +175,13 @@ def _shown_container(value: Any, given: Any) -> Any:
 
 def _givens(given: Any, count: int) -> Iterable[Any]:
     """Return what each of so many items was made from."""
-    if not isinstance(given, list):
-        return [given if isinstance(given, _Somewhere) else NOT_GIVEN] * count
-    some = cast("list[Any]", given)
+    plain = _plain(given)
+    if not isinstance(plain, list):
+        return [_elsewhere(given)] * count
+    some = cast("list[Any]", plain)
     # A validator may drop, double or move items: what the program gave one of them is no secret of the host.
-    return some if len(some) == count else [_Somewhere(some)] * count
+    around = given.around if isinstance(given, _Placed) else _Somewhere(some)
+    return [_Placed(one, around) for one in some] if len(some) == count else [around] * count
 
 
 def _texts(given: Any) -> Iterator[str]:
@@ -175,4 +211,5 @@ def _shown_leaf(value: Any, given: Any) -> Any:
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
         # An object of the tool author's own class: what it was made from says most about it.
+        given = _plain(given)
         return f"<{type(value).__qualname__}>" if given is NOT_GIVEN or isinstance(given, _Somewhere) else given
