@@ -188,7 +188,7 @@ class Reporter:
 
     def _tell_end(self, record: CallRecord) -> None:
         if self.is_watched:
-            self._emit(self._result_event(record))
+            self._emit(_result(record, self._ids))
             if not record.replayed:
                 self._tell_refusal(record.error, record)
 
@@ -199,9 +199,6 @@ class Reporter:
     def _tell_refusal(self, error: BaseException | None, record: CallRecord | None) -> None:
         if self.is_watched and (refusal := refusal_event(error, record, self._ids)) is not None:
             self._emit(refusal)
-
-    def _result_event(self, record: CallRecord) -> Result:
-        return _result(record, self._ids)
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:

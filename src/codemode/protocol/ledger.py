@@ -9,7 +9,6 @@ the same.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -18,10 +17,13 @@ from ..data.json_values import decode_json, utf8_length
 from ..data.large_strings import may_have_places
 from ..data.records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
+from .same_input import means_the_same
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
     from .sidecar import Sidecar
+
+_MOST_MEASURED_CHARACTERS = 1 << 14
 
 
 @record
@@ -63,30 +65,7 @@ class Waiting:
     attempt: int
 
 
-_MOST_MEASURED_CHARACTERS = 1 << 14
-
 Outcome: TypeAlias = Fulfilled | Rejected | Waiting
-
-
-_MAX_COMPARED_CHARACTERS = 1 << 18  # a few milliseconds of the event loop
-
-
-_STRING_OR_FRACTION = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?:\.[0-9]+(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+)')
-
-
-def _shortest(found: re.Match[str]) -> str:
-    text = found[0]
-    return text if text.startswith('"') else repr(float(text))
-
-
-def _mean_the_same(recorded: str | None, now: str | None) -> bool:
-    """Compare two inputs. A host that wrote one itself and the engine may write a number with other digits."""
-    if recorded == now or recorded is None or now is None:
-        return recorded == now
-    if max(len(recorded), len(now)) > _MAX_COMPARED_CHARACTERS:
-        return False
-    first, second = (_STRING_OR_FRACTION.sub(_shortest, text) for text in (recorded, now))
-    return first == second
 
 
 class LedgerEntry(NamedTuple):
@@ -147,7 +126,7 @@ class LedgerEntry(NamedTuple):
     def same_request(self, request: CallRequested) -> bool:
         """True when a replaying guest issued exactly this request."""
         is_same_call = (self.kind, self.name, self.input_bytes) == (request.kind, request.name, request.input_bytes)
-        return is_same_call and _mean_the_same(self.input_json, request.input_json)
+        return is_same_call and means_the_same(self.input_json, request.input_json)
 
     def delivery(self) -> DeliverValue | DeliverError:
         """Return the message that hands the outcome in."""

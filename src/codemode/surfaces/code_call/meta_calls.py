@@ -10,6 +10,7 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...host.threads import run_check
 from ...run.optional_parts import require_optional_parts
+from ...run.outer_call import OuterCall
 from ...run.starting import load_continuations, load_execution, prepared
 from ...workers.pool import WorkerPool, pool_or_default
 from .describe import described, read_describe
@@ -105,16 +106,7 @@ class MetaCalls:
         script, given = await asked_to_execute(self._name_of("execute"), input, script_context, catalog)
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
-        outer = run.OuterCall(
-            tool_call_id,
-            messages,
-            context,
-            True,
-            started_at_ms,
-            context_binding,
-            clock_ms,
-            listeners_of_run(self.options),
-        )
+        outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
         return placed(told(await execution.start(script)), script)
 
@@ -141,16 +133,7 @@ class MetaCalls:
         # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.
         allowed = [name] if await is_direct(tools, name, self.options.direct_calls, pool) else []
         given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
-        outer = run.OuterCall(
-            tool_call_id,
-            messages,
-            context,
-            True,
-            started_at_ms,
-            context_binding,
-            clock_ms,
-            listeners_of_run(self.options),
-        )
+        outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
         return told(await execution.call(name, value))
 
@@ -173,10 +156,9 @@ class MetaCalls:
         pool = await prepared(self._pool, self._settings)
         if not load_continuations.cache_info().currsize:
             await pool.off_loop(load_continuations)
-        run, go_on = load_execution(), load_continuations()
+        go_on = load_continuations()
         answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
-        listeners = listeners_of_run(self.options)
-        outer = run.OuterCall(None, messages, context, True, None, context_binding, clock_ms, listeners)
+        outer = self._outer(None, messages, context, None, context_binding, clock_ms)
         catalog = self._tools.catalog
         return told(await go_on.resume(self._profile, interrupt, answers_to, catalog, self._settings, outer, pool))
 
@@ -220,6 +202,19 @@ class MetaCalls:
         shown = meta_name[:_MAX_NAME_CHARACTERS]
         message = f"there is no meta-tool {shown!r}; there are {known}"
         raise CodeModeToolError(message, details={"tool_name": shown})
+
+    def _outer(
+        self,
+        tool_call_id: str | None,
+        messages: Sequence[Any],
+        context: Any,
+        started_at_ms: int | None,
+        context_binding: str | None,
+        clock_ms: Callable[[], int] | None,
+    ) -> OuterCall:
+        listeners = listeners_of_run(self.options)
+        given = tool_call_id, messages, context
+        return OuterCall(*given, True, started_at_ms, context_binding, clock_ms, listeners)
 
     def _name_of(self, meta_tool: str) -> str:
         return meta_name(meta_tool, self.options.names)

@@ -22,8 +22,6 @@ from .meta_tools import meta_tool_as_tool
 from .names import META_TOOLS
 from .options import CodeCallOptions
 
-_LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
-
 
 class CodeCallToolset(MetaCalls):
     """A few tools over any number of them. Make it with `create_code_call_tools`. Safe to use from several threads."""
