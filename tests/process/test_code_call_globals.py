@@ -209,6 +209,7 @@ def test_a_call_beyond_a_limit_has_the_code_limit(script, limit, js):
     assert (code, name, is_frozen, "at most 2" in message) == ("LIMIT", "x.y", True, True)
     error = script(js + "await callTool('x.y', 3)", **{limit: 2}).error
     assert (error["limit"], error["code"], "request" in error) == (limit, "LIMIT", False)
+    assert error["refused"] == "x.y"
     assert script(caught + "throw error", **{limit: 2}).error["limit"] == limit
     quiet = script(js + "return callTool('x.y', 3, { throwOnError: false })", **{limit: 2}).value
     assert quiet == {"success": False, "error": {"code": "LIMIT", "message": message, "toolName": "x.y"}}

@@ -118,6 +118,47 @@ def test_one_audit_record_each_and_nothing_of_what_was_said():
     assert "self_reference" in events(lambda: tools.invoke_sync({"tool": "codecall.x", "input": {}}))
 
 
+LIMITS = {"max_in_flight_bridge_requests": 2}
+MANY = {
+    "one after another": "await callTool('echo', 1); await callTool('echo', 2); await callTool('a.b', 3)",
+    "by a namespace": "await callTool('echo', 1); await callTool('echo', 2); await a.b(3)",
+    "thrown again": "try { await callTool('echo', 1); await callTool('echo', 2); await a.b(3) } catch (e) { throw e }",
+    "at once": "await Promise.all([callTool('echo', 1), callTool('echo', 2), callTool('a.b', 3)])",
+}
+
+
+@pytest.mark.parametrize("script", MANY.values(), ids=MANY)
+def test_a_call_beyond_a_limit_that_ends_the_script_has_a_record(script: str):
+    records: list[dict[str, Any]] = []
+    settings = {"lifecycle": audit_log(records.append), "execution_policy": LIMITS}
+    most = 5 if "Promise.all" in script else 2
+    tools = create_code_call_tools(
+        [*TOOLS, Tool("a.b", execute=lambda value: value)], {"vm": {"maxSteps": most}, "settings": settings}
+    )
+    answer = tools.execute_sync({"script": script})
+    assert answer["status"] == "runtime_error"
+    told = answer["error"]["message"]
+    assert ("maxSteps allows (2)" in told) == (most == 2)
+    assert "max_bridge_requests" not in json.dumps(answer)
+    (refused,) = [one for one in records if one.get("toolName") == "a.b"]
+    assert (refused["event"], refused["code"], "callId" in refused) == ("call_failed", "LIMIT", False)
+    # What is asked for in the turn in which a script ends is never sent.
+    assert [one["event"] for one in records].count("call_started") == (2 if most == 2 else 0)
+    assert records[-1]["event"] == "execution_failed"
+
+
+def test_a_call_whose_input_is_no_json_has_a_record_and_what_is_caught_has_none():
+    records: list[dict[str, Any]] = []
+    settings = {"lifecycle": audit_log(records.append)}
+    tools = create_code_call_tools(TOOLS, {"vm": {"maxSteps": 1}, "settings": settings})
+    assert tools.execute_sync({"script": "await callTool('echo', () => 1)"})["status"] == "tool_error"
+    assert [(one["event"], one.get("code")) for one in records][1:2] == [("call_failed", "VALIDATION")]
+    records.clear()
+    script = "await callTool('echo', 1); return await callTool('echo', 2, { throwOnError: false })"
+    assert tools.execute_sync({"script": script})["result"]["error"]["code"] == "LIMIT"
+    assert "call_failed" not in [one["event"] for one in records]
+
+
 def test_the_record_of_a_direct_call_that_pauses_says_so():
     records: list[dict[str, Any]] = []
     settings = {"approval": {"mode": "interrupt"}, "lifecycle": audit_log(records.append)}

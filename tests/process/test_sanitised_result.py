@@ -35,7 +35,7 @@ PLAIN = [
     "[undefined, () => 1, Symbol('a'), NaN, Infinity, -0]",
     "{ a: undefined, b: () => 1, c: Symbol('a'), d: 1 }",
     "new Date(0)",
-    "[new Date(NaN), new Map([[1, 2]]), new Set([1]), /a/, new Uint8Array([1, 2])]",
+    "[new Date(NaN), new Map(), new Set(), /a/, new Uint8Array([1, 2])]",
     "[2n ** 70n, Object(2n ** 60n), Object(1), Object('x'), Object(false)]",
     "{ toJSON(key) { return [key, typeof this] } }",
     "{ x: { toJSON(key) { return key } }, y: [{ toJSON(key) { return key } }] }",
@@ -164,6 +164,65 @@ def test_an_error_becomes_text(cut, error, text):
 def test_what_an_error_says_of_itself_as_json_is_taken(cut):
     said = cut("return Object.assign(new Error('a'), { toJSON() { return { told: 1 } } })")
     assert (said.value, "warnings" in said.body) == ({"told": 1}, False)
+
+
+A_MAP = "a Map, without its entries: return [...map] or Object.fromEntries(map)"
+A_SET = "a Set, without its values: return [...set]"
+A_PROMISE = "a Promise, without its value: await it, or Promise.all of several"
+AN_ITERATOR = "an iterator, without its items: return [...iterator]"
+
+
+@pytest.mark.parametrize(
+    ("value", "warning"),
+    [
+        ("new Map([[1, 2]])", A_MAP),
+        ("new (class extends Map {})([[1, 2]])", A_MAP),
+        ("Map.groupBy([1, 2], (n) => n % 2)", A_MAP),
+        ("Object.setPrototypeOf(new Map([[1, 2]]), Object.create(Map.prototype, { size: { value: 0 } }))", A_MAP),
+        ("new Set([1])", A_SET),
+        ("new Set([1]).union(new Set([2]))", A_SET),
+        ("(async () => 1)()", A_PROMISE),
+        ("Promise.resolve(1)", A_PROMISE),
+        ("[1].values()", AN_ITERATOR),
+        ("[1].values().map((n) => n)", AN_ITERATOR),
+        ("new Map([[1, 2]]).keys()", AN_ITERATOR),
+        ("(function* () { yield 1 })()", AN_ITERATOR),
+        ("'a'.matchAll(/a/g)", AN_ITERATOR),
+    ],
+)
+def test_what_json_does_not_see_is_told_of(cut, value, warning):
+    said = cut(f"return {{ at: [0, {value}] }}")
+    assert (said.value, said.body["warnings"]) == ({"at": [0, {}]}, [f"result.at[1]: {warning}"])
+    # Beside what is cut, at the edge of what is allowed, and where it is all that is returned.
+    beside = cut(f"return [new Error('x'), {value}]")
+    assert beside.value == ["Error: x", {}]
+    assert beside.body["warnings"][1:] == [f"result[1]: {warning}"]
+    if warning != A_PROMISE:
+        alone = cut(f"return {value}", depth=1, properties=1)
+        assert (alone.value, alone.body["warnings"]) == ({}, [f"result: {warning}"])
+
+
+def test_what_stands_on_it_beside_its_contents_is_kept(cut):
+    said = cut("return Object.assign(new Map([[1, 2]]), { a: [1] })")
+    assert (said.value, said.body["warnings"]) == ({"a": [1]}, [f"result: {A_MAP}"])
+    said = cut("return Array.from({ length: 40 }, () => new Set([1]))")
+    assert (said.value, len(said.body["warnings"])) == ([{}] * 40, 32)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "new Map()",
+        "new Set()",
+        "Object.create(Map.prototype)",
+        "Object.create(Set.prototype)",
+        "Object.assign(new Map([[1, 2]]), { toJSON() { return {} } })",
+        "new (class { #held = new Map([[1, 2]]) })()",
+        "Object.create({})",
+    ],
+)
+def test_of_what_holds_nothing_or_tells_it_itself_nothing_is_told(cut, value):
+    assert cut(f"return {value}").body == {"value": "{}", "unobserved": []}
 
 
 def test_warnings_are_few_and_short(cut):

@@ -125,6 +125,8 @@ def _call_ended(event: NestedToolResultEvent) -> dict[str, Any]:
 def _refused(event: RefusalEvent) -> dict[str, Any]:
     kinds = sorted({str(one.get("kind")) for one in event.violations}) or None
     name = None if event.tool_name is None else _clipped(event.tool_name)
+    if event.reason in ("limit", "validation"):
+        return {"event": "call_failed", "toolName": name, "code": event.code}
     return {"event": event.reason, "toolName": name, "callId": event.tool_call_id, "kinds": kinds}
 
 

@@ -151,15 +151,20 @@ def refusal_event(
     """Return the event of what a surface forbids, of a call or, without one, of a program that did not run."""
     if isinstance(error, CodeModeIllegalAccessError) and record is None:
         return RefusalEvent(**ids, reason="static_rule", violations=tuple(error.details.get("violations", ())))
-    if not isinstance(error, CodeModeError) or error.reason not in ("self_reference", "access_denied"):
+    if not isinstance(error, CodeModeError):
         return None
     if record is not None:
+        if error.reason not in ("self_reference", "access_denied"):
+            return None
         called: dict[str, Any] = {"tool_name": record.entry.name, "tool_call_id": record.entry.tool_call_id}
         return RefusalEvent(**ids, reason=error.reason, **called)
+    if error.reason not in ("self_reference", "access_denied", "limit", "validation"):
+        return None
     if error.details.get("ran") is not False:
         return None  # the call was told of when it was made
-    name = mapping_or_empty(error.details.get("call")).get("toolName") or error.details.get("tool_name")
-    return RefusalEvent(**ids, reason=error.reason, tool_name=name)
+    call = mapping_or_empty(error.details.get("call"))
+    name = call.get("toolName") or error.details.get("tool_name")
+    return RefusalEvent(**ids, reason=error.reason, tool_name=name, code=call.get("code"))
 
 
 def _told_error(outcome: Outcome | None) -> Late | None:

@@ -61,10 +61,16 @@ def thrown(event: ProgramThrew, settings: Settings) -> CodeModeError:
     codes = settings.profile.host_errors.codes
     if codes is None:
         raise CodeModeProtocolError("the worker refuses a call for its input, of which its programs are told otherwise")
-    call = {"toolName": event.refused, "code": codes["validation"], "message": event.message}
-    refused = CodeModeToolError(event.message, details={"tool_name": event.refused, **error.details, "call": call})
+    call = _refused_call(event.refused, codes["validation"], event.message)
+    refused = CodeModeToolError(event.message, details={**error.details, **call})
     refused.reason = "validation"
     return refused
+
+
+def _refused_call(tool_name: str, code: str, message: str) -> dict[str, Any]:
+    """Return the details of an error for a call that never was one."""
+    call = {"toolName": tool_name, "code": code, "message": message}
+    return {"tool_name": tool_name, "call": call, "ran": False}
 
 
 def placed(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
@@ -155,15 +161,20 @@ def timeout_error(settings: Settings) -> CodeModeError:
     return CodeModeTimeoutError(f"the program {did} {timeout_ms} ms", details={"timeout_ms": timeout_ms})
 
 
-def limit_error(limit: str, settings: Settings) -> CodeModeError:
-    """Return the error for a program that let the refusal of a call end it."""
+def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeModeError:
+    """Return the error for a program that let the refusal of a call end it: of that tool, where it is known."""
     if limit not in _CALL_LIMITS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
     maximum = getattr(settings.limits, limit)
     made = f"the program made more calls than {limit} allows ({maximum})"
     if limit == "max_in_flight_bridge_requests":
         made = f"the program made more calls at once than {limit} allows ({maximum}). Await some before making more"
-    return CodeModeBridgeLimitError(made, details={"limit": limit, "max": maximum})
+    error = CodeModeBridgeLimitError(made, details={"limit": limit, "max": maximum})
+    error.reason = "limit"
+    codes = settings.profile.host_errors.codes
+    if refused is not None and codes is not None:
+        error.details |= _refused_call(refused, codes["limit"], made)
+    return error
 
 
 def returned(event: ProgramReturned, max_result_bytes: int) -> Completed | Failed:

@@ -299,7 +299,7 @@ class Invocation:
         if event.request is not None:
             return self._fail(self._host_error(event))
         if event.limit is not None:
-            return self._fail(endings.limit_error(event.limit, self.settings))
+            return self._fail(endings.limit_error(event.limit, event.refused, self.settings))
         return self._fail(endings.thrown(event, self.settings))
 
     def _host_error(self, event: messages.ProgramThrew) -> CodeModeError:

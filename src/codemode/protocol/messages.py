@@ -258,7 +258,8 @@ class ProgramReturned:
 class ProgramThrew:
     """The program ended with an error. ``request`` is set when it is the very error that answered that request.
 
-    ``refused`` names the tool of a call that the kernel refused for its input, when it is the very error of that.
+    ``refused`` names the tool of a call that the kernel refused for its input, or with ``limit`` for that, when it is
+    the very error of that.
     ``details_json`` is what the program put beside it: JSON text, or the beginning of a long one.
     """
 

@@ -175,13 +175,15 @@ class RefusalEvent(Event):
     """A program asked for what its surface forbids.
 
     ``reason`` "static_rule" comes before anything runs and has ``violations``, each ``{"kind", "name"?, "location"}``;
-    the others name a tool, and the call where one was made.
+    the others name a tool, and the call where one was made. "limit" and "validation" are calls that never left the
+    program and have ended it, one too many or with an input that is no JSON; ``code`` is what it was told of them.
     """
 
-    reason: Literal["self_reference", "access_denied", "static_rule"]
+    reason: Literal["self_reference", "access_denied", "static_rule", "limit", "validation"]
     tool_name: str | None = None
     tool_call_id: str | None = None
     violations: tuple[Mapping[str, Any], ...] = ()
+    code: str | None = None
 
 
 @late("asked")

@@ -34,7 +34,9 @@ const callError = (fields, stack, origin) => {
   return freeze(error);
 };
 
-// A call of which the host hears nothing.
+const refusedOrigin = (toolName) => ',"refused":' + stringify(toolName);
+
+// A call of which the host hears nothing, unless its error ends the program.
 const refuseCall = (code, message, toolName, isQuiet, origin) => {
   const fields = { code, message, toolName }, stack = guestStack(new Err().stack);
   return new NativePromise((resolve, reject) => {
@@ -57,11 +59,11 @@ const callByName = (name, input, isQuiet, place) => {
       problem = "is no JSON value: " + (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
     }
   if (problem !== undefined)
-    return refuseCall("VALIDATION", place + ": the input " + problem, toolName, isQuiet, ',"refused":' + stringify(toolName));
+    return refuseCall("VALIDATION", place + ": the input " + problem, toolName, isQuiet, refusedOrigin(toolName));
   const limit = reachedLimit("tool");
   if (limit === undefined) return send("tool", toolName, text, isQuiet);
   const message = LIMIT_TEXTS[limit] + " (at most " + limits[limit] + ")";
-  return refuseCall("LIMIT", message, toolName, isQuiet, limitOrigin(limit));
+  return refuseCall("LIMIT", message, toolName, isQuiet, limitOrigin(limit) + refusedOrigin(toolName));
 };
 
 const guestCallTool = freeze({

@@ -13,6 +13,31 @@ const UNBOX = freeze({
   "[object BigInt]": bigIntIn,
 });
 
+// What holds something that JSON does not see, and what to return in its place.
+const sizeOf = (get) => (value) => {
+  try {
+    return get(value);
+  } catch {
+    return 0; // it only inherits from one
+  }
+};
+const setSize = uncurry(getOwnPropertyDescriptor(G.Set.prototype, "size").get);
+const UNSEEN = freeze([
+  freeze({ type: NativeMap, size: sizeOf(mapSize), what: "a Map, without its entries: return [...map] or Object.fromEntries(map)" }),
+  freeze({ type: G.Set, size: sizeOf(setSize), what: "a Set, without its values: return [...set]" }),
+  freeze({ type: NativePromise, size: () => 1, what: "a Promise, without its value: await it, or Promise.all of several" }),
+  freeze({ type: G.Iterator, size: () => 1, what: "an iterator, without its items: return [...iterator]" }),
+]);
+const unseenIn = (value) => {
+  const prototype = getPrototypeOf(value);
+  if (prototype === Obj.prototype || prototype === Arr.prototype || prototype === null) return undefined;
+  for (let i = 0; i < UNSEEN.length; i++) {
+    const { type, size, what } = UNSEEN[i];
+    if (value instanceof type && size(value) > 0) return what;
+  }
+  return undefined;
+};
+
 let resultRule; // undefined: a result is JSON as it is, or none
 let resultWarnings = ""; // their JSON texts
 
@@ -24,7 +49,8 @@ const refusingReplacer = (rule) => {
     if (++members > properties) throw new RangeErr("too many members");
     if (typeof value !== "object" || value === null) return typeof value === "bigint" ? writeExactly(key, value) : value;
     while (level > 0 && open[level - 1] !== this) level--;
-    if (level >= depth || value instanceof Err) throw new RangeErr("too deep, or an error");
+    if (level >= depth || value instanceof Err || unseenIn(value) !== undefined)
+      throw new RangeErr("too deep, an error, or more than JSON sees");
     open[level++] = value;
     return value;
   };
@@ -112,6 +138,8 @@ const copyOfContainer = (cut, value) => {
     warn(cut, "cut, deeper than " + cut.rule.depth + " levels");
     return "[cut: too deep]";
   }
+  const unseen = unseenIn(value);
+  if (unseen !== undefined) warn(cut, unseen);
   cut.open[level] = value;
   const copy = isArray(value) ? copyOfItems(cut, value, level) : copyOfMembers(cut, value, level);
   cut.open.length = level;

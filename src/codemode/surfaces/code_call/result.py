@@ -149,6 +149,13 @@ def _runtime_error(error: CodeModeError) -> dict[str, Any]:
         return {"source": "script", "name": type(error).__name__, "message": _DEAD_WORKER}
     name, message, _ = guest_view(error)
     thrown = string_or_empty(error.details.get("name")) if type(error) in _GUESTS else ""
-    said = {"source": "script", "name": thrown or name, "message": without_paths(message) if thrown else message}
+    message = without_paths(message) if thrown else _of_limit(error) or message
+    said = {"source": "script", "name": thrown or name, "message": message}
     stack = string_or_empty(error.details.get("stack"))
     return {**said, "stack": stack} if stack else said
+
+
+def _of_limit(error: CodeModeError) -> str | None:
+    if not isinstance(error, CodeModeBridgeLimitError) or error.details.get("limit") != "max_bridge_requests":
+        return None
+    return f"the script made more calls than maxSteps allows ({error.details.get('max')})"
