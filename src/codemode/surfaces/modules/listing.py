@@ -1,0 +1,37 @@
+"""What servers have, as a run sees them: paths, names and tools made ready. Lists nothing itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...tools.prepared import PreparedTool
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleTool:
+    """One tool of a server. ``tool_name`` is the server's word for it, ``export_name`` what a program imports.
+
+    ``tool.name`` is what a run knows it by: ``<path>.<tool_name>``.
+    """
+
+    tool_name: str
+    export_name: str
+    tool: PreparedTool
+
+
+@dataclass(frozen=True, eq=False)
+class ListedServer:
+    """One server as it was last listed. ``path`` stands in its module's name, ``server_id`` is what the host calls it.
+
+    ``tools`` are in the order of their names.
+    """
+
+    path: str
+    server_id: str
+    name: str
+    version: str | None
+    description: str | None
+    capabilities: tuple[str, ...]
+    tools: tuple[ModuleTool, ...]
