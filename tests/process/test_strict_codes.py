@@ -167,16 +167,53 @@ def test_codemode_tells_what_it_always_told():
     assert "call" not in caught.value.details
 
 
-@pytest.mark.parametrize("needs_approval", [True, False])
-def test_of_a_judged_input_only_what_was_let_through_is_told(needs_approval):
-    async def fail(_value: Any) -> None:
+JUDGED = {"before": lambda _call: {"card": "***"}}
+TO_ONE_WITH_A_CANARY = named("fail", "{card: 'CANARY'}")
+
+
+async def refuse(_value: Any) -> None:
+    raise OWN
+
+
+@pytest.mark.parametrize(
+    "approval",
+    [None, {"on_approval_required": lambda _request: "denied"}, {"on_approval_required": None}, {"mode": "interrupt"}],
+    ids=["runs and fails", "denied", "nobody to ask", "denied after a pause"],
+)
+def test_of_a_judged_input_what_was_let_through_is_told(approval):
+    options = {**KEYED, "pipeline": JUDGED, "approval": approval or {}}
+    tools = [Tool("fail", execute=refuse, needs_approval=approval is not None)]
+    outcome = within(run_strict(TO_ONE_WITH_A_CANARY, tools, options))
+    if outcome.interrupt is not None:
+        outcome = within(go_on_strict(through_json(outcome.interrupt), tools, NO, options=options))
+    call = outcome.error.details["call"]
+    assert "CANARY" not in str(call)
+    assert call["toolInput"] == {"card": "***"}
+
+
+@pytest.mark.parametrize("pipeline", [JUDGED, {}], ids=["judged", "as it is"])
+def test_a_replay_says_as_much_of_the_input_of_a_call_that_was_denied(pipeline):
+    """It is denied, the program pauses for another, and the very error of the first ends it then."""
+    options = {**KEYED, "pipeline": pipeline}
+    spy = Spy()
+    tools = [Tool("fail", execute=refuse, needs_approval=True), spy.guarded()]
+    js = (
+        f"let kept; try {{ {TO_ONE_WITH_A_CANARY} }} catch (error) {{ kept = error }} await tools.refund(1); throw kept"
+    )
+    first = within(run_strict(js, tools, options)).interrupt
+    second = within(go_on_strict(through_json(first), tools, NO, options=options)).interrupt
+    call = within(go_on_strict(through_json(second), tools, OK, options=options)).error.details["call"]
+    assert call["toolInput"] == {"card": "***" if pipeline else "CANARY"}
+    assert [name for name, _ in spy.ran] == ["refund"]
+
+
+@pytest.mark.parametrize("refused", ["by its schema", "by the hook"])
+def test_of_an_input_that_was_not_let_through_nothing_is_told(refused):
+    def before(_call: Any) -> None:
         raise OWN
 
-    options = {
-        "pipeline": {"before": lambda _call: {"card": "***"}},
-        "approval": {"on_approval_required": lambda _request: "denied"},
-    }
-    tools = [Tool("fail", execute=fail, needs_approval=needs_approval)]
-    call = within(run_strict(named("fail", "{card: 'CANARY'}"), tools, options)).error.details["call"]
+    schema = {"type": "object", "properties": {"card": {"type": "integer"}}}
+    tool = Tool("fail", execute=refuse, input_schema=schema if refused == "by its schema" else None)
+    call = within(run_strict(TO_ONE_WITH_A_CANARY, [tool], {"pipeline": {"before": before}})).error.details["call"]
+    assert "toolInput" not in call
     assert "CANARY" not in str(call)
-    assert call.get("toolInput") == (None if needs_approval else {"card": "***"})

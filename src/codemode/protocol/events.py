@@ -58,12 +58,17 @@ class ProgramRefused:
 
 @record
 class CallSettled:
-    """The host has done (or refused) what a request asked for. ``error`` is the host's own view of a rejection."""
+    """The host has done (or refused) what a request asked for. ``error`` is the host's own view of a rejection.
+
+    ``shown_json`` is what may be seen of the input of a call that was refused before it ran, where that is not what the
+    guest issued.
+    """
 
     id: int
     outcome: Outcome
     now_ms: int
     error: CodeModeError | None = None
+    shown_json: str | None = None
 
 
 @record

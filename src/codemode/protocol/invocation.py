@@ -227,7 +227,7 @@ class Invocation:
 
     def _noted(self, event: events.CallSettled) -> LedgerEntry:
         was = self.ledger[event.id]
-        entry = self.ledger.settle(event.id, event.outcome, event.now_ms)
+        entry = self.ledger.settle(event.id, event.outcome, event.now_ms, event.shown_json)
         self._size.changed(was, entry)
         return self.ledger.handed(entry)
 

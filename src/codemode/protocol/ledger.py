@@ -75,7 +75,8 @@ class LedgerEntry(NamedTuple):
 
     ``outcome`` None means that the outcome is not known (yet); ``is_started`` that the tool itself may have begun.
     ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
-    edited input that a person allowed, or that a call ran with which is made again; None: what the guest issued.
+    edited input that a person allowed, or that a call ran with which is made again, or what may be seen of that of a
+    call that was refused; None: what the guest issued.
     ``now_ms`` is the host time that was handed in with the outcome. ``waits`` is how often it has waited, for a request
     whose outcome is not known. ``sidecar`` has the large strings whose places are in ``input_json``, if there are any.
     """
@@ -174,11 +175,12 @@ class Ledger:
         self.entries[request_id - 1] = entry
         return entry
 
-    def settle(self, request_id: int, outcome: Outcome, now_ms: int) -> LedgerEntry:
-        """Record how a request ended and return its new entry."""
+    def settle(self, request_id: int, outcome: Outcome, now_ms: int, shown_json: str | None = None) -> LedgerEntry:
+        """Record how a request ended and return its new entry. ``shown_json`` is as `CallSettled` has it."""
         was = self[request_id]
         more = now_ms, was.is_approved, was.is_started, 0, was.sidecar
-        entry = LedgerEntry(*was[:6], outcome, was.executed_input_json, *more)
+        executed = shown_json if was.executed_input_json is None else was.executed_input_json
+        entry = LedgerEntry(*was[:6], outcome, executed, *more)
         self.entries[request_id - 1] = entry
         return entry
 

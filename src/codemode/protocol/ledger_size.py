@@ -44,7 +44,7 @@ class LedgerSize:
         error = self._refusal(event.outcome)
         if error is None:
             return event
-        return CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error)
+        return CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error, event.shown_json)
 
     def _refusal(self, outcome: Outcome) -> CodeModeError | None:
         if self._bytes + _outcome_bytes(outcome) > self._maximum:

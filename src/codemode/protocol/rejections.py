@@ -125,7 +125,7 @@ def failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, A
     """Return what is said of the call whose error ended a program: the fields of the error, and what was passed.
 
     None in a face whose errors have no fields. A large input is told as ``{"bytes": n}``. ``hides_input``: only that
-    is told with which the call ran.
+    is told with which the call ran, or what was let through of it.
     """
     outcome = entry.outcome
     if not isinstance(outcome, Rejected) or outcome.fields_json is None:

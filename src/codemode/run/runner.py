@@ -249,6 +249,8 @@ class Runner:
                 clock.close()
 
     def _settle(self, settled: events.CallSettled, record: CallRecord) -> None:
+        if record.is_input_hidden and isinstance(settled.outcome, Rejected):
+            settled = events.CallSettled(settled.id, settled.outcome, settled.now_ms, settled.error, record.shown_json)
         settled = self._machine.admitted(settled)
         self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
