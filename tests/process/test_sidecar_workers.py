@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from large_texts import OTHER, TEXT, LargeTexts
+from large_texts import LINE, OTHER, TEXT, LargeTexts
 from wrong_worker_host import RESULT, call
 
-from codemode import CodeModeProtocolError, WorkerPool, create_code_call_tools
+from codemode import CodeModeProtocolError, Tool, WorkerPool, create_code_call_tools
 from codemode.testing.fake_worker import FakeSource, FakeWorker
 
 WAIT_SECONDS = 15.0
@@ -80,3 +80,25 @@ def test_a_worker_gains_nothing_by_naming_those_that_it_has():
     texts = LargeTexts()
     assert outcome(script, texts) == {"status": "ok", "result": [OTHER]}
     assert texts.taken == [[OTHER, TEXT]]
+
+
+def test_texts_that_come_in_parts_are_whole_and_in_their_order():
+    lengths = [3000, 61_430, 61_440, 65_525, 65_535, 65_536, 65_537, 69_629, 69_633, 131_072, 200_000, 2000]
+    texts = [f"{length}:" + (LINE * (1 + length // len(LINE)))[:length] for length in lengths]
+    texts += [texts[7], "\u4e16" * 50_000, texts[10]]
+    tools = [Tool("read", execute=lambda value: texts[value["from"] :])]
+    code_call = create_code_call_tools(tools, {**SIDECAR, "vm": {"preset": "balanced"}})
+    script = """
+      const all = await callTool("read", { from: 0 }), again = await callTool("read", { from: 5 });
+      const said = (one) => [one.length, one.slice(0, 9), one.slice(-50), one.slice(1).length];
+      return [all.map(said), again.map(said), all.slice(3), again];
+    """
+
+    def said(text: str) -> list[Any]:
+        plain = text.encode("utf-16-le")
+        last = plain[-100:].decode("utf-16-le", "replace")
+        return [len(plain) // 2, text[:9], last, len(plain) // 2 - 1]
+
+    answered = code_call.execute_sync({"script": script})
+    assert answered["status"] == "ok", answered
+    assert answered["result"] == [[said(one) for one in texts], [said(one) for one in texts[5:]], texts[3:], texts[5:]]

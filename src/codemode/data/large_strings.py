@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, cast
 
 from ..host import steps
-from .json_values import decode_json_with, utf8_length, well_formed
+from .json_values import decode_json_with, well_formed
 from .narrowing import is_array, is_object
 from .records import record
 
@@ -21,6 +21,8 @@ _SLICE_CHARACTERS = 1 << 16
 _MARK = "0E"
 _MAX_DIGITS = 9
 _PIECE_CHARACTERS = 1 << 17
+_LOOKED_THROUGH_CHARACTERS = 1 << 20
+_MOST_BACKSLASHES = 64  # before a quote, which may be escaped by the last of them
 _ESCAPE_CHARACTERS = 6
 
 
@@ -127,10 +129,11 @@ def _well_formed(value: Any) -> Any:
 
 def large_string(text: str) -> str:
     """Return the string that such a text says, well formed."""
-    return "".join(_read_in_pieces(text))
+    return "".join(string for string, _ in _read_in_pieces(text))
 
 
-def _read_in_pieces(text: str) -> Iterator[str]:
+def _read_in_pieces(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the pieces of a string, well formed, and the UTF-8 bytes of each."""
     # One call for all of it would keep the interpreter for as long as it is.
     start, end = 1, len(text) - 1
     while start < end:
@@ -138,7 +141,13 @@ def _read_in_pieces(text: str) -> Iterator[str]:
         if start + len(piece) < end:
             piece = _to_whole_characters(piece)
         steps.take(len(piece) >> 8)
-        yield well_formed(json.loads(f'"{piece}"'))
+        string = json.loads(f'"{piece}"')
+        try:
+            size = len(string.encode())
+        except UnicodeEncodeError:
+            string = well_formed(string)
+            size = len(string.encode())
+        yield string, size
         start += len(piece)
 
 
@@ -164,12 +173,11 @@ def _string_or_place() -> re.Pattern[str]:
 
 def _measured(text: str) -> tuple[int, str | None]:
     """Return the UTF-8 bytes of a string, and the string where it had to be read for that."""
-    # An escape begins with one backslash, and the one of a backslash has two.
-    escapes = text.count("\\") - text.count("\\\\")
-    if not escapes or "\\u" not in text:
-        return len(text) - 2 - escapes, None
-    string = large_string(text)
-    return utf8_length(string), string
+    if "\\u" not in text:
+        # An escape begins with one backslash, and the one of a backslash has two.
+        return len(text) - 2 - text.count("\\") + text.count("\\\\"), None
+    pieces = [*_read_in_pieces(text)]
+    return sum(size for _, size in pieces), "".join(piece for piece, _ in pieces)
 
 
 def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:
@@ -179,6 +187,8 @@ def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:
         return
     start, opened = 0, -1
     while start < len(text):
+        if opened >= 0:
+            start = _before_quote(text, start)
         piece = _without_escapes(text, start)
         steps.take(len(piece) >> 8)
         parts = piece.split('"')
@@ -198,6 +208,16 @@ def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:
         elif len(parts) % 2 == 0:
             opened = start + len(piece) - lengths[-1] - 1
         start += len(piece)
+
+
+def _before_quote(text: str, start: int) -> int:
+    """Return from where on there is to be looked for the end of the string in which ``start`` is."""
+    quote = text.find('"', start, start + _LOOKED_THROUGH_CHARACTERS)
+    end = min(start + _LOOKED_THROUGH_CHARACTERS, len(text)) if quote < 0 else quote
+    steps.take((end - start) >> 12)
+    last = text[max(start, end - _MOST_BACKSLASHES) : end]
+    backslashes = len(last) - len(last.rstrip("\\"))
+    return start if backslashes == len(last) else end - backslashes
 
 
 def _without_escapes(text: str, start: int) -> str:

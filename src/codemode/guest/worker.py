@@ -116,6 +116,9 @@ class Worker:
                 if len(received) < end:
                     if replies:
                         break
+                    if len(received) > 4 and received[4] == _HOLD and end - len(received) > BATCH_BYTES:
+                        self._hold_parts(received[5:], end - len(received))
+                        return b"", False
                     received = _read_to(received, end)
                 # A view: a long frame is not copied again and again, into memory that first has to be made present.
                 reply, ended = self._answer(memoryview(received)[4:end])
@@ -155,6 +158,14 @@ class Worker:
             facts = self.analyse(str(body[1 + _ANALYSIS.size :], "utf-8"), *_ANALYSIS.unpack_from(body, 1))
             return _json_frame(b"a", facts), False
         raise EngineFailed("unknown frame kind")
+
+    def _hold_parts(self, begun: bytes | bytearray, left: int) -> None:
+        """Hand a long text on as it comes: each buffer as long as it is memory that first has to be made present."""
+        self._require_ok(self.kernel("hold part", str(begun, "ascii")))
+        while left:
+            part = _read(min(left, BATCH_BYTES))
+            left -= len(part)
+            self._require_ok(self.kernel("hold part" if left else "hold last part", str(part, "ascii")))
 
     def _require_ok(self, outcome: object) -> None:
         if outcome != "ok":

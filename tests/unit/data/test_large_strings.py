@@ -46,6 +46,8 @@ def strings_of(value: Any) -> Iterator[str]:
 def in_slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_strings, "_SLICE_CHARACTERS", request.param)
     monkeypatch.setattr(large_strings, "_PIECE_CHARACTERS", max(12, request.param))
+    monkeypatch.setattr(large_strings, "_LOOKED_THROUGH_CHARACTERS", 2 * request.param)
+    monkeypatch.setattr(large_strings, "_MOST_BACKSLASHES", min(3, request.param))
 
 
 @pytest.mark.usefixtures("in_slices")

@@ -156,6 +156,8 @@ const kernel = (operation, text) => {
     if (operation === "deliver") return settle(readAnswer(text, undefined));
     if (operation === "deliver exactly") return settle(readAnswer(text, readExactly));
     if (operation === "hold") return holdText(text);
+    if (operation === "hold part") return holdPart(text, false);
+    if (operation === "hold last part") return holdPart(text, true);
     if (operation === "run") return run(parse(text));
     if (operation === "run exactly") return run(parse(text, readExactly));
     if (operation === "reset") return reset();

@@ -18,6 +18,7 @@ const slice = uncurry(Str.prototype.slice);
 const indexOf = uncurry(Str.prototype.indexOf);
 const lastIndexOf = uncurry(Str.prototype.lastIndexOf);
 const charCodeAt = uncurry(Str.prototype.charCodeAt);
+const join = uncurry(Arr.prototype.join);
 const matchIn = uncurry(G.RegExp.prototype.exec);
 const mapGet = uncurry(NativeMap.prototype.get);
 const mapSet = uncurry(NativeMap.prototype.set);

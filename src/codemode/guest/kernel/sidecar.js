@@ -2,7 +2,8 @@
 // as a number instead of their text. The text comes once; it is read out of its JSON when a program first looks at it.
 
 let sidecar; // {resolved, composites} of the run; undefined without
-let arrivedTexts = []; // JSON texts that came ahead of the answer in which they stand, or numbers of those that are here
+let arrivedTexts = []; // JSON texts, or parts of them, that came ahead of the answer in which they stand, or numbers of those that are here
+let arrivedParts = []; // of one that is still on its way
 let bodies = []; // by number: what references to equal texts share
 let referenceCount = 0, resolvedBytes = 0;
 const largeStrings = new NativeWeakMap(); // a reference, and its target -> {number, bytes, body: {json, text}}
@@ -12,6 +13,7 @@ const largeOf = (value) => (isObject(value) ? weakGet(largeStrings, value) : und
 const largeText = (large) => {
   const body = large.body;
   if (body.text === undefined) {
+    if (typeof body.json !== "string") body.json = join(body.json, "");
     body.text = parse(body.json);
     body.json = undefined;
   }
@@ -108,6 +110,14 @@ const holdText = (json) => {
   if (json.length > 0) arrivedTexts[arrivedTexts.length] = json;
   return "ok";
 };
+const holdPart = (part, isLast) => {
+  if (part.length > 0) arrivedParts[arrivedParts.length] = part;
+  if (isLast) {
+    arrivedTexts[arrivedTexts.length] = arrivedParts;
+    arrivedParts = [];
+  }
+  return "ok";
+};
 
 // Where a large string stood the host has written a number as nobody else writes one.
 const isPlace = (source) => charCodeAt(source, 1) === 69 && charCodeAt(source, 0) === 48;
@@ -173,6 +183,7 @@ const toSentBy = (write, value) =>
 const takeSidecar = (settings) => {
   sidecar = settings;
   arrivedTexts = [];
+  arrivedParts = [];
   bodies = [];
   referenceCount = resolvedBytes = 0;
   stand = undefined;
