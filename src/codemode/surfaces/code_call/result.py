@@ -22,6 +22,7 @@ from ...errors import (
     Resumable,
     guest_view,
 )
+from ...protocol.call_status import IN_ERRORS
 from ...trace.public_message import without_paths
 from .profile import TOOL_ERROR_CODES
 
@@ -36,6 +37,8 @@ _NOT_PAIRED = (
     "line {line}, column {column}: the script ends here before it is complete, or a bracket too many has closed it:"
     " pair all brackets, braces and parentheses"
 )
+_OPEN = "calls that had begun when the script ended may have happened, or may yet"
+_MOST_SHOWN = 8
 _LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
 _GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
@@ -67,9 +70,25 @@ def told(outcome: RunOutcome) -> Any:
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
-    if outcome.warnings:
-        result["warnings"] = list(outcome.warnings)
+    warnings = [*outcome.warnings, *_left_open(error)]
+    if warnings:
+        result["warnings"] = warnings
     return result
+
+
+def _left_open(error: CodeModeError | None) -> list[str]:
+    """Return what a failed script has begun and not seen the end of: its answer is all that a model knows of that."""
+    if error is None:
+        return []
+    names = [call["name"] for call in error.calls if call["status"] == IN_ERRORS.open and call["is_started"]]
+    ended_it = mapping_or_empty(error.details.get("call"))
+    own = string_or_empty(ended_it.get("toolName"))
+    if ended_it.get("code") == TOOL_ERROR_CODES["timeout"] and own in names:
+        names.remove(own)  # whose message says so
+    if not names:
+        return []
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return [f"{_OPEN}: {', '.join(map(repr, names[:_MOST_SHOWN]))}{more}. Find out before repeating them"]
 
 
 def placed(answer: Any, script: str) -> Any:
