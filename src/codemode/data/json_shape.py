@@ -7,7 +7,7 @@ counted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import fields, is_dataclass
 from itertools import accumulate
 from typing import Any, Literal, cast
@@ -122,6 +122,7 @@ def _structure(text: str) -> Iterator[bytes]:
 
 SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 _TEXTS = str, bytes  # written out, a union would be made anew for each value
+_type_of: Callable[[Any], type[Any]] = type
 
 
 def holds_more_values_than(value: Any, maximum: int) -> bool:
@@ -156,13 +157,13 @@ def weigh(value: Any, enough: int) -> int:
     weight, pending = 0, [value]
     while pending and weight < enough:
         item = pending.pop()
-        kind = cast("type[Any]", type(item))
+        kind = _type_of(item)
         if kind is float or kind is bool or item is None:
             weight += 8
+        elif kind is int or (kind is not str and isinstance(item, int)):
+            weight += 8 + item.bit_length() // 3
         elif kind is str or isinstance(item, _TEXTS):
             weight += 2 + len(item)
-        elif kind is int or isinstance(item, int):
-            weight += 8 + item.bit_length() // 3
         else:
             inside = members(item)
             weight += 8 + 2 * len(inside)
@@ -178,7 +179,7 @@ def weigh(value: Any, enough: int) -> int:
 
 def members(value: Any) -> Collection[Any]:
     """Return what a container holds: of a mapping its values, of a model or data class its fields. Else nothing."""
-    kind = cast("type[Any]", type(value))
+    kind = _type_of(value)
     if kind is list:
         return cast("list[Any]", value)
     if kind is dict or isinstance(value, Mapping):

@@ -98,7 +98,7 @@ class Reporter:
         self._open[entry.id] = record
         if self._hides_inputs and entry.kind == "tool":
             record.is_input_hidden, record.shown_json = True, shown_text(entry)
-        if entry.kind != "catalog" and (not record.is_input_hidden or replayed):
+        if self.is_watched and entry.kind != "catalog" and (not record.is_input_hidden or replayed):
             self._tell_start(record)
         return record
 
@@ -171,6 +171,8 @@ class Reporter:
                 self._emit(catalog_event(record, self._ids))
             return
         self._ended.append(record)
+        if not self.is_watched:
+            return
         if record.is_told:
             self._tell_end(record)
         else:
@@ -187,10 +189,9 @@ class Reporter:
             self._emit(started_event(record, self._ids))
 
     def _tell_end(self, record: CallRecord) -> None:
-        if self.is_watched:
-            self._emit(_result(record, self._ids))
-            if not record.replayed:
-                self._tell_refusal(record.error, record)
+        self._emit(_result(record, self._ids))
+        if not record.replayed:
+            self._tell_refusal(record.error, record)
 
     def _tell_whole(self, record: CallRecord) -> None:
         self._tell_start(record)

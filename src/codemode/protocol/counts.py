@@ -1,49 +1,16 @@
-"""Counts of the guest's requests, as the guest itself sees them, and of what it has written and told. Pure."""
+"""Counts of what the guest has written and told. Pure."""
 
 from __future__ import annotations
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeProtocolError
-from .messages import GuestNotice, RequestKind
+from .messages import GuestNotice
 from .settings import Settings
 
 _CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output was cut
 _MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
 _NOTICE_GLOBALS = {"log": "mcpLog", "notify": "mcpNotify"}
 _MAX_NOTICES = 4096  # the kernel's limit
-
-
-class RequestCounts:
-    """``in_flight`` counts what was issued and not delivered in a turn that has begun; catalog requests do not count.
-
-    The kernel refuses calls beyond the limits, so only a worker that is no longer ours can exceed them here.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self.in_flight = 0
-        self._bridge_requests = 0
-        self._catalog_requests = 0
-
-    def issued(self, kind: RequestKind) -> None:
-        """Count a request. Raises `CodeModeProtocolError` beyond the limits."""
-        if kind == "catalog":
-            self._catalog_requests += 1
-        else:
-            self._bridge_requests += 1
-            self.in_flight += 1
-        settings = self._settings
-        if (
-            self._catalog_requests > settings.limits.max_catalog_requests
-            or self._bridge_requests > settings.limits.max_bridge_requests
-            or self.in_flight > settings.limits.max_in_flight_bridge_requests
-        ):
-            raise CodeModeProtocolError("the worker sent more requests than the limits allow")
-
-    def delivered(self, kind: RequestKind) -> None:
-        """Count an answer whose turn begins."""
-        if kind != "catalog":
-            self.in_flight -= 1
 
 
 class ConsoleCount:

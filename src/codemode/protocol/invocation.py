@@ -176,7 +176,8 @@ class Invocation:
         requests, self._turn_requests = self._turn_requests, []
         for entry in requests:
             self._release(entry)
-        self._pump_replay()
+        if not self._replay.is_empty:
+            self._pump_replay()
         self._invoke_held()
         self._rest()
 
@@ -229,7 +230,7 @@ class Invocation:
         was = self.ledger[event.id]
         entry = self.ledger.settle(event.id, event.outcome, event.now_ms, event.shown_json)
         self._size.changed(was, entry)
-        return self.ledger.handed(entry)
+        return entry if self.ledger.sidecar is None else self.ledger.handed(entry)
 
     def _after_end(self, event: messages.WorkerMessage | events.HostEvent) -> None:
         # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.
@@ -250,7 +251,7 @@ class Invocation:
 
     def _rest(self) -> None:
         """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
-        is_idle = self._turns.is_idle
+        is_idle = not self._turns.owed
         if is_idle:
             self._replay.require_seen(self.ledger)
         if is_idle and not self._running:

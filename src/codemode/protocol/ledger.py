@@ -186,11 +186,11 @@ class Ledger:
 
     def issue(self, request: CallRequested, tool_call_id: str | None) -> LedgerEntry:
         """Return the entry of a new request."""
-        sidecar = self.sidecar
-        if sidecar is not None and (request.kind != "tool" or not may_have_places(request.input_json)):
-            sidecar = None
-        asked = request.id, request.kind, request.name, request.input_json, request.input_bytes
-        return LedgerEntry(*asked, tool_call_id, sidecar=sidecar)
+        text = request.input_json
+        entry = LedgerEntry(request.id, request.kind, request.name, text, request.input_bytes, tool_call_id)
+        if self.sidecar is None or request.kind != "tool" or not may_have_places(text):
+            return entry
+        return entry._replace(sidecar=self.sidecar)
 
     def handed(self, entry: LedgerEntry) -> LedgerEntry:
         """Keep the large strings of an outcome that the guest is handed next; return its entry, as it is handed in."""

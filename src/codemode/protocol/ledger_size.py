@@ -49,8 +49,9 @@ class LedgerSize:
     def _refusal(self, outcome: Outcome) -> CodeModeError | None:
         if self._bytes + _outcome_bytes(outcome) > self._maximum:
             return endings.ledger_full(self._maximum)
-        large = outcome.large if isinstance(outcome, Fulfilled) else None
-        return None if large is None or self._sidecar is None else self._sidecar.refusal(large)
+        if self._sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
+            return None
+        return self._sidecar.refusal(outcome.large)
 
     def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
         """Count an entry anew whose call has begun or ended."""

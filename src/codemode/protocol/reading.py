@@ -70,14 +70,10 @@ def _decode_short(kind: bytes, text: str) -> object:
     depth = _MAX_DEPTHS.get(kind, 1)
     if depth > 1:
         return decode_json(text, max_depth=depth)
-    body: Any = decode_json(text)
-    _require_flat(kind, body)
-    return body
-
-
-def _require_flat(kind: bytes, body: Any) -> None:
-    if is_object(body) and not _CONTAINERS.isdisjoint(map(type, body.values())):
+    body: dict[str, Any] | None = decode_json(text)
+    if type(body) is dict and not _CONTAINERS.isdisjoint(map(type, body.values())):
         _violation(f"a frame {kind!r} that is not flat")
+    return body
 
 
 def _decode_long(kind: bytes, text: str) -> object:

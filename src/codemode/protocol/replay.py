@@ -13,17 +13,17 @@ from .sidecar import Sidecar
 class Replay:
     """A recorded ledger beside the one that grows again. Raises `CodeModeProtocolError` where the two differ.
 
-    With ``hides_inputs`` its errors quote none.
+    With ``hides_inputs`` its errors quote none. ``is_empty``: nothing was recorded.
     """
 
     def __init__(self, recorded: Ledger | None, *, hides_inputs: bool = False) -> None:
         self._hides_inputs = hides_inputs
         self._recorded = recorded if recorded is not None else Ledger()
-        self._is_empty = not self._recorded.entries
+        self.is_empty = not self._recorded.entries
 
     def entry_for(self, request: CallRequested, ledger: Ledger) -> LedgerEntry | None:
         """Return the recorded entry of a request, None for one that is new."""
-        if self._is_empty:
+        if self.is_empty:
             return None
         if request.id not in self._recorded:
             if self.is_unfinished(ledger):
@@ -43,11 +43,11 @@ class Replay:
 
     def is_unfinished(self, ledger: Ledger) -> bool:
         """True while recorded outcomes are still to be handed in."""
-        return not self._is_empty and len(ledger.deliveries) < len(self._recorded.deliveries)
+        return not self.is_empty and len(ledger.deliveries) < len(self._recorded.deliveries)
 
     def next_delivery(self, ledger: Ledger) -> LedgerEntry | None:
         """Return the entry whose outcome comes next, if its request has been made again."""
-        if self._is_empty or not self.is_unfinished(ledger):
+        if not self.is_unfinished(ledger):
             return None
         request_id = self._recorded.deliveries[len(ledger.deliveries)]
         has_been_made = request_id in ledger
@@ -59,7 +59,7 @@ class Replay:
 
     def require_seen(self, ledger: Ledger) -> None:
         """A program that ends or comes to rest before all of its record was seen is another program."""
-        if self._is_empty:
+        if self.is_empty:
             return
         if len(ledger.entries) < len(self._recorded.entries) or self.is_unfinished(ledger):
             position = min(len(ledger.entries) + 1, len(self._recorded.entries))

@@ -1,11 +1,10 @@
-"""The turns that a worker owes, and which deliveries it has taken in them. Pure."""
+"""The turns that a worker owes, and the requests made and deliveries taken in them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..errors import CodeModeProtocolError
-from .counts import RequestCounts
 from .ledger import Ledger, LedgerEntry
 from .messages import RequestKind
 from .settings import Settings
@@ -15,19 +14,22 @@ class Turns:
     """Counts turns: one for the start of the program and one for every delivered outcome.
 
     A turn begins when the one before has ended and there is a delivery for it: from the guest's point of view that call
-    is no longer in flight. Raises `CodeModeProtocolError` where a worker keeps to none of it.
+    is no longer in flight. Requests are counted as the guest counts them: in flight is what was issued and not
+    delivered in a turn that has begun, and what asks the catalog never is. The kernel refuses calls beyond the limits,
+    so only a worker that is no longer ours can exceed them here.
+
+    ``owed`` is how many turns there are still to come: none before the program runs, and none while the guest is idle.
+    Raises `CodeModeProtocolError` where a worker keeps to none of it.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._counts = RequestCounts(settings)
-        self._owed = 0  # none before the program runs, and none while the guest is idle
+        self._limits = settings.limits
+        self._in_flight = 0
+        self._bridge_requests = 0
+        self._catalog_requests = 0
         self._ended = 0
-
-    @property
-    def is_idle(self) -> bool:
-        """True while the worker has nothing to do."""
-        return not self._owed
+        self.owed = 0
 
     @property
     def taken(self) -> Sequence[int]:
@@ -36,34 +38,46 @@ class Turns:
 
     def program_started(self) -> None:
         """Begin the first turn."""
-        self._owed = 1
+        self.owed = 1
 
     def require_one(self) -> None:
         """Raise when it is not the worker's turn."""
-        if not self._owed:
+        if not self.owed:
             raise CodeModeProtocolError("the worker spoke out of turn")
 
     def issued(self, kind: RequestKind) -> None:
-        """Count a request."""
-        self._counts.issued(kind)
+        """Count a request. Raises beyond the limits."""
+        if kind == "catalog":
+            self._catalog_requests += 1
+        else:
+            self._bridge_requests += 1
+            self._in_flight += 1
+        limits = self._limits
+        if (
+            self._catalog_requests > limits.max_catalog_requests
+            or self._bridge_requests > limits.max_bridge_requests
+            or self._in_flight > limits.max_in_flight_bridge_requests
+        ):
+            raise CodeModeProtocolError("the worker sent more requests than the limits allow")
 
     def one_ended(self, in_flight: int) -> None:
         """Count the end of a turn, after which the guest counts so many calls in flight."""
         self.require_one()
-        if in_flight != self._counts.in_flight:
+        if in_flight != self._in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
         self._ended += 1
-        self._owed -= 1
-        if self._owed:
+        self.owed -= 1
+        if self.owed:
             self._begin()
 
     def delivered(self, entry: LedgerEntry) -> None:
         """Count an outcome that was handed in."""
         self._ledger.deliveries.append(entry.id)
-        self._owed += 1
-        if self._owed == 1:
+        self.owed += 1
+        if self.owed == 1:
             self._begin()
 
     def _begin(self) -> None:
         ledger = self._ledger
-        self._counts.delivered(ledger[ledger.deliveries[self._ended - 1]].kind)
+        if ledger[ledger.deliveries[self._ended - 1]].kind != "catalog":
+            self._in_flight -= 1

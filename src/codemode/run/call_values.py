@@ -50,7 +50,7 @@ def check_input(
 
 def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
     what = f"the input of tool {tool.name!r}"
-    with _Because("validation"):
+    try:
         if entry.input_bytes is not None:
             check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
@@ -62,20 +62,15 @@ def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPoli
             return CheckedInput(validated, canonical_json(validated.json_value) if is_shown else None)
         except ValueError as error:
             raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
+    except CodeModeSerializationError as error:
+        _note_reason(error, "validation")
+        raise
 
 
-class _Because:
-    """Says why a value is refused that is too large, or no JSON."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, CodeModeSerializationError) and error.code == error.default_code:
-            error.reason = self._reason
+def _note_reason(error: CodeModeSerializationError, reason: str) -> None:
+    """Note why a value is refused that is too large, or no JSON."""
+    if error.code == error.default_code:
+        error.reason = reason
 
 
 async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str | None:
@@ -87,11 +82,14 @@ async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) 
     if output is None and tool.output_json_schema is None:
         return None
     size = weigh(output, LARGE_CHARACTERS)
-    with _Because("output"):
+    try:
         # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
         if size < LARGE_CHARACTERS:
             return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
         return await run_check(size, partial(_large_output_text, tool, output, policy))
+    except CodeModeSerializationError as error:
+        _note_reason(error, "output")
+        raise
 
 
 def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str:
@@ -115,9 +113,9 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
     return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what, **known)
 
 
-async def fulfilled(text: str | None, sidecar: Sidecar | None) -> Fulfilled:
+async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
     """Return the outcome of a call that gave this text. Raises `CodeModeSerializationError` for a string too large."""
-    if text is None or sidecar is None:
+    if text is None:
         return Fulfilled(text)
     return Fulfilled(text, await run_check(len(text), lambda: sidecar.cut(text)))
 

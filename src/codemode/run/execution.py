@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..data.json_shape import weigh
 from ..data.json_values import NOT_GIVEN, canonical_json
@@ -49,6 +49,7 @@ from .results import read_result
 from .runner import Runner
 
 _LARGE_SOURCE_CHARACTERS = 1 << 16
+ResultT = TypeVar("ResultT")
 
 
 class Execution:
@@ -75,6 +76,8 @@ class Execution:
     ) -> None:
         self._profile = profile
         self._given = given if answered is None else answered.continuation.given
+        self._is_direct = self._given is not None and self._given.get("source") == "invoke"
+        self._warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
         # What goes on after a pause was seen as it is now when its answers were checked.
         self._catalog = catalog = catalog.under(given) if answered is None else catalog
         self._options = options = options.under(profile.limits)
@@ -98,9 +101,13 @@ class Execution:
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
+        policy = self._options.execution_policy
         try:
-            with self._threads.serving():
-                source = await run_check(0, partial(check_source, js, self._options.execution_policy))
+            source = (
+                await self._looked_through(partial(check_source, js, policy))
+                if _is_large(js)
+                else check_source(js, policy)
+            )
         except CodeModeError as error:
             return await self._run(js, error)
         return await self._run(source)
@@ -158,7 +165,11 @@ class Execution:
         return RunOutcome("failed", *self._record, error=error, trace=error.trace, warnings=self._warnings)
 
     async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
-        await self._begun(source)
+        shown, kind = source, "invoke" if self._is_direct else "script"
+        if _is_large(source):
+            hashes = self._reporter.is_watched and not self._is_direct
+            shown = await self._looked_through(partial(measured, source, hashes=hashes))
+        self._reporter.started(shown, source=kind, resumed=self._answered is not None)
         try:
             with self._threads.serving():
                 if refused is not None:  # what can be no program is told of as one that failed
@@ -170,14 +181,10 @@ class Execution:
             # It came while async hooks were awaited. What has happened must not be lost with the caller.
             raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"))
 
-    async def _begun(self, source: str) -> None:
-        kind = "invoke" if self._is_direct else "script"
-        shown = source
-        if len(source) > _LARGE_SOURCE_CHARACTERS:
-            hashes = self._reporter.is_watched and not self._is_direct
-            with self._threads.serving():
-                shown = await run_check(0, partial(measured, source, hashes=hashes))
-        self._reporter.started(shown, source=kind, resumed=self._answered is not None)
+    async def _looked_through(self, work: Callable[[], ResultT]) -> ResultT:
+        """Do work on a long text: where it takes many steps, in a thread."""
+        with self._threads.serving():
+            return await run_check(0, work)
 
     async def _run_to_its_end(self, source: str) -> RunOutcome:
         try:
@@ -269,14 +276,6 @@ class Execution:
         return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger
 
     @property
-    def _warnings(self) -> tuple[str, ...]:
-        return tuple((self._given or {}).get("warnings", ()))
-
-    @property
-    def _is_direct(self) -> bool:
-        return (self._given or {}).get("source") == "invoke"
-
-    @property
     def _pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
 
@@ -331,6 +330,11 @@ class Execution:
             # What a program is given depends on the program.
             given_json=canonical_json(self._given) if self._is_direct else None,
         )
+
+
+def _is_large(source: object) -> bool:
+    """Tell whether even to look at a program's text may take long."""
+    return isinstance(source, str) and len(source) > _LARGE_SOURCE_CHARACTERS
 
 
 def _of_direct_call(profile: Profile) -> Profile:

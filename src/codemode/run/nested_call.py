@@ -99,7 +99,7 @@ class NestedCalls:
                     progress.shown(shown_text(entry))
                 if isinstance(answer, KnownOutcome):
                     outcome = known_outcome(entry, answer, self.host_errors)
-                    if isinstance(outcome, Fulfilled) and entry.kind == "tool":
+                    if self.sidecar is not None and isinstance(outcome, Fulfilled) and entry.kind == "tool":
                         outcome = await fulfilled(outcome.value_json, self.sidecar)
                     return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
@@ -213,7 +213,8 @@ class _ToolCall:
             # The tool may have changed what it was given; shown is what it was given.
             given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
             return await self._pause(pause.payload, given)
-        return CallSettled(entry.id, await fulfilled(text, calls.sidecar), calls.now_ms())
+        outcome = Fulfilled(text) if calls.sidecar is None else await fulfilled(text, calls.sidecar)
+        return CallSettled(entry.id, outcome, calls.now_ms())
 
     async def _written(self, output: Any) -> str | None:
         try:

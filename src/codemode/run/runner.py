@@ -171,6 +171,10 @@ class Runner:
                 self._channel.send(message, hold=len(self._tasks) > 1)
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
+            case events.PauseClock():
+                self._clock.stop()
+            case events.ResumeClock():
+                self._clock.start()
             case events.Finish(ending):
                 self._finish(ending)
             case events.CheckProgram(js, facts):
@@ -179,10 +183,6 @@ class Runner:
                 self._reporter.console_written(level, text)
             case events.TellNotice(kind, payload_json):
                 self._reporter.notice(kind, payload_json)
-            case events.PauseClock():
-                self._clock.stop()
-            case events.ResumeClock():
-                self._clock.start()
             case events.Replayed(entry):
                 self._replayed(entry)
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from ..data.json_shape import SCALARS
 from ..trace.failures import log_late_failure
 from .context import ToolCallContext
 from .parameters import execute_kind
@@ -65,7 +66,7 @@ async def _in_thread(tool: PreparedTool, call_id: str, threads: InvocationThread
 
 
 def _is_async_iterator(value: Any) -> TypeGuard[AsyncIterable[Any]]:
-    return isinstance(value, AsyncIterable)
+    return type(value) not in SCALARS and isinstance(value, AsyncIterable)
 
 
 async def _last_item(items: AsyncIterable[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .admission import Admission
@@ -30,9 +31,7 @@ class Lease:
 
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
-        from .channel import WorkerChannel  # late: the first worker starts before asyncio is imported
-
-        return WorkerChannel(self.worker, max_frame_bytes, **heard)
+        return _channels()(self.worker, max_frame_bytes, **heard)
 
     def refill(self, wanted: int | None = None) -> None:
         """Let the next spare be started; meant for a moment when nobody waits for it."""
@@ -70,3 +69,10 @@ class Lease:
         for admission in reversed(self._admissions):
             admission.leave()
         self._owner = None
+
+
+@cache
+def _channels() -> type[WorkerChannel]:
+    from .channel import WorkerChannel  # late: the first worker starts before asyncio is imported
+
+    return WorkerChannel
