@@ -26,6 +26,8 @@ LIMITS = {
     "max_console_bytes": 65536,
     "max_catalog_requests": 64,
 }
+GLOBALS = ["callTool", "getTool", "codecallContext", "console", "mcpLog", "mcpNotify"]
+SHADOWED = ["eval", "Function", "AsyncFunction", "process", "fetch", "setTimeout"]
 STRICT: dict[str, Any] = {"wrapper": "strict", "globals": ["tools", "console"], "seed": "0" * 32, "now_ms": 1000}
 
 
@@ -72,6 +74,11 @@ class KernelDriver:
             worker.kill()
             assert worker.wait_dead(5000)
             worker.close()
+
+    def run_code_call(self, js: str, answer: Answer = echo, given: Any = None, **config: Any) -> Said:
+        """Run a script of CodeCall, which is given nothing but what is said."""
+        given = {"context": {}, "definitions": {}, "all": True, "namespaces": [], **(given or {})}
+        return self.run(js, answer, globals=GLOBALS, shadowed=SHADOWED, given=given, **config)
 
     def close(self) -> None:
         self._zygote.kill()

@@ -13,6 +13,7 @@ TEXT = LINE * 400
 OTHER = "other " * 1000
 NUMBERS = json.dumps({"numbers": [*range(2000)], "big": 2**60})
 GIVEN = {"text": TEXT, "other": OTHER, "numbers": NUMBERS, "short": "s" * 1000, "deep": [{"in": [TEXT]}], "n": 7}
+READ = "const given = await callTool('read'), { text } = given;"
 LARGE = {"text": {"type": "string"}}
 LARGE_SCHEMA = {"type": "object", "properties": LARGE, "required": ["text"]}
 

@@ -1,13 +1,12 @@
-"""CodeCall in an agent: what the model is offered, what it may call, and that nothing leads around the agent's own."""
+"""CodeCall in an agent: what the model is offered, what it may call by itself, and what cannot be together."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
+from code_call_shop import INVOKE, OWN, Shop, answers, ask, marked, session
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, create_code_call_tools, create_code_mode_tool
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -15,16 +14,9 @@ from langchain.agents.middleware import (
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.prebuilt import InjectedState, ToolRuntime
-from langgraph.types import Command
-from scripted_agent import APPROVE, START, Session, agent, asking, asks, executes, results
-
-INVOKE = {"directCalls": {"enabled": True}}
-OWN = ["codecall_search", "codecall_describe", "codecall_execute"]
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, tool
+from scripted_agent import APPROVE, agent, asking, asks, executes
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
@@ -32,57 +24,9 @@ def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
-class Shop:
-    """Tools, and what they did."""
-
-    def __init__(self) -> None:
-        self.done: list[Any] = []
-
-        @tool
-        def stock(product: str) -> int:
-            """How many of a product there are."""
-            self.done.append(product)
-            return 7
-
-        @tool
-        def refund(order: str, cents: int = 500) -> str:
-            """Give the money for an order back."""
-            self.done.append((order, cents))
-            return f"refunded {order}"
-
-        self.stock, self.refund = stock, refund
-        self.tools: list[BaseTool] = [stock, refund]
-
-
 @pytest.fixture
 def shop() -> Shop:
     return Shop()
-
-
-def marked(one: BaseTool, **codecall: Any) -> BaseTool:
-    return one.model_copy(update={"metadata": {"codecall": codecall}})
-
-
-def session(scripted: Any, tools: list[BaseTool], *middleware: Any, is_async: bool = False, **settings: Any) -> Session:
-    return Session(agent((), tools, *middleware, model=scripted, **settings), is_async)
-
-
-def answers(output: Any) -> list[Any]:
-    """What the model was given, in the order of its calls; the text where it is no JSON."""
-    found: list[Any] = []
-    for message in results(output):
-        try:
-            found.append(json.loads(message.content))
-        except ValueError:
-            found.append(message.content)
-    return found
-
-
-def ask(
-    tools: list[BaseTool], *requests: tuple[str, Mapping[str, Any]], own: Any = None, is_async: bool = False
-) -> Any:
-    given = session(asking(asks(*requests)), tools, own or CodeCallMiddleware(), is_async=is_async)
-    return results(given.start())
 
 
 # --- what is offered ---
@@ -207,208 +151,6 @@ def test_scripts_reach_what_the_step_has_shown(shop: Shop, is_async: bool):
     assert scripted.shown[0][0].description == scripted.shown[1][0].description
 
 
-# --- nothing leads around what the agent has ---
-
-WAYS = {
-    "literal": "return await callTool('refund', { order: 'a' })",
-    "computed": "return await callTool(['ref', 'und'].join(''), { order: 'a' })",
-    "caught": "try { return await callTool('refund', { order: 'a' }) } catch (error) { return 'caught' } finally { 0 }",
-    "not thrown": "return await callTool('refund', { order: 'a' }, { throwOnError: false })",
-    "namespace": "return await money.refund({ order: 'a' })",
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_a_gated_tool_waits(shop: Shop, is_async: bool, way: str):
-    name = "money.refund" if way == "namespace" else "refund"
-    gated = shop.refund.model_copy(update={"name": name})
-    own = CodeCallMiddleware(approve={name: True})
-    given = session(asking(executes(WAYS[way])), [gated, shop.stock], own, is_async=is_async)
-    output = given.start()
-    assert [one.value["name"] for one in output["__interrupt__"]] == [name]
-    assert shop.done == []
-    output = given.answer({output["__interrupt__"][0].id: {"type": "reject", "message": "no"}})
-    assert shop.done == []
-    assert "APPROVAL_DENIED" in results(output)[0].content or way == "caught"
-
-
-UNAWAITED = ["callTool('refund', { order: 'a' })", "await Promise.race([callTool('refund', { order: 'a' }), 1])"]
-
-
-@pytest.mark.parametrize("script", UNAWAITED)
-def test_a_gated_call_that_is_not_awaited_does_not_run(shop: Shop, is_async: bool, script: str):
-    own = CodeCallMiddleware(approve={"refund": True})
-    (answer,) = answers(session(asking(executes(script)), shop.tools, own, is_async=is_async).start())
-    assert answer["status"] == "runtime_error"
-    assert shop.done == []
-
-
-def test_invoke_is_the_same_gate(shop: Shop, is_async: bool):
-    for decision, expected in (
-        (APPROVE, [("a", 500)]),
-        ({"type": "edit", "edited_action": {"name": "refund", "args": {"order": "a", "cents": 3}}}, [("a", 3)]),
-        ({"type": "reject"}, []),
-        ({"type": "respond", "message": "paid"}, []),
-    ):
-        shop.done.clear()
-        own = CodeCallMiddleware(options=INVOKE, approve={"refund": True})
-        invoke = asks(("codecall_invoke", {"tool": "refund", "input": {"order": "a"}}))
-        given = session(asking(invoke), shop.tools, own, is_async=is_async)
-        output = given.start()
-        (waiting,) = output["__interrupt__"]
-        assert (waiting.value["name"], waiting.value["args"]) == ("refund", {"order": "a", "cents": 500})
-        (answer,) = answers(given.answer({waiting.id: decision}))
-        assert shop.done == expected
-        assert answer["status"] == ("tool_error" if decision["type"] == "reject" else "ok")
-
-
-class Watch(AgentMiddleware[Any, Any, Any]):
-    """Sees calls of tools, and refuses those of some."""
-
-    def __init__(self, name: str = "watch", refused: str = "") -> None:
-        super().__init__()
-        self._name = name
-        self.seen: list[str] = []
-        self._refused = refused
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def _refusal(self, request: Any) -> ToolMessage | None:
-        name = request.tool_call["name"]
-        self.seen.append(name)
-        if name != self._refused:
-            return None
-        return ToolMessage("house rule", name=name, tool_call_id=request.tool_call["id"], status="error")
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return self._refusal(request) or handler(request)
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return self._refusal(request) or await handler(request)
-
-
-@pytest.mark.parametrize("way", ["execute", "invoke"])
-def test_middleware_listed_after_sees_inner_calls(shop: Shop, is_async: bool, way: str):
-    given = {"product": "nut"}
-    called = ("codecall_invoke", {"tool": "stock", "input": given})
-    if way == "execute":
-        called = ("codecall_execute", {"script": "return await callTool('stock', { product: 'nut' })"})
-    before, after, rule = Watch("before"), Watch("after"), Watch(refused="stock")
-    own = CodeCallMiddleware(options=INVOKE)
-    (answer,) = answers(session(asking(asks(called)), shop.tools, before, own, after, is_async=is_async).start())
-    assert answer == {"status": "ok", "result": 7}
-    assert (before.seen, after.seen) == ([called[0]], [called[0], "stock"])
-    own = CodeCallMiddleware(options=INVOKE)
-    (answer,) = answers(session(asking(asks(called)), shop.tools, own, rule, is_async=is_async).start())
-    assert (answer["status"], answer["error"]["message"]) == ("tool_error", "house rule")
-    assert shop.done == ["nut"]
-
-
-def test_a_review_of_single_calls_sees_inner_calls(shop: Shop, is_async: bool):
-    script = "return await callTool('refund', { order: 'a' })"
-    review = HumanInTheLoopMiddleware({"refund": True}, interrupt_mode="per_call")
-    invoke = ("codecall_invoke", {"tool": "refund", "input": {"order": "b"}})
-    scripted = asking(asks(("codecall_execute", {"script": script}), invoke))
-    given = session(scripted, shop.tools, CodeCallMiddleware(options=INVOKE), review, is_async=is_async)
-    output = given.start()
-    assert sorted(one.value["args"]["order"] for one in output["__interrupt__"]) == ["a", "b"]
-    assert shop.done == []
-    output = given.finish(output, lambda one: APPROVE)
-    assert [one["result"] for one in answers(output)] == ["refunded a", "refunded b"]
-
-
-def test_state_runtime_callbacks_and_updates(is_async: bool):
-    @tool
-    def remember(
-        text: str,
-        state: Annotated[dict[str, Any], InjectedState],
-        runtime: ToolRuntime,
-        call_id: Annotated[str, InjectedToolCallId],
-    ) -> Command[Any]:
-        """Remember it."""
-        assert runtime.tool_call_id == call_id
-        said = f"{text} after {len(state['messages'])}"
-        return Command(update={"messages": [HumanMessage(said), ToolMessage(said, tool_call_id=call_id)]})
-
-    class Starts(BaseCallbackHandler):
-        def __init__(self) -> None:
-            self.names: list[str] = []
-
-        def on_tool_start(self, serialized: dict[str, Any], input_str: str, **kwargs: Any) -> None:
-            self.names.append(serialized["name"])
-
-    script = "return [await callTool('remember', { text: 'one' }), await callTool('remember', { text: 'two' })]"
-    invoke = ("codecall_invoke", {"tool": "remember", "input": {"text": "three"}})
-    for called, expected in (
-        (("codecall_execute", {"script": script}), ["one after 2", "two after 3"]),
-        (invoke, "three after 2"),
-    ):
-        starts = Starts()
-        scripted = asking(asks(called))
-        given = session(scripted, [remember], CodeCallMiddleware(options=INVOKE), is_async=is_async)
-        given.config = {**given.config, "callbacks": [starts]}
-        output = given.start()
-        (answer,) = answers(output)
-        assert answer["result"] == expected
-        told = [one.content for one in output["messages"][1:] if isinstance(one, HumanMessage)]
-        assert told == ([expected] if isinstance(expected, str) else expected)
-        assert starts.names == [called[0], *["remember"] * len(told)]
-
-
-def test_the_script_reads_what_the_agents_runtime_says(shop: Shop, is_async: bool):
-    own = CodeCallMiddleware(script_context=lambda runtime: {"messages": len(runtime.state["messages"])})
-    given = {"script": "return codecallContext", "context": {"messages": 99, "page": 1}}
-    scripted = asking(asks(("codecall_execute", given)))
-    (answer,) = answers(session(scripted, shop.tools, own, is_async=is_async).start())
-    assert answer["result"] == {"messages": 2, "page": 1}
-
-
-def test_two_conversations_at_once(shop: Shop):
-    meeting = asyncio.Barrier(2)
-
-    @tool
-    async def meet(state: Annotated[dict[str, Any], InjectedState]) -> str:
-        """Wait for the other conversation."""
-        await asyncio.wait_for(meeting.wait(), 20)
-        return state["messages"][0].content
-
-    own = CodeCallMiddleware()
-
-    async def talk(name: str) -> Any:
-        graph = agent((), [meet], own, model=asking(executes("return await callTool('meet')")))
-        config = {"configurable": {"thread_id": name}}
-        return answers(await graph.ainvoke({"messages": [HumanMessage(name)]}, config))
-
-    async def both() -> Any:
-        return await asyncio.gather(talk("ada"), talk("bob"))
-
-    assert asyncio.run(both()) == [[{"status": "ok", "result": name}] for name in ("ada", "bob")]
-
-
-def test_a_stream_has_the_answer_and_inner_calls(shop: Shop):
-    heard: list[Any] = []
-    own = CodeCallMiddleware(options={"notify": heard.append})
-    script = "mcpNotify('half', { done: 1 }); return await callTool('stock', { product: 'nut' })"
-    graph = agent((), shop.tools, own, model=asking(executes(script)))
-
-    async def streamed() -> list[str]:
-        events = graph.astream_events(START, {"configurable": {"thread_id": "1"}}, version="v2")
-        return [one["name"] async for one in events if one["event"] == "on_tool_end"]
-
-    assert asyncio.run(streamed()) == ["stock", "codecall_execute"]
-    assert sorted(one["type"] for one in heard) == ["notify", "tool_call_end", "tool_call_start"]
-
-
-def test_a_status_is_not_tried_again(shop: Shop, is_async: bool):
-    retry, watch = ToolRetryMiddleware(max_retries=3, initial_delay=0), Watch()
-    scripted = asking(executes("throw new Error('mine')", "return await callTool('stock', {})"))
-    output = session(scripted, shop.tools, CodeCallMiddleware(), retry, watch, is_async=is_async).start()
-    assert [one["status"] for one in answers(output)] == ["runtime_error", "tool_error"]
-    assert watch.seen == ["codecall_execute", "codecall_execute"]
-
-
 # --- what cannot be together ---
 
 
@@ -482,81 +224,3 @@ def test_one_face_inside_the_other_keeps_its_gate(shop: Shop, is_async: bool):
         (answer,) = answers(given.answer({waiting.id: APPROVE}))
         assert answer == {"status": "ok", "result": "refunded a"}
         assert shop.done == [("a", 500)]
-
-
-# --- pauses and losses ---
-
-
-class Dies(BaseException):
-    """Ends the run of the graph, as the end of its process does."""
-
-
-@pytest.mark.parametrize("way", ["execute", "invoke"])
-@pytest.mark.parametrize("answer", ["approve", "reject"])
-def test_what_was_lost_in_the_middle_is_asked_about(is_async: bool, way: str, answer: str):
-    done: list[str] = []
-
-    @tool
-    def write(text: str) -> str:
-        """Write."""
-        done.append(text)
-        if len(done) == 1:
-            raise Dies
-        return text
-
-    requests: dict[str, tuple[str, dict[str, Any]]] = {
-        "execute": ("codecall_execute", {"script": "return await callTool('write', { text: 'a' })"}),
-        "invoke": ("codecall_invoke", {"tool": "write", "input": {"text": "a"}}),
-    }
-    name, args = requests[way]
-    own = CodeCallMiddleware(options=INVOKE)
-    given = session(asking(asks((name, args))), [write], own, is_async=is_async)
-    with pytest.raises(BaseException, match=r"Dies|cancelled|^$"):
-        given.start()
-    (asked,) = given.send(None)["__interrupt__"]
-    assert (asked.value["type"], asked.value["name"], asked.value["args"]) == ("unknown_outcome", name, args)
-    assert done == ["a"]
-    (said,) = answers(given.answer({asked.id: {"type": answer}}))
-    assert done == (["a", "a"] if answer == "approve" else ["a"])
-    assert said.get("result") == ("a" if answer == "approve" else None)
-    assert said["status"] == ("ok" if answer == "approve" else "tool_error")
-
-
-def test_other_rules_widen_nothing_for_a_paused_script(shop: Shop, is_async: bool):
-    """What a script may call was said when it began; what has left the index since does not run."""
-    script = "await callTool('refund', { order: 'a' }); return await callTool(codecallContext.name, { product: 'x' })"
-    call = {"script": script, "allowedTools": ["refund"], "context": {"name": "stock"}}
-    rules: list[Any] = [{}, {"vm": {"preset": "experimental"}}]
-    saver = InMemorySaver()
-    first, second = (
-        session(
-            asking(*messages),
-            shop.tools,
-            CodeCallMiddleware(options=options, approve={"refund": True}),
-            is_async=is_async,
-            checkpointer=saver,
-        )
-        for messages, options in (([asks(("codecall_execute", call))], rules[0]), ([], rules[1]))
-    )
-    (waiting,) = first.start()["__interrupt__"]
-    (answer,) = answers(second.answer({waiting.id: APPROVE}))
-    assert (answer["status"], answer["error"]["code"]) == ("tool_error", "ACCESS_DENIED")
-    assert shop.done == [("a", 500)]
-
-
-def test_a_tool_that_has_left_the_index_does_not_run(shop: Shop, is_async: bool):
-    saver = InMemorySaver()
-    left_out = {"include_tools": lambda info: info.name == "stock"}
-    first = session(
-        asking(executes("return await callTool('refund', { order: 'a' })")),
-        shop.tools,
-        CodeCallMiddleware(approve=lambda name, args: name == "refund"),
-        is_async=is_async,
-        checkpointer=saver,
-    )
-    (waiting,) = first.start()["__interrupt__"]
-    own = CodeCallMiddleware(options=left_out, approve=lambda name, args: name == "refund")
-    second = session(asking(), shop.tools, own, is_async=is_async, checkpointer=saver)
-    (message,) = results(second.answer({waiting.id: APPROVE}))
-    assert "refunded" not in message.content
-    assert shop.done == []
