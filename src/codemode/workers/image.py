@@ -23,8 +23,9 @@ _GUEST = Path(__file__).parent.parent / "guest"
 ANALYSER_PATH = str(_GUEST / "analysis" / "analyse.py")
 # In the order in which they are evaluated.
 _KERNEL_PARTS = (
-    "intrinsics", "json", "sidecar", "powers", "determinism", "text", "bridge", "surface", "fetch", "code_call",
-    "notices", "result", "faces", "harden", "entry",
+    "intrinsics", "json", "sidecar", "powers", "determinism", "text", "bridge", "surface", "utf8", "fetch", "code_call",
+    "notices", "result", "encoding", "percent", "url_hosts", "url_parse", "url", "url_params", "faces",
+    "harden", "entry",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 
 const GLOBALS = freeze({
   __proto__: null, tools: guestTools, console: guestConsole, fetch: guestFetch,
+  URL, URLSearchParams, TextEncoder, TextDecoder,
   callTool: guestCallTool, getTool: guestGetTool, mcpLog: guestMcpLog, mcpNotify: guestMcpNotify,
 });
 // Those that each program has its own of, made of what it was given.

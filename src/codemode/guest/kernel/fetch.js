@@ -1,81 +1,10 @@
 // `fetch` and what it answers. Bodies stay here, in a WeakMap, until the program reads them.
 
-const Bytes = G.Uint8Array, NativeArrayBuffer = G.ArrayBuffer;
-const TypedArrayPrototype = getPrototypeOf(Bytes.prototype);
-const getter = (object, key) => uncurry(getOwnPropertyDescriptor(object, key).get);
-const typedArrayTag = getter(TypedArrayPrototype, Sym.toStringTag);
-const typedArrayBuffer = getter(TypedArrayPrototype, "buffer");
-const typedArrayOffset = getter(TypedArrayPrototype, "byteOffset");
-const typedArrayByteLength = getter(TypedArrayPrototype, "byteLength");
-const arrayBufferLength = getter(NativeArrayBuffer.prototype, "byteLength");
 const toBase64 = uncurry(Bytes.prototype.toBase64);
 const fromBase64 = (text) => apply(Bytes.fromBase64, Bytes, [text]);
 const toLowerCase = uncurry(Str.prototype.toLowerCase);
 const arrayValues = uncurry(Arr.prototype.values);
-const { fromCharCode, fromCodePoint } = Str;
 const { keys: enumerableKeys } = Obj;
-
-// As the Encoding Standard decodes: one U+FFFD for each maximal part of a broken sequence.
-const decodeUtf8 = (bytes) => {
-  let text = "", point = 0, needed = 0, lower = 0x80, upper = 0xbf;
-  const length = typedArrayByteLength(bytes);
-  for (let i = 0; i < length; i++) {
-    const byte = bytes[i];
-    if (needed > 0) {
-      const fits = byte >= lower && byte <= upper;
-      lower = 0x80;
-      upper = 0xbf;
-      if (fits) {
-        point = (point << 6) | (byte & 0x3f);
-        if (--needed === 0) text += fromCodePoint(point);
-        continue;
-      }
-      needed = 0;
-      text += "\ufffd";
-    }
-    if (byte < 0x80) text += fromCharCode(byte);
-    else if (byte < 0xc2 || byte > 0xf4) text += "\ufffd";
-    else if (byte < 0xe0) {
-      needed = 1;
-      point = byte & 0x1f;
-    } else if (byte < 0xf0) {
-      needed = 2;
-      point = byte & 0xf;
-      if (byte === 0xe0) lower = 0xa0;
-      if (byte === 0xed) upper = 0x9f;
-    } else {
-      needed = 3;
-      point = byte & 0x7;
-      if (byte === 0xf0) lower = 0x90;
-      if (byte === 0xf4) upper = 0x8f;
-    }
-  }
-  return needed > 0 ? text + "\ufffd" : text;
-};
-
-// The host sends well-formed text only, so every surrogate has its partner.
-const encodeUtf8 = (text) => {
-  const bytes = new Bytes(utf8Length(text));
-  let at = 0;
-  for (let i = 0; i < text.length; i++) {
-    let point = charCodeAt(text, i);
-    if (point < 0x80) {
-      bytes[at++] = point;
-      continue;
-    }
-    if (point < 0x800) bytes[at++] = 0xc0 | (point >> 6);
-    else {
-      if (point >= 0xd800 && point <= 0xdbff) {
-        point = 0x10000 + ((point - 0xd800) << 10) + (charCodeAt(text, ++i) - 0xdc00);
-        bytes[at++] = 0xf0 | (point >> 18);
-        bytes[at++] = 0x80 | ((point >> 12) & 0x3f);
-      } else bytes[at++] = 0xe0 | (point >> 12);
-      bytes[at++] = 0x80 | ((point >> 6) & 0x3f);
-    }
-    bytes[at++] = 0x80 | (point & 0x3f);
-  }
-  return bytes;
-};
 
 const conceal = (prototype, tag, members) => {
   const names = ownKeys(members);

@@ -50,7 +50,7 @@ visit(getPrototypeOf(G));
 // Intrinsics that no global names.
 const arrayIterator = [][Sym.iterator]();
 for (const value of [
-  guestTools, guestConsole,
+  guestTools, guestConsole, URL, URLSearchParams, TextEncoder, TextDecoder,
   getPrototypeOf(arrayIterator), getPrototypeOf(getPrototypeOf(arrayIterator)), getPrototypeOf(""[Sym.iterator]()),
   getPrototypeOf(new NativeMap()[Sym.iterator]()), getPrototypeOf(new G.Set()[Sym.iterator]()),
   getPrototypeOf("".matchAll(/x/g)), getPrototypeOf(G.Uint8Array), getPrototypeOf(G.Uint8Array.prototype),

@@ -1,0 +1,191 @@
+// Hosts of URLs, as the URL Standard parses and writes them. A host is its serialised text; undefined is a failure.
+
+const FORBIDDEN_IN_HOST = /[\0\t\n\r #/:<>?@[\\\]^|]/;
+const FORBIDDEN_IN_DOMAIN = /[\0-\x20#%/:<>?@[\\\]^|\x7f]/;
+const BEYOND_ASCII = /[^\0-\x7f]/;
+const DECIMAL = /^[0-9]+$/, OCTAL = /^[0-7]+$/, HEXADECIMAL = /^[0-9a-f]+$/i;
+
+const splitAt = (text, separator) => {
+  const parts = [];
+  let start = 0;
+  for (;;) {
+    const end = indexOf(text, separator, start);
+    if (end < 0) break;
+    parts[parts.length] = slice(text, start, end);
+    start = end + 1;
+  }
+  parts[parts.length] = slice(text, start);
+  return parts;
+};
+
+// Names beyond ASCII are refused: what they would be mapped to takes tables of the size of this kernel.
+const parseHost = (text, isOpaque) => {
+  if (charCodeAt(text, 0) === 0x5b) {
+    if (charCodeAt(text, text.length - 1) !== 0x5d) return undefined;
+    const pieces = parseIpv6(slice(text, 1, -1));
+    return pieces === undefined ? undefined : "[" + ipv6Text(pieces) + "]";
+  }
+  if (isOpaque) return matchIn(FORBIDDEN_IN_HOST, text) === null ? percentEncode(text, C0_SET) : undefined;
+  const domain = toLowerCase(percentDecoded(text));
+  if (domain === "" || matchIn(BEYOND_ASCII, domain) !== null || matchIn(FORBIDDEN_IN_DOMAIN, domain) !== null) return undefined;
+  if (indexOf(domain, "xn--") >= 0 && hasBrokenLabel(domain)) return undefined;
+  return endsInNumber(domain) ? parseIpv4(domain) : domain;
+};
+
+// Whether a label in Punycode (RFC 3492) is none, or one of a name that is not written so: names are in lower case and
+// in the form of compatibility, or need no Punycode. No label of a name that exists has more than 63 characters.
+const MAX_LABEL = 255;
+const CONTROL_BEYOND_ASCII = /[\x80-\x9f]/;
+const normalize = uncurry(Str.prototype.normalize);
+const hasBrokenLabel = (domain) => {
+  const labels = splitAt(domain, ".");
+  for (let i = 0; i < labels.length; i++) {
+    if (indexOf(labels[i], "xn--") !== 0) continue;
+    const name = labels[i].length > MAX_LABEL ? undefined : punycodeName(slice(labels[i], 4));
+    if (name === undefined || matchIn(CONTROL_BEYOND_ASCII, name) !== null) return true;
+    if (toLowerCase(normalize(name, "NFKC")) !== name) return true;
+  }
+  return false;
+};
+const punycodeName = (text) => {
+  const mark = lastIndexOf(text, "-");
+  let name = mark > 0 ? slice(text, 0, mark) : "", at = mark < 0 ? 0 : mark + 1, count = name.length;
+  let point = 128, index = 0, bias = 72;
+  const starts = []; // of each character, in units
+  for (let i = 0; i <= count; i++) starts[i] = i;
+  if (at === text.length) return undefined;
+  for (let isFirst = true; at < text.length; isFirst = false) {
+    const before = index;
+    for (let weight = 1, k = 36; ; k += 36) {
+      const digit = punycodeDigit(charCodeAt(text, at++));
+      if (digit < 0) return undefined;
+      index += digit * weight;
+      const threshold = k <= bias ? 1 : k >= bias + 26 ? 26 : k - bias;
+      if (digit < threshold) break;
+      weight *= 36 - threshold;
+      if (weight > 0x7fffffff) return undefined;
+    }
+    count++;
+    bias = adaptedBias(index - before, count, isFirst);
+    point += floor(index / count);
+    index %= count;
+    if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) return undefined;
+    const character = fromCodePoint(point), start = starts[index];
+    name = slice(name, 0, start) + character + slice(name, start);
+    for (let i = count; i > index; i--) starts[i] = starts[i - 1] + character.length;
+    index++;
+  }
+  return name;
+};
+const punycodeDigit = (unit) => {
+  if (unit >= 0x61 && unit <= 0x7a) return unit - 0x61;
+  return unit >= 0x30 && unit <= 0x39 ? unit - 0x16 : -1;
+};
+const adaptedBias = (delta, count, isFirst) => {
+  let left = floor(delta / (isFirst ? 700 : 2)), k = 0;
+  left += floor(left / count);
+  for (; left > 455; k += 36) left = floor(left / 35);
+  return k + floor((36 * left) / (left + 38));
+};
+
+const endsInNumber = (domain) => {
+  const parts = splitAt(domain, ".");
+  let last = parts.length - 1;
+  if (parts[last] === "") {
+    if (last === 0) return false;
+    last--;
+  }
+  return matchIn(DECIMAL, parts[last]) !== null || parseIpv4Number(parts[last]) !== undefined;
+};
+
+const parseIpv4Number = (text) => {
+  if (text === "") return undefined;
+  const isHexadecimal = text.length >= 2 && charCodeAt(text, 0) === 0x30 && charCodeAt(text, 1) === 0x78;
+  if (isHexadecimal) {
+    const digits = slice(text, 2);
+    if (digits === "") return 0;
+    return matchIn(HEXADECIMAL, digits) === null ? undefined : parseInteger(digits, 16);
+  }
+  if (text.length >= 2 && charCodeAt(text, 0) === 0x30)
+    return matchIn(OCTAL, text) === null ? undefined : parseInteger(text, 8);
+  return matchIn(DECIMAL, text) === null ? undefined : parseInteger(text, 10);
+};
+
+const parseIpv4 = (domain) => {
+  const parts = splitAt(domain, ".");
+  let count = parts.length;
+  if (parts[count - 1] === "" && count > 1) count--;
+  if (count > 4) return undefined;
+  let address = 0;
+  for (let i = 0; i < count; i++) {
+    const number = parseIpv4Number(parts[i]), isLast = i === count - 1;
+    if (number === undefined || number >= (isLast ? 256 ** (5 - count) : 256)) return undefined;
+    address += isLast ? number : number * 256 ** (3 - i);
+  }
+  let text = "";
+  for (let i = 3; i >= 0; i--) text += (floor(address / 256 ** i) % 256) + (i > 0 ? "." : "");
+  return text;
+};
+
+// The dotted end of an address, as two pieces.
+const parseIpv4End = (text) => {
+  const parts = splitAt(text, ".");
+  if (parts.length !== 4) return undefined;
+  const bytes = [];
+  for (let i = 0; i < 4; i++) {
+    const part = parts[i];
+    if (matchIn(DECIMAL, part) === null || part.length > 3 || (part.length > 1 && charCodeAt(part, 0) === 0x30)) return undefined;
+    bytes[i] = parseInteger(part, 10);
+    if (bytes[i] > 255) return undefined;
+  }
+  return [bytes[0] * 256 + bytes[1], bytes[2] * 256 + bytes[3]];
+};
+
+const parseIpv6Pieces = (text, pieces, mayHaveEnd) => {
+  if (text === "") return true;
+  const parts = splitAt(text, ":");
+  for (let i = 0; i < parts.length; i++) {
+    const part = parts[i];
+    if (mayHaveEnd && i === parts.length - 1 && indexOf(part, ".") >= 0) {
+      const end = parseIpv4End(part);
+      if (end === undefined) return false;
+      pieces[pieces.length] = end[0];
+      pieces[pieces.length] = end[1];
+    } else if (part.length > 4 || matchIn(HEXADECIMAL, part) === null) return false;
+    else pieces[pieces.length] = parseInteger(part, 16);
+  }
+  return true;
+};
+
+const parseIpv6 = (text) => {
+  const gap = indexOf(text, "::"), before = [], after = [];
+  if (gap < 0) return parseIpv6Pieces(text, before, true) && before.length === 8 ? before : undefined;
+  if (!parseIpv6Pieces(slice(text, 0, gap), before, false) || !parseIpv6Pieces(slice(text, gap + 2), after, true)) return undefined;
+  const zeros = 8 - before.length - after.length;
+  if (zeros < 1) return undefined;
+  for (let i = 0; i < zeros; i++) before[before.length] = 0;
+  for (let i = 0; i < after.length; i++) before[before.length] = after[i];
+  return before;
+};
+
+const ipv6Text = (pieces) => {
+  let longest = 1, start = -1; // a single zero is not shortened
+  for (let i = 0; i < 8; i++) {
+    let end = i;
+    while (end < 8 && pieces[end] === 0) end++;
+    if (end - i > longest) {
+      longest = end - i;
+      start = i;
+    }
+  }
+  let text = "";
+  for (let i = 0; i < 8; i++) {
+    if (i === start) {
+      text += i === 0 ? "::" : ":";
+      i += longest - 1;
+      continue;
+    }
+    text += numberText(pieces[i], 16) + (i < 7 ? ":" : "");
+  }
+  return text;
+};
