@@ -11,9 +11,10 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 from pausing import OK, through_json
 
-from codemode import Tool, audit_log, create_code_call_tools
+from codemode import CodeModeToolError, Tool, audit_log, create_code_call_tools
 from codemode.surfaces.code_call.names import meta_name
 
 SECRET = "canary-3141"
@@ -116,6 +117,65 @@ def test_one_audit_record_each_and_nothing_of_what_was_said():
     assert "access_denied" in run("return await callTool('ec' + 'ho', {})", allowedTools=[])
     assert "invoke" in events(lambda: tools.invoke_sync({"tool": "echo", "input": SECRET}))
     assert "self_reference" in events(lambda: tools.invoke_sync({"tool": "codecall.x", "input": {}}))
+
+
+WRONG: dict[str, list[Any]] = {
+    "search": [{}, {"query": 5}, {"query": SECRET, SECRET: 1}, SECRET, {"query": "x", "filter": {SECRET: []}}],
+    "describe": [{}, {"tools": SECRET}, {"tools": ["echo"], SECRET: 1}, None],
+    "execute": [{}, {"script": 5}, {"script": SECRET, SECRET: 1}, SECRET, {"script": SECRET, "context": SECRET}],
+    "invoke": [{}, {"tool": 5}, {"tool": SECRET, SECRET: 1}, None, {"tool": "echo", "input": {"a": object()}}],
+}
+RECORDS = {
+    "search": ["search"],
+    "describe": ["describe"],
+    "execute": ["execution_started", "execution_failed"],
+    "invoke": ["invoke"],
+}
+
+
+@pytest.mark.parametrize("names", ["dotted", "underscore"])
+@pytest.mark.parametrize(("meta", "wrong"), [(meta, one) for meta, every in WRONG.items() for one in every])
+def test_a_wrong_input_has_its_record_and_its_span(meta: str, wrong: Any, names: str):
+    records: list[dict[str, Any]] = []
+    heard: list[dict[str, Any]] = []
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry = {"is_enabled": True, "tracer": provider.get_tracer("test")}
+    settings = {"lifecycle": audit_log(records.append), "telemetry": telemetry}
+    options = {"settings": settings, "direct_calls": {"enabled": True}, "names": names, "notify": heard.append}
+    tools = create_code_call_tools(TOOLS, options)
+    with pytest.raises(CodeModeToolError) as caught:
+        tools.call_sync(f"codecall.{meta}", wrong, tool_call_id="call_7")
+    assert caught.value.details["problems"]
+    assert [one["event"] for one in records] == RECORDS[meta]
+    assert {one["outerToolCallId"] for one in records} == {"call_7"}
+    assert records[-1]["code"] == "CODE_MODE_TOOL_ERROR"
+    assert len({one["invocationId"] for one in records}) == 1
+    (span,) = exporter.get_finished_spans()
+    assert span.name == f"execute_tool {meta_name(meta, names)}"
+    assert span.status.status_code is StatusCode.ERROR
+    assert heard == []
+    assert SECRET not in f"{json.dumps(records)} {span.to_json()}"
+
+
+def test_of_a_script_with_a_wrong_input_beside_it_the_record_has_hash_and_length():
+    records: list[dict[str, Any]] = []
+    tools = create_code_call_tools(TOOLS, {"settings": {"lifecycle": audit_log(records.append)}})
+    for script in ("return 1", "return 1 // " + "\u00e9" * 100_000):
+        records.clear()
+        with pytest.raises(CodeModeToolError):
+            tools.execute_sync({"script": script, "allowedTools": 5})
+        whole = script.encode()
+        assert (records[0]["scriptBytes"], records[0]["scriptSha256"]) == (len(whole), sha256(whole).hexdigest())
+
+
+def test_a_context_of_the_hosts_that_is_wrong_is_no_call_of_the_models():
+    records: list[dict[str, Any]] = []
+    tools = create_code_call_tools(TOOLS, {"settings": {"lifecycle": audit_log(records.append)}})
+    with pytest.raises(ValueError, match="script_context"):
+        tools.execute_sync({"script": "return 1"}, script_context={"a": object()})
+    assert records == []
 
 
 LIMITS = {"max_in_flight_bridge_requests": 2}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from ..errors import CodeModeError
 from ..host.clock import now_ms
+from ..host.threads import run_check
 from ..options.parts import CodeModeOptions, Telemetry
 from ..trace.events import CatalogEvent, Event
 from .hooks import Hooks
+from .source_measure import measured
 
 
 @contextmanager
@@ -30,7 +34,8 @@ def meta_span(options: Telemetry, name: str, tool_call_id: str | None = None) ->
 class CatalogQuestion:
     """A question of the model to the catalog: ``async with`` it, and say in ``result_count`` how much was found.
 
-    ``name`` is the meta-tool's, ``asked`` the query or the names. What is raised within is told and goes on.
+    ``name`` is the meta-tool's, ``asked`` the queries or the names, None as long as nobody has read them. What is
+    raised within is told and goes on.
     """
 
     def __init__(
@@ -38,14 +43,14 @@ class CatalogQuestion:
         options: CodeModeOptions,
         name: str,
         operation: Literal["search", "describe"],
-        asked: Any,
+        asked: Any = None,
         tool_call_id: str | None = None,
     ) -> None:
+        self.asked = asked
         self.result_count: int | None = None
         self._options = options
         self._name = name
         self._operation: Literal["search", "describe"] = operation
-        self._asked = asked
         self._ids = _ids(tool_call_id)
         self._span = ExitStack()
 
@@ -64,13 +69,31 @@ class CatalogQuestion:
             **self._ids,
             operation=self._operation,
             source="model",
-            asked=self._asked,
+            asked=self.asked,
             started_at_ms=self._started_at_ms,
             duration_ms=(perf_counter() - self._started) * 1000,
             result_count=self.result_count,
             error=error,
         )
         await _tell(self._options, event)
+
+
+async def tell_unbegun(
+    options: CodeModeOptions,
+    listeners: tuple[Callable[[Event], Any], ...],
+    script: str | None,
+    tool_call_id: str | None,
+    error: CodeModeError,
+) -> None:
+    """Tell of a run that ended before it began; its error gets the trace. ``script`` None: it was to be one call."""
+    from .reporter import Reporter
+
+    reporter = Reporter(options.lifecycle, **_ids(tool_call_id), listeners=listeners)
+    if not reporter.is_watched:
+        return
+    size = await run_check(len(script or ""), partial(measured, script or "", hashes=script is not None))
+    reporter.started(size, source="invoke" if script is None else "script")
+    error.trace = await reporter.ended(error=error)
 
 
 async def _tell(options: CodeModeOptions, event: Event) -> None:

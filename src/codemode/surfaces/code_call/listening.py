@@ -12,7 +12,9 @@ from .names import meta_name
 from .options import CodeCallOptions
 
 if TYPE_CHECKING:
+    from ...errors import CodeModeError
     from ...observe.meta_tools import CatalogQuestion
+    from ...profile import Profile
 
 
 def listeners_of_run(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ...]:
@@ -25,9 +27,24 @@ def listeners_of_run(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ..
 
 
 def question(
-    options: CodeCallOptions, operation: Literal["search", "describe"], asked: Any, tool_call_id: str | None
+    options: CodeCallOptions, operation: Literal["search", "describe"], tool_call_id: str | None
 ) -> CatalogQuestion:
-    """Return what tells hooks and telemetry of a question to the catalog. ``async with`` it."""
+    """Return what tells hooks and telemetry of a question to the catalog. ``async with`` it, and say what is asked."""
     from ...observe.meta_tools import CatalogQuestion
 
-    return CatalogQuestion(options.settings, meta_name(operation, options.names), operation, asked, tool_call_id)
+    return CatalogQuestion(options.settings, meta_name(operation, options.names), operation, None, tool_call_id)
+
+
+async def tell_wrong_input(
+    options: CodeCallOptions, profile: Profile, script: str | None, tool_call_id: str | None, error: CodeModeError
+) -> None:
+    """Tell hooks and telemetry of a run that did not begin, for its input was wrong; ``script`` None: of a direct call.
+
+    Whoever is notified hears of calls, and there was none.
+    """
+    from ...observe.meta_tools import tell_unbegun
+    from ...run.optional_parts import telemetry_listeners
+
+    called = profile.direct_tool if script is None else profile.outer_tool
+    listeners = telemetry_listeners(options.settings, lambda _name: None, called, profile.host_errors)
+    await tell_unbegun(options.settings, listeners, script, tool_call_id, error)

@@ -17,11 +17,11 @@ from .describe import described, read_describe
 from .direct_calls import is_direct
 from .index import ToolSet
 from .inputs import when_read
-from .listening import listeners_of_run, question
+from .listening import listeners_of_run, question, tell_wrong_input
 from .names import META_TOOLS, meta_name, meta_tool_of
 from .options import CodeCallOptions
 from .profile import profile_of
-from .requests import asked_to_execute, asked_to_invoke
+from .requests import asked_to_execute, asked_to_invoke, script_in
 from .result import placed, told
 from .search import read_search, searched
 
@@ -61,8 +61,9 @@ class MetaCalls:
         Raises `CodeModeToolError` for another input.
         """
         name, tools = self._name_of("search"), self._tools
-        request = await when_read(input, partial(read_search, name, input, self.options))
-        async with question(self.options, "search", request.queries, tool_call_id) as asked:
+        async with question(self.options, "search", tool_call_id) as asked:
+            request = await when_read(input, partial(read_search, name, input, self.options))
+            asked.asked = request.queries
             answer = await searched(tools, request)
             asked.result_count = len(answer["tools"])
         return answer
@@ -78,8 +79,9 @@ class MetaCalls:
         Raises `CodeModeToolError` for another input.
         """
         name, tools = self._name_of("describe"), self._tools
-        names, most = await when_read(input, partial(read_describe, name, input, self.options))
-        async with question(self.options, "describe", names, tool_call_id) as asked:
+        async with question(self.options, "describe", tool_call_id) as asked:
+            names, most = await when_read(input, partial(read_describe, name, input, self.options))
+            asked.asked = names
             answer = await run_check(0, partial(described, tools, names, most))
             asked.result_count = len(answer["tools"])
         return answer
@@ -103,7 +105,11 @@ class MetaCalls:
         `CodeModeError` for the host's own trouble; all else is a status.
         """
         catalog = self._tools.catalog
-        script, given = await asked_to_execute(self._name_of("execute"), input, script_context, catalog)
+        try:
+            script, given = await asked_to_execute(self._name_of("execute"), input, script_context, catalog)
+        except CodeModeToolError as error:
+            await tell_wrong_input(self.options, self._profile, script_in(input), tool_call_id, error)
+            raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
         outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
@@ -127,7 +133,11 @@ class MetaCalls:
         """
         self._require_direct_calls()
         tools = self._tools
-        name, value = await asked_to_invoke(self._name_of("invoke"), input)
+        try:
+            name, value = await asked_to_invoke(self._name_of("invoke"), input)
+        except CodeModeToolError as error:
+            await tell_wrong_input(self.options, self._profile, None, tool_call_id, error)
+            raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
         # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.

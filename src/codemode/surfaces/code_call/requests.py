@@ -72,6 +72,12 @@ async def asked_to_execute(
     return await run_check(weigh((script_context, rest), LARGE_CHARACTERS), read)
 
 
+def script_in(given: Any) -> str:
+    """Return the script of an input that may be wrong; nothing where there is none."""
+    script = given.get("script") if is_mapping(given) else None
+    return script if isinstance(script, str) else ""
+
+
 async def asked_to_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
     """Return name and input, or `NOT_GIVEN`, of the call that is asked for. What is large is read in a thread.
 
