@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .continuations.keys import set_continuation_signing_key
 from .errors import (
     CodeModeAbortedError,
+    CodeModeAuthenticationError,
     CodeModeBridgeLimitError,
     CodeModeConcurrencyError,
     CodeModeDetachedBridgeRequestError,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         is_interrupt,
     )
     from .tools.pipeline import PIPELINE_NULL, PipelineCall
+    from .tools.tool_result import ToolResult
     from .trace.events import (
         CatalogEvent,
         ConsoleEvent,
@@ -92,6 +94,7 @@ __all__ = [
     "CodeCallResult",
     "CodeCallToolset",
     "CodeModeAbortedError",
+    "CodeModeAuthenticationError",
     "CodeModeBridgeLimitError",
     "CodeModeConcurrencyError",
     "CodeModeDetachedBridgeRequestError",
@@ -135,6 +138,7 @@ __all__ = [
     "Telemetry",
     "Tool",
     "ToolCallContext",
+    "ToolResult",
     "Trace",
     "WorkerPool",
     "audit_log",
@@ -176,6 +180,7 @@ _LATE = {
     "observe.audit": "audit_log",
     "interrupts.store": "InterruptStore",
     "tools.pipeline": "PIPELINE_NULL PipelineCall",
+    "tools.tool_result": "ToolResult",
     "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",
     "trace.events": (
         "CatalogEvent ConsoleEvent FetchRequestEvent FetchResultEvent GuestMessageEvent InterruptEvent "

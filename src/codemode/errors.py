@@ -244,6 +244,12 @@ class CodeModeToolApprovalDeniedError(CodeModeToolError):
     default_code = "CODE_MODE_TOOL_APPROVAL_DENIED"
 
 
+class CodeModeAuthenticationError(CodeModeToolError):
+    """A tool cannot be called before somebody has signed in where it gets what it gives. Raised by the tool."""
+
+    default_code = "CODE_MODE_AUTHENTICATION"
+
+
 class CodeModeFetchError(CodeModeError):
     """The fetch policy refused a request or a response."""
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from .options.parts import ExecutionPolicy
+
+Words: TypeAlias = Callable[[Any, str, str, bool], Mapping[str, Any]]
+"""Takes a `CodeModeError`, the kind and the name of a request, and whether host code has raised it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuestFace:
     """How a program stands in its guest: rows of the tables in `guest/kernel/faces.js`.
 
-    ``wrapper`` is the function that the program's text becomes the body of; ``globals`` are installed by name when the
-    program starts, and ``fetch`` beside them where profile and policy have it. ``shadowed`` are names of the engine's
-    that mean nothing in it. ``result`` "sanitised" cuts what it returns beyond ``max_result_depth`` levels and
-    ``max_result_properties`` members in all, and says so; "json" takes it as it is, or not at all.
+    ``wrapper`` is the function that the program's text becomes the body of, or "module": it is an ES module, and runs
+    only when it is known what it imports. ``globals`` are installed by name when the program starts, and ``fetch``
+    beside them where profile and policy have it. ``shadowed`` are names of the engine's that mean nothing in it.
+    ``result`` "sanitised" cuts what it returns beyond ``max_result_depth`` levels and ``max_result_properties`` members
+    in all, and says so; "json" takes it as it is, or not at all. ``console`` "stable" writes objects with their keys
+    sorted. ``limit_names`` are what limits are called in it, by their names here.
     """
 
-    wrapper: Literal["sloppy", "strict"]
+    wrapper: Literal["sloppy", "strict", "module"]
     globals: tuple[str, ...]
     shadowed: tuple[str, ...] = ()
     result: Literal["json", "sanitised"] = "json"
     max_result_depth: int = 0
     max_result_properties: int = 0
+    console: Literal["plain", "stable"] = "plain"
+    limit_names: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +62,16 @@ class HostErrors:
     ``codes`` gives for the reason of an error (`CodeModeError.reason`) the code that it has in this face; without them
     it has the code of its class. ``detail`` "message" shows what host code raised, without paths and stacks. With
     ``in_spans`` telemetry records all of that, with its stack; without it only of which class it was.
+
+    ``words`` gives, for a face whose errors are classes of its own, the public fields of one, plain JSON with at least
+    the texts ``class``, ``message``, ``code`` and ``hint``. It is told the error, the kind and the name of the request
+    that it answers, and whether the code of the host that was called has raised it. Pure; on the event loop.
     """
 
     codes: Mapping[str, str] | None = None
     detail: Literal["hidden", "message"] = "hidden"
     in_spans: bool = True
+    words: Words | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +99,8 @@ class Profile:
     them. ``request_kinds`` are those that a program may make. ``limits`` are the defaults of this surface, for those
     that the host does not set. ``parameters``, plain JSON, say in what it differs from its face's defaults: they are
     signed with the name, and ``restored`` makes the profile of them with which a pause goes on. With a ``sidecar``
-    large strings go into programs as references.
+    large strings go into programs as references. ``unawaited`` says what comes of calls that nobody waits for when the
+    program has ended: "refuse" makes an error of them, "abandon" ends them, and the result stands.
     """
 
     name: str
@@ -99,5 +112,6 @@ class Profile:
     static_rules: StaticRules = StaticRules()
     host_errors: HostErrors = HostErrors()
     sidecar: SidecarRules | None = None
+    unawaited: Literal["refuse", "abandon"] = "refuse"
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     restored: Callable[[Mapping[str, Any]], Profile] | None = field(default=None, compare=False, repr=False)

@@ -47,6 +47,29 @@ class NamedCallFact(TypedDict):
     column: int
 
 
+ModuleImport = TypedDict("ModuleImport", {"from": str, "names": list[list[str]], "line": int, "column": int})
+"""One import: pairs of what is exported (``*`` for all of it) and its local name, which a re-export has not."""
+
+DynamicImport = TypedDict("DynamicImport", {"from": str | None, "line": int, "column": int})
+"""One ``import()``; from None: its argument is no literal."""
+
+NamespaceCall = TypedDict("NamespaceCall", {"from": str, "name": str, "line": int, "column": int})
+"""One call of a name on a whole module, which the program never looks at in another way and does not catch."""
+
+
+class ModuleFacts(TypedDict):
+    """What a program that is a module imports. ``prefix`` is how many bytes stand in front of its first line.
+
+    ``take`` is the one global that they read, if there is any.
+    """
+
+    prefix: int
+    take: str | None
+    imports: list[ModuleImport]
+    dynamic: list[DynamicImport]
+    namespace_calls: list[NamespaceCall]
+
+
 class Facts(TypedDict, total=False):
     """What a program certainly does. ``shadowed``: it has a ``tools`` of its own.
 
@@ -61,3 +84,4 @@ class Facts(TypedDict, total=False):
     loops: list[LoopFact]
     named_calls: list[NamedCallFact]
     definitions: list[str]
+    module: ModuleFacts

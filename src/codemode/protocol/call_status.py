@@ -6,10 +6,11 @@ There are five ways to stand, and each place where people read of calls has its 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 from ..errors import CALL_TIMEOUT, CallSummary
 from .ledger import Fulfilled, LedgerEntry, Outcome, Waiting
+from .messages import RequestKind
 
 if TYPE_CHECKING:
     from ..trace.events import CallStatus
@@ -33,6 +34,18 @@ IN_ERRORS: CallWords[Literal["fulfilled", "rejected", "waiting", "unknown"]] = C
 IN_TRACES: CallWords[CallStatus] = CallWords("aborted", "fulfilled", "rejected", "rejected", "interrupted")
 IN_CONTINUATIONS = CallWords("unknown", "fulfilled", "rejected", "rejected", "interrupted")
 AT_THE_END = CallWords("pending", "pending", "pending", "pending", "waiting")
+
+
+class DetachedCall(TypedDict):
+    """One call that nobody waited for.
+
+    ``status`` is pending, waiting or unobserved; of one that was abandoned pending, waiting, not sent or failed.
+    """
+
+    id: str
+    kind: RequestKind
+    name: str
+    status: str
 
 
 def call_status(outcome: Outcome | None, words: CallWords[WordT]) -> WordT:

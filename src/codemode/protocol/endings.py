@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from ..data.json_values import decode_json, utf8_length
 from ..errors import (
@@ -20,10 +20,10 @@ from ..errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
-from .call_status import AT_THE_END, call_id, call_status
+from .call_status import AT_THE_END, DetachedCall, call_id, call_status
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, WorkerEnded
-from .ledger import Ledger, LedgerEntry
-from .messages import CallRequested, EngineFailed, ProgramReturned, ProgramThrew, RequestKind
+from .ledger import Ledger, LedgerEntry, Rejected
+from .messages import CallRequested, EngineFailed, ProgramReturned, ProgramThrew
 from .rejections import of_this_run
 from .settings import Settings
 
@@ -103,15 +103,6 @@ def request_text(request: LedgerEntry | CallRequested) -> str:
     return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
 
 
-class DetachedCall(TypedDict):
-    """One call that nobody waited for: ``status`` is pending, waiting or unobserved."""
-
-    id: str
-    kind: RequestKind
-    name: str
-    status: str
-
-
 def call_summary(entry: LedgerEntry, status: str) -> DetachedCall:
     return {
         "id": call_id(entry),
@@ -130,14 +121,38 @@ def detached_calls(
     ended.
     """
     delivered, unobserved = set(taken), set(unobserved_ids)
-    if not all(request_id in ledger for request_id in unobserved):
-        raise CodeModeProtocolError("the worker names a request that was not made")
+    _require_made(ledger, unobserved)
     pending = [
         call_summary(entry, call_status(entry.outcome, AT_THE_END))
         for entry in ledger.entries
-        if entry.id not in delivered and not (entry.id in unsent and entry.id in unobserved)
+        if entry.id not in delivered and not (entry.id in unsent and entry.id in unobserved) and entry.kind != "timer"
     ]
-    return pending or [call_summary(ledger[request_id], "unobserved") for request_id in sorted(unobserved)]
+    unseen = (ledger[request_id] for request_id in sorted(unobserved))
+    return pending or [call_summary(entry, "unobserved") for entry in unseen if entry.kind != "timer"]
+
+
+def abandoned_calls(
+    ledger: Ledger, taken: Sequence[int], unsent: set[int], unobserved_ids: tuple[int, ...]
+) -> tuple[DetachedCall, ...]:
+    """Return the calls that a program has left to themselves: those not done, and those whose failure nobody saw."""
+    delivered, unobserved = set(taken), set(unobserved_ids)
+    _require_made(ledger, unobserved)
+    calls: list[DetachedCall] = []
+    for entry in ledger.entries:
+        if entry.kind == "timer":
+            continue
+        if entry.id in unsent:
+            calls.append(call_summary(entry, "not sent"))
+        elif entry.id not in delivered:
+            calls.append(call_summary(entry, call_status(entry.outcome, AT_THE_END)))
+        elif entry.id in unobserved and isinstance(entry.outcome, Rejected):
+            calls.append(call_summary(entry, "failed"))
+    return tuple(calls)
+
+
+def _require_made(ledger: Ledger, request_ids: set[int]) -> None:
+    if not all(request_id in ledger for request_id in request_ids):
+        raise CodeModeProtocolError("the worker names a request that was not made")
 
 
 def detached_error(calls: list[DetachedCall]) -> CodeModeError:
@@ -177,7 +192,9 @@ def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeMode
     return error
 
 
-def returned(event: ProgramReturned, max_result_bytes: int) -> Completed | Failed:
+def returned(
+    event: ProgramReturned, max_result_bytes: int, abandoned: tuple[DetachedCall, ...] = ()
+) -> Completed | Failed:
     """Return the ending of a program that returned. Raises `CodeModeProtocolError` when its result is not there."""
     size = event.value_bytes if event.value_json is None else utf8_length(event.value_json)
     if size is not None and size > max_result_bytes:
@@ -189,7 +206,7 @@ def returned(event: ProgramReturned, max_result_bytes: int) -> Completed | Faile
         )
     if event.value_bytes is not None:
         raise CodeModeProtocolError("the worker withheld a result that is small enough")
-    return Completed(event.value_json, event.warnings)
+    return Completed(event.value_json, event.warnings, abandoned)
 
 
 def ledger_full(maximum: int) -> CodeModeBridgeLimitError:

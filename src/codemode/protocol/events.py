@@ -12,6 +12,7 @@ from .messages import HostMessage, NoticeKind
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
+    from .call_status import DetachedCall
 
 
 class KnownProgram(Protocol):
@@ -191,10 +192,14 @@ class ResumeClock:
 
 @record
 class Completed:
-    """The program returned a JSON text; None is undefined. ``warnings`` say what was cut of it."""
+    """The program returned a JSON text; None is undefined. ``warnings`` say what was cut of it.
+
+    ``abandoned`` are the calls that it did not wait for, where that is no error.
+    """
 
     value_json: str | None
     warnings: tuple[str, ...] = ()
+    abandoned: tuple[DetachedCall, ...] = ()
 
 
 @record

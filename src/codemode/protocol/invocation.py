@@ -40,7 +40,7 @@ from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
 from .rejections import error_again, failed_call
 from .replay import Replay, sidecar_of
-from .settings import Settings
+from .settings import Settings, analysis_face
 from .turns import Turns
 
 _OF_A_RUN = (messages.CallRequested, messages.ConsoleWritten, messages.GuestNotice, messages.TurnEnded)
@@ -91,8 +91,7 @@ class Invocation:
             return self.receive(events.ProgramAccepted(source))
         if known is not None:
             return [CheckProgram(known.js, known.facts)]
-        wants_names = not self.settings.profile.static_rules.runs_unanalysed
-        return [Send(messages.AnalyseProgram(source, analysis_ms, wants_names))]
+        return [Send(messages.AnalyseProgram(source, analysis_ms, analysis_face(self.settings.profile)))]
 
     def receive(self, event: messages.WorkerMessage | events.HostEvent) -> list[events.Effect]:
         """Return the effects of one event. After the end there are none."""
@@ -135,7 +134,11 @@ class Invocation:
             self.settings = self._identify(self.settings, event.js)
         self._turns.program_started()
         told, given_json = self.settings.for_worker(), self.settings.given_json
-        self._effects.append(Send(messages.RunProgram(event.js, told, self._draft, given_json, event.compile_only)))
+        if self.settings.profile.guest.wrapper == "module":
+            program = messages.RunModule(event.js, told, given_json)
+        else:
+            program = messages.RunProgram(event.js, told, self._draft, given_json, event.compile_only)
+        self._effects.append(Send(program))
         # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost
         # a trip to the worker and back.
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
@@ -170,6 +173,9 @@ class Invocation:
             self._size.issued(entry)
         ledger.entries.append(entry)
         self._turn_requests.append(entry)
+
+    def _withdrawn(self, event: messages.RequestWithdrawn) -> None:
+        raise CodeModeProtocolError(f"the worker withdraws request {event.id}, which is no timer")
 
     def _turn_ended(self, event: messages.TurnEnded) -> None:
         self._turns.one_ended(event.in_flight)
@@ -288,7 +294,11 @@ class Invocation:
             raise CodeModeProtocolError("the worker cut a result that is taken as it is")
         self._replay.require_seen(self.ledger)
         unsent = {entry.id for entry in self._turn_requests}
-        calls = endings.detached_calls(self.ledger, self._turns.taken, unsent, event.unobserved)
+        asked = self.ledger, self._turns.taken, unsent, event.unobserved
+        if self.settings.profile.unawaited == "abandon":
+            left = endings.abandoned_calls(*asked)
+            return self._finish(endings.returned(event, self.settings.limits.max_result_bytes, left))
+        calls = endings.detached_calls(*asked)
         if calls:
             return self._fail(endings.detached_error(calls))
         return self._finish(endings.returned(event, self.settings.limits.max_result_bytes))
@@ -330,6 +340,7 @@ class Invocation:
     _TABLE: ClassVar[dict[type, Callable[[Invocation, Any], None]]] = {
         messages.ProgramAnalysed: _analysed,
         messages.CallRequested: _requested,
+        messages.RequestWithdrawn: _withdrawn,
         messages.ConsoleWritten: _console,
         messages.GuestNotice: _noticed,
         messages.TurnEnded: _turn_ended,

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
     from ..data.program_facts import Facts, ProgramProblem
 
-RequestKind: TypeAlias = Literal["tool", "fetch", "catalog"]
+RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer"]
 NoticeKind: TypeAlias = Literal["log", "notify"]
-REQUEST_KINDS = ("tool", "fetch", "catalog")
+REQUEST_KINDS = ("tool", "fetch", "catalog", "timer")
 # What the worker itself looks at stands in front of the text, as numbers.
-_ANALYSIS = Struct(">I?")
+_ANALYSIS = Struct(">IB")
 _LIMITS = Struct(">II")
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -35,16 +35,16 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 class AnalyseProgram:
     """Parse the program, strip its types and report facts about it, within ``deadline_ms``.
 
-    ``source`` has no lone surrogates. With ``wants_names`` the facts tell of its names and loops too.
+    ``source`` has no lone surrogates. ``face`` 1 is for facts that tell of its names and loops too, 2 for an ES module.
     """
 
     source: str
     deadline_ms: int
-    wants_names: bool = False
+    face: int = 0
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return encode_frame(b"A", _ANALYSIS.pack(self.deadline_ms, self.wants_names) + self.source.encode())
+        return encode_frame(b"A", _ANALYSIS.pack(self.deadline_ms, self.face) + self.source.encode())
 
 
 @record
@@ -77,14 +77,31 @@ class RunProgram:
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        limits = _LIMITS.pack(self.settings["memory_limit_bytes"], self.settings["max_stack_size_bytes"])
         more: dict[str, Any] = {} if self.draft is None else {"draft": _members(self.draft)}
         if self.compile_only:
             more["compile_only"] = True
-        told = _json({"js": self.js, **self.settings, **more})
-        if self.given_json is not None:
-            told = b'%b,"given":%b}' % (told[:-1], self.given_json.encode())
-        return encode_frame(b"R", limits + told)
+        return _start_frame(b"R", {"js": self.js, **self.settings, **more}, self.given_json)
+
+
+@record
+class RunModule:
+    """Start the program as an ES module: as `RunProgram`, but for what need not be told of it."""
+
+    js: str
+    settings: Mapping[str, Any]
+    given_json: str | None = None
+
+    def frame(self) -> bytes:
+        """Return the wire form."""
+        return _start_frame(b"M", {"js": self.js, **self.settings}, self.given_json)
+
+
+def _start_frame(kind: bytes, told: Mapping[str, Any], given_json: str | None) -> bytes:
+    limits = _LIMITS.pack(told["memory_limit_bytes"], told["max_stack_size_bytes"])
+    text = _json(told)
+    if given_json is not None:
+        text = b'%b,"given":%b}' % (text[:-1], given_json.encode())
+    return encode_frame(kind, limits + text)
 
 
 @record
@@ -172,17 +189,17 @@ class DeliverError:
         return encode_frame(b"D", _json({"id": self.id, "now": self.now_ms, "error": error}))
 
 
-HostMessage: TypeAlias = AnalyseProgram | RunProgram | DeliverValue | DeliverError
+HostMessage: TypeAlias = AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError
 
 
 def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
     """Return kind and content of a frame to the worker, as a worker written in Python reads it."""
     kind, payload = frame[:1], frame[1:]
     if kind == b"A":
-        deadline_ms, wants_names = _ANALYSIS.unpack_from(payload)
+        deadline_ms, face = _ANALYSIS.unpack_from(payload)
         source = payload[_ANALYSIS.size :].decode()
-        return kind, {"deadline_ms": deadline_ms, "wants_names": wants_names, "source": source}
-    return kind, json.loads(payload[_LIMITS.size :] if kind == b"R" else payload)
+        return kind, {"deadline_ms": deadline_ms, "face": face, "source": source}
+    return kind, json.loads(payload[_LIMITS.size :] if kind in (b"R", b"M") else payload)
 
 
 def _members(draft: Draft) -> dict[str, Any]:
@@ -215,6 +232,13 @@ class CallRequested:
     name: str
     input_json: str | None
     input_bytes: int | None
+
+
+@record
+class RequestWithdrawn:
+    """The guest no longer wants the answer to a request: a timer that it has cleared."""
+
+    id: int
 
 
 @record
@@ -260,7 +284,8 @@ class ProgramThrew:
 
     ``refused`` names the tool of a call that the kernel refused for its input, or with ``limit`` for that, when it is
     the very error of that.
-    ``details_json`` is what the program put beside it: JSON text, or the beginning of a long one.
+    ``details_json`` is what the program put beside it: JSON text, or the beginning of a long one. ``error_class`` is
+    the class of the face's own that it is an instance of, and ``fields_json`` likewise its public fields.
     """
 
     name: str
@@ -272,6 +297,8 @@ class ProgramThrew:
     limit: str | None
     details_json: str | None = None
     refused: str | None = None
+    error_class: str | None = None
+    fields_json: str | None = None
 
 
 @record
@@ -285,6 +312,7 @@ class EngineFailed:
 WorkerMessage: TypeAlias = (
     ProgramAnalysed
     | CallRequested
+    | RequestWithdrawn
     | ConsoleWritten
     | GuestNotice
     | TurnEnded

@@ -20,6 +20,7 @@ from .messages import (
     ProgramAnalysed,
     ProgramReturned,
     ProgramThrew,
+    RequestWithdrawn,
     TurnEnded,
     WorkerMessage,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
 _MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
 _MAX_PROBLEMS = 1000
+_MAX_CLASS_NAME = 64
 _MAX_REQUESTS = 200_000
 _MAX_FACTS_DEPTH = 64
 _MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far the most, some ten thousand
@@ -40,7 +42,7 @@ _MAX_MEMBERS = 64
 _CONTAINERS = frozenset({dict, list})
 _SHORT_BYTES = 4096
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
-_SMALL_KINDS = (b"L", b"N", b"T", b"X", b"F")
+_SMALL_KINDS = (b"L", b"N", b"T", b"X", b"F", b"W")
 _MAX_WARNINGS = 32
 _MAX_WARNING = 200
 # Of each kind of notice, the texts in it and the one that is JSON.
@@ -160,6 +162,10 @@ def _read_call(body: dict[str, Any]) -> CallRequested:
     return CallRequested(_count(body.get("id"), "id"), kind, _text(body, "name", 512), input_json, input_bytes)
 
 
+def _read_withdrawn(body: dict[str, Any]) -> RequestWithdrawn:
+    return RequestWithdrawn(_count(body.get("id"), "id"))
+
+
 def _read_console(body: dict[str, Any]) -> ConsoleWritten:
     level = body.get("level")
     if level not in CONSOLE_LEVELS:
@@ -213,6 +219,8 @@ def _read_threw(body: dict[str, Any]) -> ProgramThrew:
         limit=_optional_text(body, "limit"),
         details_json=_optional_text(body, "details"),
         refused=_optional_text(body, "refused"),
+        error_class=_optional_text(body, "class", _MAX_CLASS_NAME),
+        fields_json=_optional_text(body, "fields"),
     )
 
 
@@ -223,6 +231,7 @@ def _read_failed(body: dict[str, Any]) -> EngineFailed:
 _READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
     b"a": _read_analysed,
     b"C": _read_call,
+    b"W": _read_withdrawn,
     b"L": _read_console,
     b"N": _read_notice,
     b"T": _read_turn,

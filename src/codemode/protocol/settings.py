@@ -38,9 +38,20 @@ class Settings:
             told["shadowed"] = list(face.shadowed)
         if face.result == "sanitised":
             told["result"] = {"depth": face.max_result_depth, "properties": face.max_result_properties}
+        if face.console != "plain":
+            told["console"] = face.console
+        if face.limit_names:
+            told["limit_names"] = dict(face.limit_names)
         if (rules := self.profile.sidecar) is not None:
             told["sidecar"] = {"resolved": rules.max_resolved_bytes, "composites": rules.allow_composites}
         return told
+
+
+def analysis_face(profile: Profile) -> int:
+    """Return how a worker is to analyse programs of a profile, as `AnalyseProgram` has it."""
+    if profile.guest.wrapper == "module":
+        return 2
+    return 0 if profile.static_rules.runs_unanalysed else 1
 
 
 @cache

@@ -5,7 +5,6 @@ Knows no order of calls and nobody who approves them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from ..data.json_values import (
     utf8_length,
 )
 from ..data.plain_json import runs_of
-from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from ..errors import CodeModeProtocolError, CodeModeSerializationError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.ledger import Fulfilled, LedgerEntry
@@ -155,15 +154,21 @@ async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchReques
     return await run_check(len(text), read)
 
 
-def asked_text(entry: LedgerEntry) -> str:
-    """Return the one string that a request to the catalog carries. Raises `CodeModeToolError` for anything else."""
-    text = entry.input_json or ""
-    argument: Any = None
-    if text.startswith('"'):  # nothing else is worth reading
-        try:
-            argument = json.loads(text)
-        except ValueError:
-            argument = None
-    if not isinstance(argument, str):
-        raise CodeModeToolError(f"tools.{entry.name} takes one string")
-    return argument
+def asked_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
+    """Return what a request to the catalog carries; None for nothing.
+
+    Raises `CodeModeSerializationError` for what is too much, or no JSON.
+    """
+    what, text = f"the argument of {entry.name}", entry.input_json
+    try:
+        if entry.input_bytes is not None:
+            check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+        if text is None:
+            return None
+        check_values(text, policy.max_values, what)
+        return decode_json(text)
+    except CodeModeSerializationError as error:
+        _note_reason(error, "validation")
+        raise
+    except ValueError as error:
+        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None

@@ -246,7 +246,9 @@ class Execution:
         if self._reporter.is_watched or self._outer.is_traced:
             trace = await self._reporter.ended(result_bytes=result_bytes)
         warnings = (*ending.warnings, *self._warnings)
-        return RunOutcome("completed", *self._record, value=value, trace=trace, warnings=warnings)
+        return RunOutcome(
+            "completed", *self._record, value=value, trace=trace, warnings=warnings, abandoned=ending.abandoned
+        )
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine

@@ -18,6 +18,7 @@ from ..interrupts.interrupt import InterruptRequested, interrupt_within
 from ..protocol.ledger import LedgerEntry
 from ..tools.context import ToolCallContext
 from ..tools.prepared import PreparedTool, tool_failed
+from ..tools.tool_result import ToolResult, blocks_of, failure_text, unwrapped
 
 PIPELINE = "pipeline"
 """The ``origin`` of an error that a hook of the pipeline has caused."""
@@ -104,6 +105,18 @@ def hidden_hook(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     failed = hidden(entry, error)
     failed.details["origin"] = PIPELINE
     return failed
+
+
+def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
+    """Return the value of what a tool has answered as an MCP server would. Raises `HostRaised` where it has failed."""
+    try:
+        if not result.is_error:
+            return unwrapped(result)
+        details = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks_of(result)}
+        failed = CodeModeToolError(failure_text(result, entry.name), details=details)
+    except Exception as error:
+        raise HostRaised(hidden(entry, error)) from error
+    raise HostRaised(failed)
 
 
 _FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}

@@ -31,10 +31,11 @@ from ..tools.context import AnsweredInterrupt, ToolCallContext
 from ..tools.pipeline import PipelineCall
 from ..tools.prepared import PreparedTool, not_executable
 from ..tools.running import read_output, run_tool
+from ..tools.tool_result import ToolResult
 from ..tools.unread_outputs import UnreadOutput
 from .allowed_input import CheckedInput
-from .call_values import asked_text, check_input, fulfilled, output_text, payload_text, read_fetch, read_text
-from .host_code import HostRaised, decided, guarded, needs_approval, sound, told
+from .call_values import asked_argument, check_input, fulfilled, output_text, payload_text, read_fetch, read_text
+from .host_code import HostRaised, decided, guarded, needs_approval, sound, told, unwrapped_output
 from .kept_inputs import KeptInputs
 from .pipeline import CallPipeline
 from .recovery import known_outcome
@@ -106,7 +107,7 @@ class NestedCalls:
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
                     raise approval.denial(request, answer.decision, self.options.approval)
             if entry.kind == "catalog":
-                return self._fulfilled(entry, await run_check(0, lambda: self._ask_catalog(entry)))
+                return self._fulfilled(entry, await self._ask_catalog(entry))
             if entry.kind == "fetch":
                 return self._fulfilled(entry, await self._fetch(entry, progress))
             tool = self.catalog.get(entry.name)
@@ -136,10 +137,12 @@ class NestedCalls:
             progress.started(None, is_approved=False)
         return await self.fetches.perform(request)
 
-    def _ask_catalog(self, entry: LedgerEntry) -> str:
-        argument = asked_text(entry)
-        ask = self.catalog.search if entry.name == "$search" else self.catalog.describe
-        return encode_json(ask(argument), what=f"the answer of tools.{entry.name}")
+    async def _ask_catalog(self, entry: LedgerEntry) -> str:
+        def asked() -> str:
+            argument = asked_argument(entry, self.options.execution_policy)
+            return encode_json(self.catalog.ask(entry.name, argument), what=f"the answer of {entry.name}")
+
+        return await run_check(len(entry.input_json or ""), asked)
 
     def _fulfilled(self, entry: LedgerEntry, text: str | None) -> CallSettled:
         return CallSettled(entry.id, Fulfilled(text), self.now_ms())
@@ -206,6 +209,8 @@ class _ToolCall:
             output = await guarded(
                 entry, run_tool(tool, checked.validated.value, context, calls.threads, self._call_id)
             )
+            if isinstance(output, ToolResult):
+                output = unwrapped_output(entry, output)
             text = await self._written(output)
             if self._pipeline is not None:
                 text = await self._pipeline.after(self._edited or checked, text)

@@ -12,6 +12,7 @@ from ..protocol.ledger import Ledger
 
 if TYPE_CHECKING:
     from ..interrupts.interrupt import Interrupt
+    from ..protocol.call_status import DetachedCall
     from ..trace.events import ConsoleEvent
     from ..trace.trace import Trace
 
@@ -23,7 +24,8 @@ class RunOutcome:
     ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
     program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran. An outcome
     that was recorded and comes back is a run of which nothing more is known: ``is_replayed``, without trace, without
-    calls unless it is an error, and without console unless the profile cuts results.
+    calls unless it is an error, and without console unless the profile cuts results. ``abandoned`` are calls that the
+    program did not wait for, each with id, kind, name and status: pending, waiting, not sent, or failed unseen.
     """
 
     status: Literal["completed", "interrupted", "failed"]
@@ -36,6 +38,7 @@ class RunOutcome:
     trace: Trace | None = None
     is_replayed: bool = False
     warnings: tuple[str, ...] = ()
+    abandoned: tuple[DetachedCall, ...] = ()
 
     @property
     def calls(self) -> tuple[CallSummary, ...]:

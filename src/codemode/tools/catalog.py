@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from ..signatures.described_tool import DescribedTool
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
+    from ..errors import CodeModeError
     from .search.index import ToolIndex
 
 MAX_RESULTS = 50
@@ -55,12 +56,11 @@ class ToolCatalog(Protocol[ToolT_co]):
         """Return the error for a name that leads to no tool, with the ``reason`` for it."""
         ...
 
-    def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
-        """Return what a program that searches is told."""
-        ...
+    def ask(self, name: str, argument: Any) -> Any:
+        """Return what a program is told that asks this of its tools: plain JSON. Raises `CodeModeError`.
 
-    def describe(self, name: str) -> str:
-        """Return what a program that asks about a tool is told. Raises `CodeModeToolError`."""
+        ``argument`` is what it has passed, plain JSON and unchecked; None for nothing.
+        """
         ...
 
     def under(self, given: Mapping[str, Any] | None) -> ToolCatalog[ToolT_co]:
@@ -69,6 +69,18 @@ class ToolCatalog(Protocol[ToolT_co]):
 
     def given_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
         """Return what a program of which this is known is given beside what its invocation was: plain JSON."""
+        ...
+
+    def refusal(self, facts: Facts | None) -> CodeModeError | None:
+        """Return what is certainly wrong with a program by rules of the tools' own; nothing of it then runs."""
+        ...
+
+    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
+        """Return what has to be done before a program of which this is known is checked, or goes on with ``given``.
+
+        None: nothing. It is awaited while the program's clock stands still, and cancelled with its run; what fails in
+        it is its own to keep. What it changes is no part of what was known of the program before.
+        """
         ...
 
 
@@ -134,6 +146,16 @@ class Catalog(Generic[ToolT]):
     def given_for(self, facts: Facts | None) -> None:
         """Nothing: its programs ask at run time."""
 
+    def refusal(self, facts: Facts | None) -> None:
+        """Nothing: it has no rules of its own."""
+
+    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
+        """Nothing: it does not change."""
+
+    def ask(self, name: str, argument: Any) -> Any:
+        """What ``$search`` finds, or ``$describe`` says. Raises `CodeModeToolError` for anything but one string."""
+        return asked(self, name, argument)
+
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
         from ..signatures.declarations import first_sentence, summary_of
@@ -169,6 +191,25 @@ class Catalog(Generic[ToolT]):
             steps.take()
             plain_names[_plain(name)] = name
         return plain_names
+
+
+class Searched(Protocol):
+    """What answers a search, and says how a tool is called."""
+
+    def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
+        """Return name and first sentence of what fits a query, best first."""
+        ...
+
+    def describe(self, name: str) -> str:
+        """Return the declaration of one tool as TypeScript. Raises `CodeModeToolError`."""
+        ...
+
+
+def asked(tools: Searched, name: str, argument: Any) -> Any:
+    """Return what ``$search`` finds, or ``$describe`` says. Raises `CodeModeToolError` for anything but one string."""
+    if not isinstance(argument, str):
+        raise CodeModeToolError(f"tools.{name} takes one string")
+    return tools.search(argument) if name == "$search" else tools.describe(argument)
 
 
 def _language_paths(name: str) -> Iterator[str]:

@@ -28,6 +28,27 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
     (b"C", {"id": 1, "kind": "tool", "name": "t", "input": "{}"}, messages.CallRequested(1, "tool", "t", "{}", None)),
     (b"C", {"id": 2, "kind": "catalog", "name": "t"}, messages.CallRequested(2, "catalog", "t", None, None)),
     (b"C", {"id": 3, "kind": "tool", "name": "t", "bytes": 9}, messages.CallRequested(3, "tool", "t", None, 9)),
+    (
+        b"C",
+        {"id": 4, "kind": "timer", "name": "setTimeout", "input": "5"},
+        messages.CallRequested(4, "timer", "setTimeout", "5", None),
+    ),
+    (b"W", {"id": 4}, messages.RequestWithdrawn(4)),
+    (
+        b"X",
+        {**THREW, "class": "ToolCallError", "fields": '{"code":"c"}'},
+        messages.ProgramThrew(
+            "Error",
+            "m",
+            "",
+            "at program.js:1:2",
+            "program",
+            None,
+            None,
+            error_class="ToolCallError",
+            fields_json='{"code":"c"}',
+        ),
+    ),
     (b"L", {"level": "warn", "text": "t"}, messages.ConsoleWritten("warn", "t")),
     (b"T", {"in_flight": 0}, messages.TurnEnded(0)),
     (b"V", {"value": "1", "unobserved": [2, 3]}, messages.ProgramReturned("1", False, None, (2, 3))),
@@ -71,11 +92,12 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
 ]
 OPTIONAL = {
     (b"a", "facts"), (b"a", "problems"), (b"C", "input"), (b"C", "bytes"), (b"X", "origin"), (b"X", "request"),
-    (b"X", "limit"), (b"F", "origin"), (b"V", "warnings"), (b"N", "metadata"), (b"N", "payload"),
+    (b"X", "limit"), (b"X", "class"), (b"X", "fields"), (b"F", "origin"),
+    (b"V", "warnings"), (b"N", "metadata"), (b"N", "payload"),
 }  # fmt: skip
 NULLABLE = OPTIONAL - {(b"V", "warnings")} | {(b"a", "js"), (b"V", "value"), (b"V", "bytes"), (b"V", "undefined")}
 IDS = [f"{kind.decode()}-{'-'.join(body)}" for kind, body, _ in GOOD]
-KINDS = b"aCLNTVXF"
+KINDS = b"aCWLNTVXF"
 
 
 def read(kind: bytes, body: object) -> messages.WorkerMessage:
@@ -251,9 +273,9 @@ def wire(message: messages.HostMessage) -> tuple[bytes, Any]:
 
 
 def test_messages_to_the_worker():
-    asked = {"source": "é\U0001f600", "deadline_ms": 50, "wants_names": False}
+    asked = {"source": "é\U0001f600", "deadline_ms": 50, "face": 0}
     assert wire(messages.AnalyseProgram("é\U0001f600", 50)) == (b"A", asked)
-    assert wire(messages.AnalyseProgram("é\U0001f600", 50, True)) == (b"A", {**asked, "wants_names": True})
+    assert wire(messages.AnalyseProgram("é\U0001f600", 50, 1)) == (b"A", {**asked, "face": 1})
     limits = {"memory_limit_bytes": 1 << 20, "max_stack_size_bytes": 2 << 20}
     run = messages.RunProgram("ü\ud800", {"seed": "00", **limits})
     assert wire(run) == (b"R", {"js": "ü\ud800", "seed": "00", **limits})
@@ -278,6 +300,21 @@ def test_compiling_alone_is_asked_for():
     assert messages.read_host_message(frame)[1]["compile_only"] is True
     plain = messages.RunProgram("return 1", SETTINGS.for_worker()).frame()[4:]
     assert messages.read_host_message(plain)[1].keys() & {"compile_only", "given", "shadowed", "result"} == set()
+
+
+def test_a_module_starts_as_another_program_does():
+    told = SETTINGS.for_worker()
+    module = messages.RunModule("1", told, '{"module":{}}').frame()[4:]
+    assert messages.read_host_message(module) == (b"M", {"js": "1", **told, "given": {"module": {}}})
+    program = messages.RunProgram("1", told, given_json='{"module":{}}').frame()[4:]
+    assert (module[:1], module[1:]) == (b"M", program[1:])
+
+
+def test_a_face_tells_how_its_console_writes_and_what_its_limits_are_called():
+    face = replace(SETTINGS.profile.guest, console="stable", limit_names={"max_bridge_requests": "maxToolCalls"})
+    told = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=face)).for_worker()
+    assert (told["console"], told["limit_names"]) == ("stable", {"max_bridge_requests": "maxToolCalls"})
+    assert not {"console", "limit_names"} & SETTINGS.for_worker().keys()
 
 
 def test_a_face_tells_what_it_shadows_and_how_it_cuts_results():

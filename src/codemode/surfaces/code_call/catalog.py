@@ -14,7 +14,7 @@ from ...data.json_values import WrittenObject, encode_json, utf8_length
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
 from ...source.rules import literal_definitions
-from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog
+from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, asked
 from ...tools.prepared import PreparedTool
 from .names import looks_like_meta_tool
 
@@ -86,6 +86,16 @@ class CodeCallCatalog:
         if name not in self:
             raise self.unknown_tool(name)
         return self._index.describe(name)
+
+    def ask(self, name: str, argument: Any) -> Any:
+        """Return what a program is told that searches, or asks about a tool."""
+        return asked(self, name, argument)
+
+    def refusal(self, facts: Facts | None) -> None:
+        """Return nothing: what a script may not say, its profile knows."""
+
+    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
+        """Return nothing: the index is as it is."""
 
     def under(self, given: Mapping[str, Any] | None) -> CodeCallCatalog:
         """Return the tools that an invocation which was given this may see and call."""

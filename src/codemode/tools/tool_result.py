@@ -1,0 +1,82 @@
+"""What a tool answers in the words of an MCP server, and the one value that a program gets of it. Knows no call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ..data.json_values import NOT_GIVEN
+from ..data.narrowing import is_mapping
+
+_MAX_TOLD = 20_000  # characters of what a failed call says
+
+
+class ToolResult:
+    """Content blocks, a structured value, or both, as a tool of an MCP server answers with them.
+
+    A program gets, in this order: ``structured_content`` when it is given, be it 0, False or None; the text of a single
+    text block; else ``{"content": [...]}`` with all blocks as they are, images and audio in base64 among them. A block
+    is a mapping with a ``type``, or an object with a ``model_dump`` that gives one. With ``is_error`` the call has
+    failed, and what its text blocks say is the message.
+    """
+
+    __slots__ = ("content", "has_structured_content", "is_error", "structured_content")
+
+    content: tuple[Any, ...]
+    structured_content: Any
+    is_error: bool
+    has_structured_content: bool
+
+    def __init__(
+        self, content: Sequence[Any] = (), structured_content: Any = NOT_GIVEN, is_error: bool = False
+    ) -> None:
+        if isinstance(content, str | bytes) or not isinstance(content, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the content of a ToolResult must be a list of blocks, not {type(content).__name__}")
+        self.content = tuple(content)
+        self.has_structured_content = structured_content is not NOT_GIVEN
+        self.structured_content = structured_content if self.has_structured_content else None
+        self.is_error = bool(is_error)
+
+    def __repr__(self) -> str:
+        structured = f", structured_content={self.structured_content!r}" if self.has_structured_content else ""
+        return f"ToolResult(content={self.content!r}{structured}{', is_error=True' if self.is_error else ''})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolResult):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    __hash__ = None  # type: ignore[assignment] - blocks are not hashable
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.content, self.has_structured_content, self.structured_content, self.is_error
+
+
+def unwrapped(result: ToolResult) -> Any:
+    """Return the value that a program gets of a result that is no failure. Raises `TypeError` for what is no block."""
+    if result.has_structured_content:
+        return result.structured_content
+    blocks = blocks_of(result)
+    if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
+        return blocks[0]["text"]
+    return {"content": blocks}
+
+
+def blocks_of(result: ToolResult) -> list[dict[str, Any]]:
+    """Return the content of a result as plain mappings. Raises `TypeError` for what is no block."""
+    return [_plain(block) for block in result.content]
+
+
+def failure_text(result: ToolResult, tool_name: str) -> str:
+    """Return what a result says of its failure."""
+    texts = [block.get("text") for block in blocks_of(result) if block["type"] == "text"]
+    said = "\n".join(text for text in texts if isinstance(text, str) and text)
+    return said[:_MAX_TOLD] or f"tool {tool_name!r} failed"
+
+
+def _plain(block: Any) -> dict[str, Any]:
+    dump = getattr(cast("Any", type(block)), "model_dump", None)
+    plain = block if dump is None else dump(block, mode="json", by_alias=True, exclude_none=True)
+    if not is_mapping(plain) or not isinstance(plain.get("type"), str):
+        raise TypeError(f"a content block of a ToolResult must be a mapping with a type, not {type(block).__name__}")
+    return dict(plain)
