@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
 
+from codemode.tools.search import forms as forms_of_values
 from codemode.tools.search.forms import forms_of_parameter, taken_apart
 from codemode.tools.search.index import ToolIndex
 
@@ -129,6 +130,7 @@ def test_any_query_is_taken_apart(query):
     assert bool(forms) == bool(values.strip()) or not forms
     assert len(rest) <= len(query) + 100
     assert len(set(forms)) == len(forms)
+    assert bool(forms) == any(pattern.search(query) for _, pattern in forms_of_values._VALUES)
 
 
 def test_a_form_is_read_from_a_name_or_a_format():

@@ -161,6 +161,30 @@ def test_a_synonym_finds_but_never_passes_a_given_word():
     assert 0 < meant.score <= given.score / 2
 
 
+def test_what_no_tool_has_is_known_by_what_it_means():
+    music, stray = PlainTool("play_music"), PlainTool("t", "Something. For all on a train.")
+    assert found("an album for the train", music, stray, *OTHERS)[0] == "play_music"
+    assert (
+        found("an album for the train", music, stray, PlainTool("u", "Something. Of an album."), *OTHERS)[2]
+        == "play_music"
+    )
+    assert found("look at the train", PlainTool("search"), stray, *OTHERS)[0] == "t", "what is done says nothing"
+
+
+def test_words_lead_to_others_and_not_back():
+    weather, rain = PlainTool("get_weather"), PlainTool("rain_gauge")
+    for query in ("is it raining", "snowing outside", "the wind"):
+        assert "get_weather" in found(query, weather, *OTHERS)
+    assert found("cinema", PlainTool("movie"), *OTHERS) == ["movie"]
+    assert found("movie", PlainTool("cinema"), *OTHERS) == []
+    assert found("raining", weather, rain, *OTHERS)[0] == "rain_gauge"
+
+
+def test_another_form_of_a_word_has_its_synonyms():
+    assert found("snapshots", PlainTool("screenshot"), *OTHERS) == ["screenshot"]
+    assert found("conversations", PlainTool("chat"), *OTHERS) == ["chat"]
+
+
 @pytest.mark.parametrize(
     ("query", "name"),
     [

@@ -49,6 +49,7 @@ _VALUES = (
     ("date", re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b")),
     ("time", re.compile(r"\b\d{1,2}:\d{2}\b")),
 )  # fmt: skip
+_SIGN = re.compile(r"[\d./\\@-]")  # no value is without one
 
 
 def forms_of_parameter(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
@@ -67,7 +68,8 @@ def taken_apart(query: str) -> tuple[str, list[str], str]:
     """Return what a query says beside its values, the marks of their forms, and the values."""
     marks: dict[str, None] = {}
     values: list[str] = []
-
+    if not _SIGN.search(query):
+        return query, [], ""
     for form, pattern in _VALUES:
         for value in pattern.findall(query):
             marks[_MARK + form] = None

@@ -12,7 +12,7 @@ from ...signatures.described_tool import DescribedTool
 from .doubts import FIRST_TOOLS, NO_WORD, doubt_of, is_foreign
 from .named_tools import NamedTools, named_tools
 from .postings import Postings
-from .query import read_query
+from .query import Query, read_query
 from .text_index import TextIndex
 
 _WAIT_SECONDS = 0.005
@@ -65,7 +65,7 @@ class ToolIndex:
         read = read_query(query)
         if not (read.words or read.forms):
             return Answer([], (NO_WORD,))
-        found = self.search(query, limit, among)
+        found = self._search(read, limit, among)
         index = self._made()
         doubt = doubt_of(read, index, index.postings.slots[found[0].position] if found else None)
         if not found and is_foreign(read):
@@ -82,7 +82,9 @@ class ToolIndex:
 
         ``among`` are the positions to choose from: a set, where there are many.
         """
-        read = read_query(query)
+        return self._search(read_query(query), limit, among)
+
+    def _search(self, read: Query, limit: int, among: Collection[int] | None) -> list[Found]:
         if not (read.words or read.forms) or limit <= 0:
             return []
         # Even when the index is there: what a query finds has to be put in order.

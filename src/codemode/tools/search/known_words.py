@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
-from itertools import islice, takewhile
 
 from ...host import steps
 
@@ -18,6 +17,7 @@ _STEPS_OF_A_COMPARISON = 2
 _MAX_BEGINNING = 64
 _MAX_LETTERS_APART = 4
 _MAX_KEPT = 1000
+_LAST = "\U0010ffff"  # comes after any that a word has
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -53,7 +53,8 @@ class KnownWords:
         steps.take(_MAX_BEGINNING)
         ordered = self._ordered
         at = bisect_right(ordered, beginning)
-        return list(takewhile(lambda word: word.startswith(beginning), islice(ordered, at, at + _MAX_BEGINNING)))
+        end = bisect_left(ordered, beginning + _LAST, at, min(at + _MAX_BEGINNING, len(ordered)))
+        return ordered[at:end]
 
     def corrections(self, word: str) -> list[str]:
         """Return at most two known words, or pairs of them, that ``word`` may have meant, best first."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from .associations import associations
+
 _STOP_WORDS = """
 a about all am an and any are as at be been but by can could did do does for from had has have how i if in into is
 it its just let like may me might my need of on onto or our out please shall should so some than that the their
@@ -14,6 +16,9 @@ goes going gone got had hand having he help her here him his however im ive kind
 okay ones other others perhaps probably quite rather really rid said say says seem she since somebody
 somehow someone something soon still such sure tell thank thanks thing things though told too try trying up upon
 very via wants way ways well went whatever wherever whether while whole without yet s t d ll re ve
+able assist assistance curious currently especially exactly gave given gives hello hey hi including interested
+needed needs particular particularly possible possibly provide provided provides providing recently regarding specific
+specifically various wanted wonder wondering
 """
 _FOREIGN_STOP_WORDS = """
 una unos unas el los las al por para con que como mi esta este quiero der das den dem des ein eine einen einer
@@ -212,10 +217,12 @@ SPELLINGS = {word: meant.replace("+", " ") for word, _, meant in (one.partition(
 
 @cache
 def synonyms() -> dict[str, tuple[str, ...]]:
-    """Words by a word that means about the same."""
+    """Words by a word that means about the same, or leads to them."""
     found: dict[str, dict[str, None]] = {}
     for line in _SYNONYMS.split("\n"):
         group = line.split()
         for word in group:
             found.setdefault(word, {}).update(dict.fromkeys(other for other in group if other != word))
+    for word, others in associations():
+        found.setdefault(word, {}).update(dict.fromkeys(other for other in others if other != word))
     return {word: tuple(others) for word, others in found.items()}

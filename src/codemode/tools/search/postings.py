@@ -11,8 +11,8 @@ from .columns import Columns, columns_of, entry_of
 from .known_words import KnownWords
 from .named_tools import NamedTools
 
-# BM25's, as SQLite's FTS5 has them.
-_SATURATION = 1.2
+# BM25's. It is usually saturated by less, but here a word in a name counts for eight.
+_SATURATION = 2.0
 _LENGTH = 0.75  # how much a long text counts against a tool
 _TOOLS_OF_A_STEP = 32
 _MAX_NAME_CHARACTERS = 100

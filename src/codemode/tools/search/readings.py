@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ BEGINNING = 0.4
 FORM = 0.6
 TRANSLATION = 0.5
 SYNONYM = 0.1
+MEANT = 0.6  # a synonym of what no tool has: nothing else says what was asked for
 _MIN_STEM_CHARACTERS = 6  # of a word in Latin letters whose end is left out
 _MIN_FOREIGN_CHARACTERS = 2
 _MIN_PREFIX_CHARACTERS = 3  # of less than that nearly everything is found
@@ -30,14 +31,14 @@ class Reading(NamedTuple):
     weight: float
 
 
-def readings_of(word: str, joined: tuple[str, ...], known: KnownWords) -> Iterator[Reading]:
+def readings_of(word: str, joined: Sequence[str], known: KnownWords) -> Iterator[Reading]:
     """Yield how a word of a query can be read where these words are known, itself first and its synonyms last.
 
-    ``joined`` are the word and one beside it, written as one: "screen shot".
+    ``joined`` are known words that it makes with one beside it: "screen shot".
     """
     yield Reading([_stems(word)], GIVEN)
     spelt = SPELLINGS.get(word)
-    others = [one for one in joined if one in known] + ([spelt] if spelt else [])
+    others = [*joined, spelt] if spelt else joined
     if others:
         yield Reading([_stems(other) for other in others], SPELLING)
     if len(word) >= _MIN_PREFIX_CHARACTERS and not is_unspaced(word):
@@ -48,16 +49,15 @@ def readings_of(word: str, joined: tuple[str, ...], known: KnownWords) -> Iterat
     english = translated(word)
     if english:
         yield Reading([_stems(other) for other in english], TRANSLATION)
-    meant = dict.fromkeys(
-        other for one in (word, *(spelt or "").split(), *english) for other in synonyms().get(one, ())
-    )
+    meant = dict.fromkeys(other for one in (word, *(spelt or "").split(), *english) for other in synonyms_of(one))
     if meant:
         yield Reading([_stems(other) for other in meant], SYNONYM)
 
 
 def synonyms_of(word: str) -> tuple[str, ...]:
     """Return the words that mean about the same, whatever form of it this is."""
-    return synonyms().get(word) or _synonyms_by_stem().get(stem_of(word), ())
+    known = synonyms()
+    return known.get(word) or known.get(word.removesuffix("s")) or _synonyms_by_stem().get(stem_of(word), ())
 
 
 @cache

@@ -11,13 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from heapq import nlargest
+from itertools import pairwise
 from typing import NamedTuple
 
 from ...host import steps
+from .meanings import GENERAL
 from .postings import Postings
 from .query import Query
-from .readings import FORM, GIVEN, SYNONYM, Reading, corrected, readings_of
+from .readings import FORM, GIVEN, MEANT, SYNONYM, Reading, corrected, readings_of
 from .words import words_of
 
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
@@ -25,6 +26,7 @@ _LEAST_SURE = 0.3  # that a word of which a tool has but a synonym is meant by i
 _DIFFERENCE = 1e-6  # of scores: what differs less is equal
 _KEPT = 200_000  # numbers, some megabytes: words are asked for again
 _POSTINGS_OF_A_STEP = 32
+_POSTINGS_OF_A_UNION = 128
 _SCORES_OF_A_STEP = 8
 _COMMON = 60
 _WORTH_A_LOOK = 8  # so many tools, to find out whether they are
@@ -35,6 +37,7 @@ class _Tier(NamedTuple):
 
     weight: float
     counts: dict[int, float]
+    is_synonym: bool = False
 
 
 class _Word(NamedTuple):
@@ -72,7 +75,7 @@ class TextIndex:
     def missing(self, words: list[str]) -> list[str]:
         """Return those of these words that no tool has in any spelling."""
         asked = zip(words, self._asked(words), strict=True)
-        return [word for word, one in asked if not any(tier.weight > SYNONYM for tier in one.tiers)]
+        return [word for word, one in asked if all(tier.is_synonym for tier in one.tiers)]
 
     def commonest(self) -> list[str]:
         """Return the words that most names of tools have, the most common first."""
@@ -84,7 +87,11 @@ class TextIndex:
         return [word for word, _ in sorted(counted.items(), key=lambda one: (-one[1], one[0]))[:_COMMON]]
 
     def _asked(self, words: list[str]) -> list[_Word]:
-        return [self._word(word, _joined(words, at)) for at, word in enumerate(words)]
+        known = self.postings.known
+        # Two words beside each other may be one to the author of a tool: "screen shot".
+        joined = [one if (one := before + word) in known else None for before, word in pairwise(words)]
+        both = zip(words, [None, *joined], [*joined, None], strict=False)  # of no words there is one None
+        return [self._word(word, [one for one in beside if one]) for word, *beside in both]
 
     def _best(self, asked: list[_Word], limit: int, among: Collection[int] | None) -> dict[int, float]:
         """Look at what the rarest words find first, until nothing that is left can be among the best."""
@@ -101,7 +108,7 @@ class TextIndex:
                 most = [max(weights, default=0.0) for weights in left]
                 gain = sum(word.rarity * weight for word, weight in zip(asked, most, strict=True))
                 sure = sum(max(weight, _LEAST_SURE) for weight in most if weight) / len(asked)
-                if nlargest(limit, scores.values())[-1] > gain / possible * sure + _DIFFERENCE:
+                if sorted(scores.values())[-limit] > gain / possible * sure + _DIFFERENCE:
                     break
             left[-at].remove(tier.weight)
             new = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
@@ -116,27 +123,28 @@ class TextIndex:
             norm = norms[slot]
             for tiers, rarity in asked:
                 best = surest = 0.0
-                for weight, counts in tiers:
+                for weight, counts, _ in tiers:
+                    if weight <= best:
+                        break  # what is less sure gives less
                     counted = counts.get(slot)
                     if counted is not None:
+                        surest = surest or weight
                         given = weight * counted / (counted + norm)
                         if given > best:
                             best = given
-                        if weight > surest:
-                            surest = weight
                 if best:
                     gain += rarity * best
                     sure += surest if surest > _LEAST_SURE else _LEAST_SURE  # noqa: FURB136 - of what is done most
             yield min(gain * sure / most, _ALMOST_ONE)
 
-    def _word(self, word: str, joined: tuple[str, ...]) -> _Word:
+    def _word(self, word: str, joined: list[str]) -> _Word:
         key = (word, *joined)
         kept = self._words.get(key)
         if kept is None:
-            readings = list(readings_of(word, joined, self.postings.known))
-            tiers = self._tiers(readings)
-            if not any(tier.counts for tier in tiers if tier.weight > SYNONYM):
-                tiers = self._tiers(corrected(word, self.postings.known)) + tiers
+            tiers = self._tiers(readings_of(word, joined, self.postings.known))
+            if not any(tier.counts for tier in tiers if not tier.is_synonym):
+                meant = [tier._replace(weight=SYNONYM if word in GENERAL else MEANT) for tier in tiers]
+                tiers = self._tiers(corrected(word, self.postings.known)) + meant
             kept = self._keep(key, tiers)
         return kept
 
@@ -144,7 +152,7 @@ class TextIndex:
         return self._words.get((mark,)) or self._keep((mark,), self._tiers([Reading([(mark,)], FORM)]))
 
     def _keep(self, key: tuple[str, ...], tiers: list[_Tier]) -> _Word:
-        tiers = [tier for tier in tiers if tier.counts]
+        tiers = sorted((tier for tier in tiers if tier.counts), key=lambda tier: -tier.weight)
         word = _Word(tiers, self._rarity(max((len(tier.counts) for tier in tiers), default=1)))
         self._room -= 1 + sum(
             len(tier.counts) for tier in tiers if tier.weight < GIVEN
@@ -156,18 +164,16 @@ class TextIndex:
         return word
 
     def _tiers(self, readings: Iterable[Reading]) -> list[_Tier]:
-        return [_Tier(reading.weight, self._any(reading.any_of)) for reading in readings]
+        return [_Tier(one.weight, self._any(one.any_of), one.weight == SYNONYM) for one in readings]
 
     def _any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
         found = [self._all(stems) for stems in any_of]
         if len(found) == 1:
             return found[0]
-        together = dict(found[0])
-        for counts in found[1:]:
-            steps.take(1 + len(counts) // _POSTINGS_OF_A_STEP)
-            for slot, counted in counts.items():
-                if counted > together.get(slot, 0.0):
-                    together[slot] = counted
+        together: dict[int, float] = {}
+        for counts in reversed(found):  # of a tool with several of them the first counts
+            steps.take(1 + len(counts) // _POSTINGS_OF_A_UNION)
+            together |= counts
         return together
 
     def _all(self, stems: tuple[str, ...]) -> dict[int, float]:
@@ -183,10 +189,4 @@ class TextIndex:
 
 
 def _had(tier: _Tier) -> float:
-    return 1.0 if tier.weight > SYNONYM else 0.5
-
-
-def _joined(words: list[str], at: int) -> tuple[str, ...]:
-    # Two words beside each other may be one to the author of a tool: "screen shot".
-    before, after = words[max(at - 1, 0) : at], words[at + 1 : at + 2]
-    return tuple([one + words[at] for one in before] + [words[at] + one for one in after])
+    return 0.5 if tier.is_synonym else 1.0

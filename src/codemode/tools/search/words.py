@@ -52,6 +52,9 @@ def asked_words(query: str) -> list[str]:
 
 def runs_of(word: str) -> Iterator[str]:
     """Yield the parts of a word that are written with spaces and those that are not, each alone."""
+    if word.isascii():
+        yield word
+        return
     at = 0
     for found in _UNSPACED.finditer(word):
         if found.start() > at:
