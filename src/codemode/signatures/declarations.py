@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data.narrowing import mapping_or_empty, string_or_empty
+from ..host import steps
 from .described_tool import DescribedTool
 from .json_schema import read_document
 from .literals import comment_line, literal, member_name
@@ -14,6 +15,7 @@ from .typescript import Part, TypePrinter, indented, jsdoc, pascal_case
 
 MAX_SENTENCE_CHARACTERS = 120
 MAX_EXAMPLE_CHARACTERS = 300
+_STEPS_OF_A_TOOL = 20
 
 # An open schema that lists no property still means that there is nothing to pass.
 _EMPTY_INPUT_KEYWORDS = frozenset({"type", "properties", "required", "title", "description", "$schema"})
@@ -22,6 +24,14 @@ _NEEDS_INPUT = frozenset({"required", "minProperties", "anyOf", "oneOf", "allOf"
 
 def declare_tools(tools: Sequence[DescribedTool]) -> str:
     """``declare const tools: {...};`` with the type aliases it needs; complete TypeScript."""
+    calls, aliases = call_types(tools)
+    members = [f"{opening(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    block = "declare const tools: {\n" + "".join(f"{indented(member)}\n" for member in members) + "};"
+    return "\n\n".join([*aliases, block])
+
+
+def call_types(tools: Sequence[DescribedTool], *, has_comments: bool = True) -> tuple[list[str], list[str]]:
+    """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share."""
     parts = [
         (
             _part(tool.input_json_schema, tool.name, "Input"),
@@ -29,10 +39,9 @@ def declare_tools(tools: Sequence[DescribedTool]) -> str:
         )
         for tool in tools
     ]
-    printer = TypePrinter(part for pair in parts for part in pair if part is not None)
-    members = [_member(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
-    block = "declare const tools: {\n" + "".join(f"{indented(member)}\n" for member in members) + "};"
-    return "\n\n".join([*printer.aliases(), block])
+    printer = TypePrinter((part for pair in parts for part in pair if part is not None), has_comments=has_comments)
+    calls = [_call(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
+    return calls, printer.aliases()
 
 
 def first_sentence(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> str:
@@ -56,10 +65,10 @@ def _part(schema: Any, tool_name: str, suffix: str) -> Part | None:
     return Part(read_document(schema), pascal_case(tool_name) + suffix)
 
 
-def _member(tool: DescribedTool, takes: Part | None, gives: Part | None, printer: TypePrinter) -> str:
+def _call(tool: DescribedTool, takes: Part | None, gives: Part | None, printer: TypePrinter) -> str:
+    steps.take(_STEPS_OF_A_TOOL)
     returned = "unknown" if gives is None else printer.root(gives)
-    parameter = _parameter(tool.input_json_schema, takes, printer)
-    return f"{opening(tool)}({parameter}): Promise<{returned}>;"
+    return f"({_parameter(tool.input_json_schema, takes, printer)}): Promise<{returned}>"
 
 
 def opening(tool: DescribedTool) -> str:
@@ -81,9 +90,14 @@ def _tool_doc(tool: DescribedTool) -> Doc:
     hints = _hints(tool.annotations)
     if hints:
         tags.append(f"@annotations {', '.join(hints)}")
-    if tool.input_examples:
-        tags.append(f"@example {comment_line(literal(tool.input_examples[0]), MAX_EXAMPLE_CHARACTERS)}")
-    return Doc(summary_of(tool), tuple(tags))
+    return Doc(summary_of(tool), (*tags, *example_tags(tool)))
+
+
+def example_tags(tool: DescribedTool) -> list[str]:
+    """The tag that shows an input of a tool, if it has an example."""
+    if not tool.input_examples:
+        return []
+    return [f"@example {comment_line(literal(tool.input_examples[0]), MAX_EXAMPLE_CHARACTERS)}"]
 
 
 def _hints(annotations: Mapping[str, Any]) -> list[str]:

@@ -245,7 +245,9 @@ class _Reader:
                 return tuple(found), True
             if isinstance(name, str):
                 shape = self._shape(property_schema, inner)
-                found.append(Property(name, shape, name in required, doc_of(property_schema)))
+                # In draft 3 a property says so itself; in the others that is no schema.
+                is_required = name in required or mapping_or_empty(property_schema).get("required") is True
+                found.append(Property(name, shape, is_required, doc_of(property_schema)))
         additional = schema.get("additionalProperties")
         for name in required:
             if name not in known:

@@ -108,3 +108,9 @@ def comment_lines(text: str, max_characters: int) -> list[str]:
 def comment_line(text: str, max_characters: int) -> str:
     """`comment_lines` on one line, runs of white space made one space."""
     return " ".join(" ".join(comment_lines(text, max_characters)).split())
+
+
+def fenced(code: str) -> str:
+    """TypeScript as a block of Markdown that nothing inside can end."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
+    return f"{fence}ts\n{code}\n{fence}"

@@ -69,6 +69,10 @@ def jsdoc(doc: Doc) -> str:
     return "/**\n" + "".join(f" * {line}".rstrip() + "\n" for line in lines) + " */\n"
 
 
+def _no_jsdoc(_doc: Doc) -> str:
+    return ""
+
+
 def indented(text: str) -> str:
     """``text`` two spaces further in."""
     return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
@@ -77,8 +81,9 @@ def indented(text: str) -> str:
 class TypePrinter:
     """Prints the types of many documents; what several places refer to becomes one alias."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[Part], *, has_comments: bool = True) -> None:
         self._parts = list(parts)
+        self._jsdoc = jsdoc if has_comments else _no_jsdoc
         self._identities: dict[tuple[int, Pointer], str] = {}
         self._texts: dict[tuple[int, Pointer], str] = {}
         self._endless = {id(part): endless_references(part.document) for part in self._parts}
@@ -101,7 +106,7 @@ class TypePrinter:
         while self._pending:
             name, scope = self._pending.popleft()
             definition = scope.part.document.definitions[scope.owner]
-            declared.append(f"{jsdoc(definition.doc)}type {name} = {self._print(definition.shape, scope)};")
+            declared.append(f"{self._jsdoc(definition.doc)}type {name} = {self._print(definition.shape, scope)};")
         return declared
 
     def _count_uses(self) -> Counter[str]:
@@ -190,7 +195,7 @@ class TypePrinter:
     def _property(self, found: Property, scope: _Scope) -> str:
         mark = "" if found.required else "?"
         doc = found.doc or self._inlined_doc(found.shape, scope)
-        return f"{jsdoc(doc)}{member_name(found.name)}{mark}: {self._print(found.shape, scope)}"
+        return f"{self._jsdoc(doc)}{member_name(found.name)}{mark}: {self._print(found.shape, scope)}"
 
     def _inlined_doc(self, shape: Shape, scope: _Scope) -> Doc:
         if isinstance(shape, Reference) and self._is_inlined(shape, scope):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ...options.parts import ExecutionPolicy
 from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import call_example
-from ...signatures.literals import comment_line
+from ...signatures.literals import comment_line, fenced
 
 _OPENING = """\
 Runs a JavaScript program that calls tools, combines what they return, and returns one JSON value.
@@ -70,7 +69,7 @@ def _full(tools: Sequence[DescribedTool], fetch_line: str | None, max_characters
     if sum(len(opening(tool)) for tool in tools) > max_characters:
         return None
     rules = _rules(fetch_line, has_tools=True)
-    full = f"{rules}\n\n{_fenced(declare_tools(tools))}\n\nExample:\n{_fenced(call_example(tools))}"
+    full = f"{rules}\n\n{fenced(declare_tools(tools))}\n\nExample:\n{fenced(call_example(tools))}"
     return full if len(full) <= max_characters else None
 
 
@@ -79,16 +78,10 @@ def _rules(fetch_line: str | None, *, has_tools: bool) -> str:
     return "\n".join([_OPENING, *([_TOOL_RULES] if has_tools else []), _CLOSING_RULES, fetch])
 
 
-def _fenced(code: str) -> str:
-    # Longer than any run of backticks inside: a tool's description must not end the block it stands in.
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
-    return f"{fence}ts\n{code}\n{fence}"
-
-
 def _listing(tools: Sequence[DescribedTool], max_characters: int) -> str:
     head = (
         f"There are {len(tools)} tools, too many to declare here. Look one up before its first call:\n"
-        f"{_fenced(_LOOK_UP)}\n\n"
+        f"{fenced(_LOOK_UP)}\n\n"
     )
     room = max_characters - len(head)
     lines = [f"- {comment_line(tool.name, 200)}: {first_sentence(summary_of(tool))}" for tool in tools]

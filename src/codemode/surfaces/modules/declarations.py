@@ -1,0 +1,228 @@
+"""The modules of servers as TypeScript: whole, and as far as some room goes. Knows no run and no request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...data.narrowing import is_mapping
+from ...host import steps
+from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
+from ...signatures.literals import comment_line, literal, string_literal
+from ...signatures.shapes import Doc
+from ...signatures.typescript import indented, jsdoc
+from .listing import ListedServer, ModuleTool
+
+MAX_LOOKED_UP_CHARACTERS = 16_000
+"""What one server's declarations may cost whoever looks them up."""
+
+_MAX_TAGS = 12
+_MAX_TAG_CHARACTERS = 100
+_STEPS_OF_A_NAME = 1
+_META = (
+    "export const __meta__: { serverId: string; serverName: string; serverVersion?: string; "
+    "tools: { toolName: string; exportName: string; description?: string }[] };"
+)
+_PLAIN_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_TAG = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
+_UNDECLARABLE_TEXT = """
+    arguments await break case catch class const continue debugger default delete do else enum eval export extends false
+    finally for function globalThis if implements import in instanceof interface let new null package private protected
+    public return static super switch this throw true try typeof undefined var void while with yield
+"""
+# No function can be declared under these, while a module may well export one.
+_UNDECLARABLE = frozenset(_UNDECLARABLE_TEXT.split())
+_SAYS_NOTHING = frozenset({"$schema", "$id", "title", "description", "$comment"})
+
+
+@dataclass(frozen=True)
+class _Export:
+    """A tool as its module shows it: under the name that is imported."""
+
+    name: str
+    description: str
+    input_json_schema: Any
+    output_json_schema: Any
+    input_examples: tuple[Any, ...]
+    annotations: Mapping[str, Any]
+
+
+def declare_server(server: ListedServer) -> str:
+    """Return ``declare module "@codemode/servers/<path>" {...}``: every export, complete TypeScript. Made once."""
+    return _declared(server, 0)
+
+
+def declare_tool(server: ListedServer, one: ModuleTool, most_characters: int = MAX_LOOKED_UP_CHARACTERS) -> str:
+    """Return the module with this one tool, in at most so many characters where types can be left out for that."""
+    return next(
+        (text for make in _LEVELS if len(text := _module(server, make([one]))) <= most_characters),
+        _module(server, _names([one])),
+    )
+
+
+def declare_in(server: ListedServer, most_characters: int = MAX_LOOKED_UP_CHARACTERS) -> str:
+    """Return one server's module in at most so many characters, as `declarations_for` does of several."""
+    return declarations_for([server], most_characters)
+
+
+def declarations_for(servers: Sequence[ListedServer], most_characters: int) -> str:
+    """Return the modules of servers in at most so many characters: TypeScript still, and the same each time.
+
+    What is too long loses comments first, then types, the longest module first; then functions, which a comment
+    counts. Empty when there is room for nothing.
+    """
+    most_of_one = min(most_characters, MAX_LOOKED_UP_CHARACTERS)
+    levels = [_level(one, most_of_one) for one in servers]
+    texts = [_declared(*pair) for pair in zip(servers, levels, strict=True)]
+    while sum(map(len, texts)) + 2 * max(len(texts) - 1, 0) > most_characters:
+        open_ones = [at for at, level in enumerate(levels) if level < len(_LEVELS) - 1]
+        if not open_ones:
+            return _cut(servers, texts, most_characters)
+        at = max(open_ones, key=lambda at: (len(texts[at]), -at))
+        levels[at] += 1
+        texts[at] = _declared(servers[at], levels[at])
+    return "\n\n".join(texts)
+
+
+def _level(server: ListedServer, most_characters: int) -> int:
+    """Return how much has to be left out of a module for it to have so many characters, or as much as can be."""
+    last = len(_LEVELS) - 1
+    first = 0 if _least(server) <= most_characters else 1
+    return next((at for at in range(first, last) if len(_declared(server, at)) <= most_characters), last)
+
+
+def fits_in(server: ListedServer, most_characters: int) -> str | None:
+    """Return the whole module where it is no longer than that. No type of a longer one is read if that can be seen."""
+    if _least(server) > most_characters:
+        return None
+    text = declare_server(server)
+    return text if len(text) <= most_characters else None
+
+
+def _least(server: ListedServer) -> int:
+    """Return what the descriptions and names of a module take, whatever its types are."""
+    kept = vars(server)
+    least: int | None = kept.get("_least_characters")
+    if least is None:
+        steps.take(len(server.tools) >> 2)
+        least = sum(len(jsdoc(Doc(one.tool.description))) + len(one.export_name) + 40 for one in server.tools)
+        kept["_least_characters"] = least
+    return least
+
+
+def _declared(server: ListedServer, level: int) -> str:
+    # Kept with the server, which lives as long as its listing.
+    kept = vars(server)
+    text: str | None = kept.get(f"_declared_{level}")
+    if text is None:
+        # Some tens of microseconds for each tool: nothing for the loop.
+        steps.take(steps.STEPS_ON_THE_LOOP * (len(server.tools) > 1))
+        text = kept[f"_declared_{level}"] = _module(server, _LEVELS[level](server.tools))
+    return text
+
+
+def _module(server: ListedServer, members: list[str]) -> str:
+    text = "".join(f"{indented(member)}\n" for member in [*members, _META])
+    return f"declare module {string_literal(f'@codemode/servers/{server.path}')} {{\n{text}}}"
+
+
+def _whole(tools: Sequence[ModuleTool]) -> list[str]:
+    calls, aliases = call_types([_export(one) for one in tools])
+    return _members([_comment(one) for one in tools], tools, calls, aliases)
+
+
+def _short(tools: Sequence[ModuleTool]) -> list[str]:
+    calls, aliases = call_types([_export(one) for one in tools], has_comments=False)
+    return _members([_short_comment(one) for one in tools], tools, calls, aliases)
+
+
+def _names(tools: Sequence[ModuleTool]) -> list[str]:
+    steps.take(len(tools) * _STEPS_OF_A_NAME)
+    return _members([""] * len(tools), tools, ["(input?: unknown): Promise<unknown>"] * len(tools), [])
+
+
+_LEVELS = (_whole, _short, _names)
+
+
+def _members(
+    comments: Sequence[str], tools: Sequence[ModuleTool], calls: Sequence[str], aliases: list[str]
+) -> list[str]:
+    found = list(aliases)
+    renamed: list[str] = []
+    for at, (comment, one, call) in enumerate(zip(comments, tools, calls, strict=True)):
+        name = one.export_name
+        if name not in _UNDECLARABLE:
+            found.append(f"{comment}export function {name}{call};")
+        else:
+            found.append(f"{comment}function _{at}{call};")
+            renamed.append(f"_{at} as {name}")
+    # Without a list of exports everything in such a module is one, types too.
+    if renamed:
+        found.append(f"export {{ {', '.join(renamed)} }};")
+    return [*found, "export {};"] if aliases and not renamed else found
+
+
+def _cut(servers: Sequence[ListedServer], texts: Sequence[str], most_characters: int) -> str:
+    said: list[str] = []
+    room = most_characters
+    for server, text in zip(servers, texts, strict=True):
+        shown = text if len(text) <= room else _first_names(server, room)
+        if shown:
+            said.append(shown)
+            room -= len(shown) + 2
+    return "\n\n".join(said)
+
+
+def _first_names(server: ListedServer, room: int) -> str:
+    """Return as many functions of a module as there is room for, and how many more it has."""
+    lines = _names(server.tools)
+    room -= len(_module(server, [_more(len(lines))]))
+    count = 0
+    for line in lines:
+        room -= len(line) + 3
+        if room < 0:
+            break
+        count += 1
+    return _module(server, [*lines[:count], _more(len(lines) - count)]) if room >= 0 or count else ""
+
+
+def _more(count: int) -> str:
+    return f"// {count} more: listTools of @codemode/discovery has them all."
+
+
+def _export(one: ModuleTool) -> _Export:
+    tool = one.tool
+    takes = tool.input_json_schema
+    return _Export(
+        one.export_name,
+        tool.description,
+        None if _takes_anything(takes) else takes,
+        tool.output_json_schema,
+        tool.input_examples,
+        tool.annotations,
+    )
+
+
+def _takes_anything(schema: Any) -> bool:
+    return schema is True or (is_mapping(schema) and _SAYS_NOTHING.issuperset(schema))
+
+
+def _comment(one: ModuleTool) -> str:
+    tags = [*_annotation_tags(one.tool.annotations), *example_tags(one.tool)]
+    return jsdoc(Doc(summary_of(one.tool), tuple(tags)))
+
+
+def _short_comment(one: ModuleTool) -> str:
+    hints = {name: value for name, value in one.tool.annotations.items() if name in _PLAIN_HINTS}
+    return jsdoc(Doc(first_sentence(summary_of(one.tool)), tuple(_annotation_tags(hints))))
+
+
+def _annotation_tags(annotations: Mapping[str, Any]) -> list[str]:
+    said = [
+        f"@{name} {comment_line(value if isinstance(value, str) else literal(value), _MAX_TAG_CHARACTERS)}"
+        for name, value in annotations.items()
+        if _TAG.match(str(name)) and isinstance(value, str | bool | int | float)
+    ]
+    return said[:_MAX_TAGS]

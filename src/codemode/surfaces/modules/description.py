@@ -1,0 +1,132 @@
+"""What the model reads of ``codemode.run``: the rules, the servers, and as many declarations as there is room for.
+
+Clients and model APIs cut a description at 1,024, 2,048 or 4,096 characters: what stands first stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...signatures.declarations import first_sentence
+from ...signatures.literals import comment_line, fenced
+from .declarations import fits_in
+from .limits import WIRE_NAMES
+from .listing import ListedServer
+from .options import RunOptions
+
+_MAX_EXAMPLE_PATH_CHARACTERS = 40
+_SENTENCE_CHARACTERS = (100, 60, 30, 0)
+_FENCE_CHARACTERS = 40
+"""About what stands around declarations."""
+
+_OPENING = """\
+Runs one JavaScript or TypeScript ES module in a fresh sandbox; answers {{ result, logs, diagnostics }}. Each server \
+is a module, each of its tools an async function of one argument:
+
+import * as server from "@codemode/servers/{path}";
+const found = await server.toolName({{ key: "value" }});
+globalThis.__codemode_result__ = {{ found }};
+
+- The result is what `globalThis.__codemode_result__` was last assigned, as JSON; no top-level `return`.
+- Look tools up first, in "@codemode/discovery": `await listServers()`; `await searchTools("what it does")` gives \
+{{ results: [{{ serverId, exportName, description }}] }}; `(await describeServer(serverId)).declaration` is the \
+TypeScript of all tools of a server, `(await getTool(serverId, exportName)).declaration` that of one.
+- Await every call; `Promise.all` runs several at once. Filter data here; give back little."""
+
+_RULES = """\
+- `limits`, default/most: {limits}. `requestedCapabilities`: serverIds of the list below; they are connected, and \
+the answer has their `declarations`.
+- A call gives the tool's structured content, if any; else a single text as that string, never parsed; else the whole \
+result {{ content: [...] }}, images and audio in base64.
+- A call that fails rejects with an error of "@codemode/errors", with `hint`: SchemaValidationError, \
+ToolNotFoundError, ServerNotFoundError, ToolCallError, AuthenticationError, SandboxLimitError, all CodemodeError.
+- `console` comes back as `logs`. There are URL, TextEncoder, TextDecoder and setTimeout, but no network, \
+setInterval, eval, process or require. Hosts of URLs are ASCII, encodings UTF-8. Integers beyond 2^53 are BigInt."""
+
+_NO_SERVERS = "There are no servers."
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """A description, and the paths of the servers whose whole modules are declared in it."""
+
+    text: str
+    declared: frozenset[str]
+
+
+def describe_run(servers: Sequence[ListedServer], options: RunOptions) -> str:
+    """Return the description of the tool; the same servers and options give the same text."""
+    return described(servers, options).text
+
+
+def described(servers: Sequence[ListedServer], options: RunOptions) -> RunDescription:
+    """Return the description of the tool, in at most ``options.max_description_characters``."""
+    most = options.max_description_characters
+    text = _opening(servers)
+    for part in (_rules(options), _listed(servers, most - len(text) - len(_rules(options)) - 4)):
+        if len(text) + 2 + len(part) > most:
+            return RunDescription(text[:most], frozenset())
+        text += f"\n\n{part}"
+    shown, modules = _declared(servers, most - len(text) - 2 - _FENCE_CHARACTERS)
+    which = "These modules" if len(shown) == len(servers) else "Of these modules, some"
+    declarations = f"\n\n{which} in full:\n{fenced(modules)}"
+    if not shown or len(text) + len(declarations) > most:
+        return RunDescription(text, frozenset())
+    return RunDescription(text + declarations, frozenset(shown))
+
+
+def _opening(servers: Sequence[ListedServer]) -> str:
+    short = (one.path for one in servers if one.tools and len(one.path) <= _MAX_EXAMPLE_PATH_CHARACTERS)
+    return _OPENING.format(path=next(short, "<serverId>"))
+
+
+def _rules(options: RunOptions) -> str:
+    defaults, ceilings = options.limits, options.ceilings
+    said = (f"{name} {getattr(defaults, option)}/{getattr(ceilings, option)}" for option, name in WIRE_NAMES.items())
+    return _RULES.format(limits=", ".join(said))
+
+
+def _listed(servers: Sequence[ListedServer], room: int) -> str:
+    """Return a line for each server, with as much of its description as there is room for."""
+    if not servers:
+        return _NO_SERVERS
+    for characters in _SENTENCE_CHARACTERS:
+        text = "\n".join(["Servers:", *(_line(one, characters) for one in servers)])
+        if len(text) <= room:
+            return text
+    return _cut(servers, room)
+
+
+def _line(server: ListedServer, characters: int) -> str:
+    count = len(server.tools)
+    line = f"- {server.path}: {count} tool{'' if count == 1 else 's'}"
+    said = first_sentence(server.description or "", characters) if characters else ""
+    if not said and characters and server.name not in (server.path, server.server_id):
+        said = comment_line(server.name, characters)
+    return f"{line}. {said}" if said else line
+
+
+def _cut(servers: Sequence[ListedServer], room: int) -> str:
+    head = f"There are {len(servers)} servers; `await listServers()` has them all. Some: "
+    room -= len(head)
+    shown: list[str] = []
+    for server in servers:
+        room -= len(server.path) + 2
+        if room < 0:
+            break
+        shown.append(server.path)
+    return head + ", ".join(shown) if shown else head.removesuffix(" Some: ")
+
+
+def _declared(servers: Sequence[ListedServer], room: int) -> tuple[list[str], str]:
+    """Return the paths of the servers whose modules there is room for, in their order, and those modules."""
+    shown: list[str] = []
+    modules: list[str] = []
+    for server in servers:
+        module = fits_in(server, room) if server.tools else None
+        if module is not None:
+            shown.append(server.path)
+            modules.append(module)
+            room -= len(module) + 2
+    return shown, "\n\n".join(modules)

@@ -1,0 +1,233 @@
+"""What ``@codemode/discovery`` answers about the servers of a run. Changes nothing, and calls no tool.
+
+A server is found by its path or by the host's own id for it, a tool by its name or by that of its export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ...data.json_shape import weigh
+from ...data.json_values import decode_json, encode_json
+from ...data.similar_names import nearest_names
+from ...errors import CodeModeSerializationError, CodeModeToolError
+from ...host import steps
+from ...tools.search.index import ToolIndex
+from .declarations import declare_in, declare_tool
+from .discovery_arguments import Arguments
+from .listing import ListedServer, ModuleTool
+
+MAX_FOUND = 50
+MAX_ANSWER_CHARACTERS = 4_000_000
+
+_MAX_NAME_CHARACTERS = 100
+_LARGE_CHARACTERS = 1 << 11
+_SERVERS = "@codemode/servers/"
+_NOTHING: dict[str, Any] = {"not": {}}
+_Servers = Sequence[ListedServer]
+
+
+def search_index(servers: _Servers, before: ToolIndex | None = None) -> ToolIndex:
+    """Return what `answer` searches for these servers. Of what ``before`` has, nothing is indexed again."""
+    named = ((one.tool.name, one.tool) for server in servers for one in server.tools)
+    return ToolIndex(named) if before is None else before.updated(named)
+
+
+def answer(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any:
+    """Return what a function of discovery gives for a list of arguments, as plain JSON.
+
+    ``index`` is what `search_index` made of the same servers. Raises `CodeModeToolError` with the reason "validation",
+    "unknown_server" or "unknown_tool", or "limit" for an answer that is too large; ``details["hint"]`` says what to do.
+    Metered work: it may leave the loop.
+    """
+    ask = _ANSWERS.get(name)
+    given = Arguments(name, argument)
+    if ask is None:
+        given.refuse("", f"one of {', '.join(_ANSWERS)}", name)
+    return ask(servers, index, given)
+
+
+def find_server(servers: _Servers, server_id: str) -> ListedServer:
+    """Return the server of this path, or that the host calls so. Raises `CodeModeToolError`, "unknown_server"."""
+    path = server_id.removeprefix(_SERVERS)
+    found = next((one for one in servers if one.path == path), None)
+    found = found or next((one for one in servers if one.server_id == server_id), None)
+    if found is None:
+        raise unknown_server(servers, server_id)
+    return found
+
+
+def unknown_server(servers: _Servers, server_id: str) -> CodeModeToolError:
+    """Return the error for an id that is no server's, with the nearest that are."""
+    shown = server_id.removeprefix(_SERVERS)[:_MAX_NAME_CHARACTERS]
+    near = nearest_names(shown.lower(), [one.path for one in servers])
+    hint = f"Did you mean {_either(near)}?" if near else "listServers() has those that there are."
+    if not servers:
+        hint = "There are no servers here."
+    return _unknown("unknown_server", f'There is no server "{shown}". {hint}', server_id=shown, nearest=near, hint=hint)
+
+
+def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
+    """Return a tool by its name, or by that of its export. Raises `CodeModeToolError`, "unknown_tool"."""
+    found = _named(server, name)
+    if found is None:
+        raise unknown_tool(servers, server, name)
+    return found
+
+
+def unknown_tool(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
+    """Return the error for a name that a server has not, with the nearest that it has, or the server that has it."""
+    shown = name[:_MAX_NAME_CHARACTERS]
+    steps.take(len(server.tools))
+    near = nearest_names(
+        shown, dict.fromkeys(known for one in server.tools for known in (one.tool_name, one.export_name))
+    )
+    elsewhere = next((one.path for one in servers if one is not server and _named(one, name)), None)
+    hint = f"Did you mean {_either(near)}?" if near else 'searchTools("...") finds tools by what they do.'
+    if elsewhere is not None:
+        hint = f'Server "{elsewhere}" has a tool of that name.'
+    message = f'Server "{server.path}" has no tool "{shown}". {hint}'
+    return _unknown("unknown_tool", message, server_id=server.path, tool_name=shown, nearest=near, hint=hint)
+
+
+def _named(server: ListedServer, name: str) -> ModuleTool | None:
+    steps.take(len(server.tools) >> 4)
+    by_name = (one for one in server.tools if one.tool_name == name)
+    return next(by_name, None) or next((one for one in server.tools if one.export_name == name), None)
+
+
+def _list_servers(servers: _Servers, _index: ToolIndex, _given: Arguments) -> Any:
+    return [_info(one) for one in servers]
+
+
+def _describe_server(servers: _Servers, _index: ToolIndex, given: Arguments) -> Any:
+    server, detail = find_server(servers, given.text(0, "serverId")), given.detail(1, "full")
+    said = _info(server)
+    if detail != "name":
+        said |= _there({"description": server.description, "version": server.version})
+    if detail == "full":
+        said["declaration"] = declare_in(server)
+    return said
+
+
+def _list_tools(servers: _Servers, _index: ToolIndex, given: Arguments) -> Any:
+    server, detail = find_server(servers, given.text(0, "serverId")), given.detail(1, "description")
+    return _all_of("listTools", [(server, one) for one in server.tools], detail)
+
+
+def _get_tool(servers: _Servers, _index: ToolIndex, given: Arguments) -> Any:
+    server_id, name, detail = given.text(0, "serverId"), given.text(1, "toolName"), given.detail(2, "full")
+    server = find_server(servers, server_id)
+    one = find_tool(servers, server, name)
+    said = definition(one, detail)
+    if detail == "full":
+        schemas = one.tool.input_json_schema, one.tool.output_json_schema
+        steps.take(weigh(schemas, _LARGE_CHARACTERS) >> 3)
+        said["declaration"] = declare_tool(server, one)
+    if weigh(said, MAX_ANSWER_CHARACTERS + 1) > MAX_ANSWER_CHARACTERS:
+        _too_large("getTool")
+    return said
+
+
+def _search_tools(servers: _Servers, index: ToolIndex, given: Arguments) -> Any:
+    query, detail = given.text(0, "query"), given.detail(1, "description")
+    limit, chosen = given.limit(1, MAX_FOUND), given.server(1)
+    asked = None if chosen is None else find_server(servers, chosen)
+    places = [(server, one) for server in servers for one in server.tools]
+    steps.take(len(places) >> 4)
+    among = None if asked is None else {at for at, (server, _) in enumerate(places) if server is asked}
+    # A name that is written out is what was meant, whatever its words say elsewhere.
+    named = [
+        at
+        for at, (_, one) in enumerate(places)
+        if query in (one.tool_name, one.export_name, one.tool.name) and (among is None or at in among)
+    ]
+    found = [one.position for one in index.search(query, limit, among)]
+    best = [places[at] for at in dict.fromkeys((*named, *found))][:limit]
+    results = _all_of("searchTools", best, detail)
+    return {
+        "query": query,
+        "results": [{"serverId": server.path, **said} for (server, _), said in zip(best, results, strict=True)],
+    }
+
+
+_ANSWERS: Mapping[str, Callable[[_Servers, ToolIndex, Arguments], Any]] = {
+    "listServers": _list_servers,
+    "describeServer": _describe_server,
+    "listTools": _list_tools,
+    "getTool": _get_tool,
+    "searchTools": _search_tools,
+}
+
+
+def definition(one: ModuleTool, detail: str) -> dict[str, Any]:
+    """Return what is told of a tool: ``detail`` is "name", "description" or "full"."""
+    said: dict[str, Any] = {"toolName": one.tool_name, "exportName": one.export_name}
+    if detail == "name":
+        return said
+    annotations = _plain(dict(one.tool.annotations)) or None
+    said |= _there({"description": one.tool.description or None, "annotations": annotations})
+    if detail == "full":
+        tool = one.tool
+        said |= _there({"inputSchema": _plain(tool.input_json_schema), "outputSchema": _plain(tool.output_json_schema)})
+    return said
+
+
+def _all_of(function: str, tools: Iterable[tuple[ListedServer, ModuleTool]], detail: str) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = []
+    room = MAX_ANSWER_CHARACTERS
+    for _, one in tools:
+        steps.take(_STEPS_OF_DETAIL[detail])
+        told = definition(one, detail)
+        if detail != "name":
+            weight = weigh(told, room + 1)
+            steps.take(weight >> 12)
+            room -= weight
+            if room < 0:
+                _too_large(function)
+        said.append(told)
+    return said
+
+
+_STEPS_OF_DETAIL = {"name": 1, "description": 2, "full": 20}
+
+
+def _too_large(function: str) -> NoReturn:
+    hint = 'Ask with the detail "name", or for one tool with getTool(serverId, toolName).'
+    message = f"The answer of {function} would be longer than {MAX_ANSWER_CHARACTERS} characters. {hint}"
+    details = {"limit": "answer_characters", "max": MAX_ANSWER_CHARACTERS, "hint": hint}
+    error = CodeModeToolError(message, details=details)
+    error.reason = "limit"
+    raise error
+
+
+def _info(server: ListedServer) -> dict[str, Any]:
+    said: dict[str, Any] = {"serverId": server.path, "serverName": server.name}
+    return said | ({"capabilities": list(server.capabilities)} if server.capabilities else {})
+
+
+def _there(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _plain(schema: Any) -> dict[str, Any] | None:
+    """Return a schema as a JSON object. Of one that is none, as with a default of Python's own, nothing is told."""
+    if schema is None:
+        return None
+    if isinstance(schema, bool):
+        return {} if schema else _NOTHING
+    try:
+        return decode_json(encode_json(schema, what="a schema"))
+    except (CodeModeSerializationError, ValueError):
+        return {}
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(f'"{name[:_MAX_NAME_CHARACTERS]}"' for name in names)
+
+
+def _unknown(reason: str, message: str, **details: Any) -> CodeModeToolError:
+    error = CodeModeToolError(message, details=details)
+    error.reason = reason
+    return error
