@@ -50,14 +50,17 @@ def sample_input(tool: DescribedTool) -> Any:
 
 def sample_value(schema: Any) -> Any:
     """A value that fits ``schema`` as far as types, formats and limits go. Never raises."""
-    return _Sampler(LocalReferences(schema)).value(schema, 0)
+    return Sampler(LocalReferences(schema)).value(schema, 0)
 
 
-class _Sampler:
+class Sampler:
+    """Makes one value of a schema and of those in it."""
+
     def __init__(self, local: LocalReferences) -> None:
         self._local = local
 
     def value(self, schema: Any, depth: int) -> Any:
+        """A value that fits a schema at this depth of the first."""
         if not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
             return {} if depth == 0 else None
         known = mapping_or_empty(schema)
@@ -84,7 +87,7 @@ class _Sampler:
     def _typed(self, schema: Mapping[Any, Any], depth: int) -> Any:
         match _first_type(schema):
             case "string":
-                return _sample_string(schema)
+                return self._string(schema)
             case "integer" | "number":
                 return _sample_number(schema)
             case "boolean":
@@ -95,6 +98,16 @@ class _Sampler:
                 return self._object(schema, depth)
             case _:
                 return {} if depth == 0 else None
+
+    def _string(self, schema: Mapping[Any, Any]) -> str:
+        known_format = schema.get("format")
+        if isinstance(known_format, str) and known_format in _BY_FORMAT:
+            return _BY_FORMAT[known_format]
+        least, most = schema.get("minLength"), schema.get("maxLength")
+        text = "text"
+        if isinstance(least, int) and least > len(text):
+            text = text.ljust(min(least, 100), "x")
+        return text[: max(most, 0)] if isinstance(most, int) else text
 
     def _array(self, schema: Mapping[Any, Any], depth: int) -> list[Any]:
         items = schema.get("items")
@@ -130,17 +143,6 @@ def _first_type(schema: Mapping[Any, Any]) -> str:
         if isinstance(name, str) and name != "null":
             return name
     return "object" if "properties" in schema or "allOf" in schema or "required" in schema else ""
-
-
-def _sample_string(schema: Mapping[Any, Any]) -> str:
-    known_format = schema.get("format")
-    if isinstance(known_format, str) and known_format in _BY_FORMAT:
-        return _BY_FORMAT[known_format]
-    least, most = schema.get("minLength"), schema.get("maxLength")
-    text = "text"
-    if isinstance(least, int) and least > len(text):
-        text = text.ljust(min(least, 100), "x")
-    return text[: max(most, 0)] if isinstance(most, int) else text
 
 
 def _other(value: Any, at: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError
-from ...signatures.examples import sample_value
+from ...signatures.closer_samples import samples
 from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, literal, string_literal
 from ...tools.prepared import PreparedTool
 from .metadata import UsageExample
@@ -52,24 +52,26 @@ def usage_examples(tool: PreparedTool, given: Sequence[UsageExample]) -> list[di
     said = _title(tool.name)
     bare = [UsageExample(description=said, input=one) for one in tool.input_examples]
     made: dict[str, dict[str, str]] = {}
-    for one in _offered(tool, [*given, *bare], said):
-        code = _code(tool, one.input)
+    for description, inputs in _offered(tool, [*given, *bare], said):
+        code = next((text for one in inputs if (text := _code(tool, one)) is not None), None)
         if code is not None and code not in made:
-            made[code] = {"description": one.description, "code": code}
+            made[code] = {"description": description, "code": code}
         if len(made) == MAX_EXAMPLES:
             break
     return list(made.values())
 
 
-def _offered(tool: PreparedTool, given: Iterable[UsageExample], said: str) -> Iterator[UsageExample]:
-    yield from given
+def _offered(tool: PreparedTool, given: Iterable[UsageExample], said: str) -> Iterator[tuple[str, Iterable[Any]]]:
+    """Yield what each example says, with inputs of which the first that can be shown is."""
+    for one in given:
+        yield one.description, [one.input]
     schema = mapping_or_empty(tool.input_json_schema)
-    yield UsageExample(description=said, input=sample_value(schema) if schema else {})
+    yield said, samples(schema) if schema else [{}]
     more = _WITH_MORE.get(said.split(" ", 1)[0])
     optional = _optional(schema)
     if more is not None and optional:
         wider = {**schema, "required": [*list_or_empty(schema.get("required")), *optional]}
-        yield UsageExample(description=f"{said} {more}", input=sample_value(wider))
+        yield f"{said} {more}", samples(wider)
 
 
 def _optional(schema: Mapping[Any, Any]) -> list[str]:

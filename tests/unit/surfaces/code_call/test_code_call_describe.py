@@ -131,7 +131,7 @@ def test_the_authors_come_first_and_five_are_enough():
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "object", "properties": {"a": {"type": "string", "pattern": "^[0-9]{9}$"}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "^([0-9]{50}){4}$"}}, "required": ["a"]},
         {"type": "object", "properties": {"a": {"not": {}}}, "required": ["a"]},
         {"type": "object", "properties": {"a": {"type": "string", "minLength": 500}}, "required": ["a"]},
         False,
@@ -139,6 +139,30 @@ def test_the_authors_come_first_and_five_are_enough():
 )
 def test_what_the_schema_refuses_is_left_out(schema: Any):
     assert examples("make_it", schema) == []
+
+
+def test_patterns_conditions_and_numbers_of_members_have_examples():
+    schema = {
+        "type": "object",
+        "properties": {
+            "sku": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{4}$"},
+            "how": {"enum": ["card", "cash"]},
+            "card": {"type": "string", "pattern": "^[0-9]{4}$"},
+            "roles": {"type": "array", "items": {"type": "string"}, "contains": {"const": "buyer"}},
+            "labels": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}},
+        },
+        "required": ["sku", "how", "roles", "labels"],
+        "if": {"properties": {"how": {"const": "card"}}},
+        "then": {"required": ["card"]},
+    }
+    (found,) = inputs(examples("buy", schema))
+    assert _read(found) == {
+        "sku": "AA-1111",
+        "how": "card",
+        "roles": ["buyer"],
+        "labels": {"key1": "text"},
+        "card": "1111",
+    }
 
 
 @pytest.mark.parametrize(
