@@ -10,5 +10,10 @@ _SHAPES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for by
 
 def may_hold_long_integers(body: bytes | memoryview) -> bool:
     """False for most values: the parser need not look at every number again, which takes four times as long."""
-    parts = (bytes(body[at : at + SCAN_BYTES + 16]) for at in range(0, len(body), SCAN_BYTES))
-    return any(_LONG_INTEGER in part.translate(_SHAPES) for part in parts)
+    if len(body) <= SCAN_BYTES:
+        return _holds_one(body)
+    return any(_holds_one(body[at : at + SCAN_BYTES + 16]) for at in range(0, len(body), SCAN_BYTES))
+
+
+def _holds_one(part: bytes | memoryview) -> bool:
+    return _LONG_INTEGER in bytes(part).translate(_SHAPES)

@@ -37,7 +37,7 @@ _ANALYSE, _RUN, _DELIVER, _HOLD = b"ARDS"
 _NO_MEMORY = b'F{"message": "MemoryError"}'
 
 # How the program's frame names what it was given, which alone of it may hold such integers as a value.
-_GIVEN = b'"given":'
+_GIVEN = '"given":'
 
 
 class EngineFailed(Exception):  # noqa: N818 -- named as the frame it becomes
@@ -151,9 +151,9 @@ class Worker:
             memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
             self.context.set_memory_limit(memory_limit_bytes)
             self.context.set_max_stack_size(max_stack_size_bytes)
-            config = bytes(body[1 + _LIMITS.size :])
-            exactly = _GIVEN in config and self.may_hold_long_integers(config)
-            return self._take_turn("run exactly" if exactly else "run", config.decode())
+            config = str(body[1 + _LIMITS.size :], "utf-8")
+            exactly = self.may_hold_long_integers(config.partition(_GIVEN)[2].encode())
+            return self._take_turn("run exactly" if exactly else "run", config)
         if kind == _ANALYSE and self.analyse is not None:
             facts = self.analyse(str(body[1 + _ANALYSIS.size :], "utf-8"), *_ANALYSIS.unpack_from(body, 1))
             return _json_frame(b"a", facts), False

@@ -156,9 +156,10 @@ class Reporter:
             interrupted_by=interrupted_by,
             error=error,
         )
-        self._tell_refusal(error, None)
-        self._emit(trace)
-        await self._hooks.finish()
+        if self.is_watched:
+            self._tell_refusal(error, None)
+            self._emit(trace)
+            await self._hooks.finish()
         return trace
 
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
@@ -198,7 +199,8 @@ class Reporter:
         self._tell_end(record)
 
     def _tell_refusal(self, error: BaseException | None, record: CallRecord | None) -> None:
-        if self.is_watched and (refusal := refusal_event(error, record, self._ids)) is not None:
+        refusal = refusal_event(error, record, self._ids)
+        if refusal is not None:
             self._emit(refusal)
 
     def _emit(self, event: Event) -> None:

@@ -47,7 +47,8 @@ const refuseCall = (code, message, toolName, isQuiet, origin) => {
 
 const kindOf = (value) => (value === null ? "null" : typeof value);
 
-const callByName = (name, input, isQuiet, place) => {
+// `shown` tells of the call in words.
+const callByName = (name, input, isQuiet, shown) => {
   const toolName = slice(name, 0, MAX_TOOL_NAME);
   let text, problem;
   if (input !== undefined)
@@ -59,12 +60,15 @@ const callByName = (name, input, isQuiet, place) => {
       problem = "is no JSON value: " + (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
     }
   if (problem !== undefined)
-    return refuseCall("VALIDATION", place + ": the input " + problem, toolName, isQuiet, refusedOrigin(toolName));
+    return refuseCall("VALIDATION", shown(name) + ": the input " + problem, toolName, isQuiet, refusedOrigin(toolName));
   const limit = reachedLimit("tool");
   if (limit === undefined) return send("tool", toolName, text, isQuiet);
   const message = LIMIT_TEXTS[limit] + " (at most " + limits[limit] + ")";
   return refuseCall("LIMIT", message, toolName, isQuiet, limitOrigin(limit) + refusedOrigin(toolName));
 };
+
+const shownCall = (name) => "callTool(" + stringify(clip(name, MAX_NAME)) + ", input)";
+const shownMethod = (path) => clip(path, MAX_NAME) + "(input)";
 
 const guestCallTool = freeze({
   callTool(name, input = undefined, options = undefined) {
@@ -82,14 +86,14 @@ const guestCallTool = freeze({
       const problem = ": the options must be an object such as {throwOnError: false}, not " + typeof options;
       return refuseCall("VALIDATION", place + problem, slice(name, 0, MAX_TOOL_NAME), isQuiet, undefined);
     }
-    return callByName(name, input, isQuiet, "callTool(" + stringify(clip(name, MAX_NAME)) + ", input)");
+    return callByName(name, input, isQuiet, shownCall);
   },
 }.callTool);
 
 const makeNamespace = (name) =>
   toolProxy(rootNode(name, name, (path, args) => {
     requireRunning();
-    return callByName(path, args[0], false, clip(path, MAX_NAME) + "(input)");
+    return callByName(path, args[0], false, shownMethod);
   }));
 
 const makeContext = () => freezeJson(given.context === undefined ? {} : given.context);
