@@ -1,19 +1,29 @@
-"""What tools cost in every prompt: as JSON definitions, as `codeMode`'s description, behind CodeCall.
+"""What tools cost in every prompt: as JSON definitions, as `codeMode`'s description, behind CodeCall, as modules.
 
 Run as ``python -m benchmarks.prompts``. The tools are those of public MCP servers in the tests' data, under numbered
-names where there are fewer; a token is taken for four characters.
+names where there are fewer; a token is taken for four characters. Of modules it also says what looking up the
+declarations of one server adds: of the server with the longest, and on average.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from codemode import Tool, create_code_call_tools, create_code_mode_tool
+from codemode.surfaces.modules.declarations import declare_in
+from codemode.surfaces.modules.description import describe_run
+from codemode.surfaces.modules.listing import ListedServer, ModuleTool
+from codemode.surfaces.modules.options import RunOptions
+from codemode.surfaces.modules.schemas import readable_schema
+from codemode.tools.prepared import prepared
 
 COUNTS = (10, 100, 1_000)
+MANY_SERVERS, MANY_TOOLS = 41, 1_002
 _DATA = Path(__file__).parents[1] / "tests" / "data" / "mcp_tools_sample.json"
 _CHARACTERS_OF_A_TOKEN = 4
 
@@ -40,8 +50,54 @@ def characters(tools: list[Tool]) -> Iterator[int]:
     yield _length(create_code_call_tools(tools).tools)
 
 
-def _length(tools: Any) -> int:
-    shown = [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in tools]
+def servers_of_the_sample() -> list[ListedServer]:
+    """The servers as they are, each a module."""
+    said: dict[str, list[dict[str, Any]]] = json.loads(_DATA.read_text(encoding="utf-8"))["servers"]
+    return [_server(f"server-{at}", tools) for at, tools in enumerate(said.values())]
+
+
+def many_servers() -> list[ListedServer]:
+    """So many servers of 1 to 48 tools."""
+    tools = _tools_without_end()
+    sizes = [1 + at * 47 // (MANY_SERVERS - 1) for at in range(MANY_SERVERS)]
+    sizes[-1] += MANY_TOOLS - sum(sizes)
+    return [_server(f"server-{at}", list(islice(tools, size))) for at, size in enumerate(sizes)]
+
+
+def _tools_without_end() -> Iterator[dict[str, Any]]:
+    said: dict[str, list[dict[str, Any]]] = json.loads(_DATA.read_text(encoding="utf-8"))["servers"]
+    at = 0
+    while True:
+        for tools in said.values():
+            yield from ({**one, "name": f"{one['name']}_{at}"} for one in tools)
+        at += 1
+
+
+def _server(path: str, tools: Sequence[dict[str, Any]]) -> ListedServer:
+    made: list[ModuleTool] = []
+    for one in tools:
+        tool = Tool(
+            f"{path}.{one['name']}",
+            execute=None,
+            description=one.get("description") or "",
+            input_schema=readable_schema(one.get("inputSchema"))[0],
+            output_schema=readable_schema(one.get("outputSchema"))[0],
+            annotations=one.get("annotations"),
+        )
+        made.append(ModuleTool(one["name"], one["name"].replace("-", "_"), prepared(tool)))
+    return ListedServer(path, path, path, None, None, (), tuple(made))
+
+
+def characters_of_modules(servers: Sequence[ListedServer]) -> tuple[int, int, int, int]:
+    """As definitions, as the description, the longest declarations of a server, and those of one on average."""
+    definitions = _length([one.tool for server in servers for one in server.tools], schema="input_json_schema")
+    looked_up = [len(declare_in(server)) for server in servers]
+    described = len(describe_run(servers, RunOptions()))
+    return definitions, described, max(looked_up), sum(looked_up) // len(looked_up)
+
+
+def _length(tools: Any, schema: str = "input_schema") -> int:
+    shown = [{"name": one.name, "description": one.description, "input_schema": getattr(one, schema)} for one in tools]
     return len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
 
 
@@ -50,6 +106,22 @@ def main() -> None:
     for count in COUNTS:
         cells = (f"{length // _CHARACTERS_OF_A_TOKEN:,}" for length in characters(sample(count)))
         print(f"| {count:,} | {' | '.join(cells)} |")
+    print_modules()
+
+
+def print_modules() -> None:
+    print("\n| as modules | JSON definitions | description | and the longest look-up | and one on average | made in |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for servers in (servers_of_the_sample(), many_servers()):
+        started = time.perf_counter()
+        describe_run(servers, RunOptions())
+        took = time.perf_counter() - started
+        definitions, described, longest, average = characters_of_modules(servers)
+        count = sum(len(server.tools) for server in servers)
+        lengths = (described, described + longest, described + average)
+        shares = [f"{length // _CHARACTERS_OF_A_TOKEN:,} (1/{definitions / length:.0f})" for length in lengths]
+        cells = [f"{definitions // _CHARACTERS_OF_A_TOKEN:,}", *shares]
+        print(f"| {count:,} of {len(servers)} servers | {' | '.join(cells)} | {took * 1000:.0f} ms |")
 
 
 if __name__ == "__main__":

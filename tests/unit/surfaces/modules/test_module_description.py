@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from listed_servers import SAMPLE as SAMPLE_FILE
 from listed_servers import listed, sample_servers
 
 from codemode.surfaces.modules.declarations import declare_server
 from codemode.surfaces.modules.description import describe_run, described
+from codemode.surfaces.modules.discovery import answer, search_index
 from codemode.surfaces.modules.options import RunOptions
 
 OPENING_CHARACTERS = 900
@@ -119,3 +124,36 @@ def test_nothing_is_read_of_what_does_not_fit():
     assert len(found.text) <= 4000
     # The types of none of these thousand tools were compiled.
     assert not any("_input" in vars(one.tool) for server in servers for one in server.tools)
+
+
+def characters_of(servers):
+    """What tools take as JSON definitions, the description, and the longest look-up of a server's declarations."""
+    tools = [one.tool for server in servers for one in server.tools]
+    shown = [{"name": t.name, "description": t.description, "input_schema": t.input_json_schema} for t in tools]
+    definitions = json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+    looked_up = max(len(ask("describeServer", one.path, servers)["declaration"]) for one in servers)
+    return len(definitions), len(describe_run(servers, RunOptions())), looked_up
+
+
+def ask(name, given, servers):
+    return answer(servers, search_index(servers), name, [given])
+
+
+def test_what_is_shown_is_a_small_part_of_the_definitions():
+    definitions, description, looked_up = characters_of(SAMPLE)
+    assert description <= definitions / 10
+    assert description + looked_up <= definitions / 5
+    servers = [listed(f"server-{at}", [dict(one, name=f"{one['name']}_{at}") for one in some]) for at, some in many()]
+    assert (len(servers), sum(len(one.tools) for one in servers)) == (41, 1002)
+    definitions, description, looked_up = characters_of(servers)
+    assert description <= definitions / 100
+    assert description + looked_up <= definitions / 25
+
+
+def many():
+    """Tools of the sample for 41 servers, 1 to 48 for each, 1,002 in all."""
+    said = json.loads(SAMPLE_FILE.read_text(encoding="utf-8"))["servers"].values()
+    tools = itertools.cycle([one for tools in said for one in tools])
+    sizes = [1 + at * 47 // 40 for at in range(41)]
+    sizes[-1] += 1002 - sum(sizes)
+    return [(at, list(itertools.islice(tools, size))) for at, size in enumerate(sizes)]
