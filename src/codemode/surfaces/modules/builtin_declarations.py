@@ -36,16 +36,19 @@ ERRORS = """\
 declare module "@codemode/errors" {
   export class CodemodeError extends Error {
     readonly code: string;
+    /** One thing to do about it. */
     readonly hint: string;
+    readonly serverId?: string;
+    readonly toolName?: string;
   }
   export class SchemaValidationError extends CodemodeError {
-    readonly toolName: string;
-    readonly exportName: string;
+    readonly exportName?: string;
     /** A JSON Pointer into the input. */
     readonly path: string;
-    readonly expected: unknown;
-    readonly received: unknown;
-    readonly example?: unknown;
+    readonly expected: string;
+    readonly received: string;
+    /** An input that fits. */
+    readonly example?: any;
   }
   export class ToolNotFoundError extends CodemodeError {}
   export class ServerNotFoundError extends CodemodeError {}

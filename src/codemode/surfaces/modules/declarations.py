@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping
 from ...host import steps
 from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
@@ -21,6 +22,9 @@ MAX_LOOKED_UP_CHARACTERS = 16_000
 _MAX_TAGS = 12
 _MAX_TAG_CHARACTERS = 100
 _STEPS_OF_A_NAME = 1
+# What schemas say in so many characters no declaration says in one, but for definitions that nothing refers to.
+_LARGEST_SHARE = 8
+_CHARACTERS_READ_FOR_ONE = 32
 _META = (
     "export const __meta__: { serverId: string; serverName: string; serverVersion?: string; "
     "tools: { toolName: string; exportName: string; description?: string }[] };"
@@ -89,13 +93,15 @@ def declarations_for(servers: Sequence[ListedServer], most_characters: int) -> s
 def _level(server: ListedServer, most_characters: int) -> int:
     """Return how much has to be left out of a module for it to have so many characters, or as much as can be."""
     last = len(_LEVELS) - 1
+    if _weighs_more_than(server, _CHARACTERS_READ_FOR_ONE * most_characters):
+        return last
     first = 0 if _least(server) <= most_characters else 1
     return next((at for at in range(first, last) if len(_declared(server, at)) <= most_characters), last)
 
 
 def fits_in(server: ListedServer, most_characters: int) -> str | None:
     """Return the whole module where it is no longer than that. No type of a longer one is read if that can be seen."""
-    if _least(server) > most_characters:
+    if _least(server) > most_characters or _weighs_more_than(server, _LARGEST_SHARE * most_characters):
         return None
     text = declare_server(server)
     return text if len(text) <= most_characters else None
@@ -110,6 +116,18 @@ def _least(server: ListedServer) -> int:
         least = sum(len(jsdoc(Doc(one.tool.description))) + len(one.export_name) + 40 for one in server.tools)
         kept["_least_characters"] = least
     return least
+
+
+def _weighs_more_than(server: ListedServer, characters: int) -> bool:
+    """Tell whether the schemas of a server are so long that reading them all would be for nothing."""
+    for one in server.tools:
+        schemas = one.tool.input_json_schema, one.tool.output_json_schema
+        weight = weigh(schemas, characters + 1)
+        steps.take(1 + (weight >> 10))
+        characters -= weight
+        if characters < 0:
+            return True
+    return False
 
 
 def _declared(server: ListedServer, level: int) -> str:

@@ -41,8 +41,9 @@ the answer has their `declarations`.
 result {{ content: [...] }}, images and audio in base64.
 - A call that fails rejects with an error of "@codemode/errors", with `hint`: SchemaValidationError, \
 ToolNotFoundError, ServerNotFoundError, ToolCallError, AuthenticationError, SandboxLimitError, all CodemodeError.
-- `console` comes back as `logs`. There are URL, TextEncoder, TextDecoder and setTimeout, but no network, \
-setInterval, eval, process or require. Hosts of URLs are ASCII, encodings UTF-8. Integers beyond 2^53 are BigInt."""
+- `console` comes back as `logs`. There are URL, TextEncoder, TextDecoder and setTimeout, but no network \
+(fetch), setInterval, eval, process or require. Hosts of URLs are ASCII, encodings UTF-8. Integers \
+beyond 2^53 are BigInt."""
 
 _NO_SERVERS = "There are no servers."
 
@@ -99,12 +100,13 @@ def _listed(servers: Sequence[ListedServer], room: int) -> str:
 
 
 def _line(server: ListedServer, characters: int) -> str:
-    count = len(server.tools)
-    line = f"- {server.path}: {count} tool{'' if count == 1 else 's'}"
+    count = len(server.tools)  # none of a server that nobody has listed yet
+    told = f"{count} tool{'' if count == 1 else 's'}" if count else ""
     said = first_sentence(server.description or "", characters) if characters else ""
     if not said and characters and server.name not in (server.path, server.server_id):
         said = comment_line(server.name, characters)
-    return f"{line}. {said}" if said else line
+    about = ". ".join(part for part in (told, said) if part)
+    return f"- {server.path}: {about}" if about else f"- {server.path}"
 
 
 def _cut(servers: Sequence[ListedServer], room: int) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from ...data.narrowing import is_array, is_mapping, is_sequence
+from ...data.narrowing import is_array, is_mapping
 from ...host import steps
 from ...schemas.compiled import clip, refuse_too_large
 from ...schemas.json_schema.walk import DATA_KEYWORDS, RESTRICTIVE, SCHEMA_MAPS, subschemas
@@ -19,6 +19,7 @@ _TYPES_OF_DRAFT_3 = frozenset({"any", "array", "boolean", "integer", "null", "nu
 _OLDER = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 _MAX_CHECKED_REFERENCES = 2_000
 _ANYTHING: Mapping[str, Any] = {}
+_NO_SCHEMAS: frozenset[type] = frozenset({list, tuple, set, frozenset, bytes, int, float})
 _OTHER_DRAFT = "does not fit the draft that it names, and is read as the draft that it fits"
 
 
@@ -30,7 +31,7 @@ def readable_schema(schema: Any) -> tuple[Any, str | None]:
     takes anything. A type, or None, is returned as it is. Metered work, in proportion to the schema.
     """
     if not is_mapping(schema):
-        is_broken = is_sequence(schema) or (isinstance(schema, int | float) and not isinstance(schema, bool))
+        is_broken = type(schema) in _NO_SCHEMAS
         return (dict(_ANYTHING), _takes_anything("not an object")) if is_broken else (schema, None)
     try:
         return _readable(schema)

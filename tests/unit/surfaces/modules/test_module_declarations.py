@@ -159,3 +159,14 @@ def test_a_module_that_does_not_fit_is_seen_before_its_types_are_read():
     assert steps.run_on_the_loop(lambda: fits_in(server, 5_000)) is None
     assert not any("_input" in vars(one.tool) for one in server.tools)
     assert fits_in(server, 100_000) == declare_server(server)
+
+
+def test_schemas_without_end_are_not_read_for_a_text_that_has_one():
+    every = {f"p{at}": {"$ref": f"#/$defs/D{at}"} for at in range(60)}
+    mesh = {"$ref": "#/$defs/D0", "$defs": {f"D{at}": {"properties": {**every, f"own{at}": True}} for at in range(60)}}
+    server = listed("s", [{"name": f"t{at:03}", "inputSchema": {**mesh, "title": f"T{at}"}} for at in range(100)])
+    assert fits_in(server, 4_000) is None
+    text = declarations_for([server], 16_000)
+    assert len(EXPORTED.findall(text)) == 100
+    assert "_declared_0" not in vars(server)
+    assert "_declared_1" not in vars(server)

@@ -71,6 +71,7 @@ def test_each_server_has_a_line_with_as_much_as_there_is_room_for():
         assert any(line.startswith(f"- {one.path}: {len(one.tools)} tools") for line in lines)
     told = describe_run([listed("git", [{"name": "log"}], description="Reads *histories*.\nAnd more.")], RunOptions())
     assert "- git: 1 tool. Reads *histories*.\n" in told
+    assert "\n- git\n" in describe_run([listed("git")], RunOptions()) + "\n"
     many = describe_run([listed(f"server-{at}", [], description="Words. " * 9) for at in range(60)], RunOptions())
     assert many.count("\n- server-") == 60
 

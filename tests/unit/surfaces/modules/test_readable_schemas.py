@@ -133,6 +133,8 @@ BROKEN = {
     "number": 3,
     "float": float("inf"),
     "tuple": (),
+    "set": {1},
+    "text in bytes": b"{}",
     "too many": properties(**{f"p{at}": {"x": 1} for at in range(6_000)}),
     "huge": properties(a={"description": "x" * 5_000_000}),
     "nowhere in not": {"not": {"$ref": "#/nope"}},
