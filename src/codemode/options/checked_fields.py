@@ -93,7 +93,8 @@ def path_text(value: Any, path: str) -> str:
 
 
 def sequence(value: Any, path: str) -> Any:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
+    is_plain = type(value) is tuple or type(value) is list
+    if is_plain or (isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)):
         return cast("Any", value)
     raise WrongTypeError(f"{path} must be a list, got {value!r}")
 

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ..data.plain_json import plain_encoder
 from ..data.records import record
 from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces
 
@@ -26,7 +27,7 @@ REQUEST_KINDS = ("tool", "fetch", "catalog", "timer")
 _ANALYSIS = Struct(">IB")
 _LIMITS = Struct(">II")
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_write = plain_encoder()
 
 # --- to the worker ---
 
@@ -139,7 +140,7 @@ class DeliverValue:
         large, text, sizes = self.large, self.value_json or "null", ""
         if large is not None:
             yield from _held(large)
-            text, sizes = large.rest_json, f',"sizes":{_ENCODER.encode(large.sizes)}'
+            text, sizes = large.rest_json, f',"sizes":{_write(large.sizes)}'
         head = f'{{"id":{self.id},"now":{self.now_ms}{sizes},"value":'.encode()
         yield from frame_in_pieces(b"D", head, text, b"}")
 
@@ -207,7 +208,7 @@ def _members(draft: Draft) -> dict[str, Any]:
 
 
 def _json(payload: Mapping[str, Any]) -> bytes:
-    return _ENCODER.encode(payload).encode("ascii")
+    return _write(payload).encode("ascii")
 
 
 # --- from the worker ---
