@@ -6,10 +6,11 @@ Run: python benchmarks/source.py
 import sysconfig
 import time
 from collections.abc import Callable
+from importlib import import_module
 from statistics import median
 from typing import Any
 
-from codemode.guest.analysis import analyse, collecting, edits, facts, named_calls, names, parse, strip_types
+from codemode.guest.analysis import analyse, collecting, edits, facts, parse, strip_types
 from codemode.source.checks import check_program
 
 PROGRAM = """\
@@ -53,8 +54,8 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
     analyser = analyse.load(SITE_PATHS)
     tree = parser.parse(data)
     found = analyser(source, PARSE_MS)["facts"]
-    parts: dict[str, Any] = {"parse": parse, "edits": edits, "strip_types": strip_types}
-    walk = collecting.FactWalk(symbols, **parts, facts=facts, names=names, named_calls=named_calls)
+    parts = {name: import_module(f"codemode.guest.analysis.{name}") for name in analyse.PARTS}
+    walk = collecting.FactWalk(symbols, parts)
     tools = ["list_users", "list_orders", *(f"tool_{index}" for index in range(100))]
 
     def strip() -> str:
@@ -83,7 +84,8 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
         "walk, names": lambda: walk_with(names=True),
         "check": lambda: check_program(found, tools, lambda _name: SCHEMA),
         "whole": lambda: analyser(source, PARSE_MS),
-        "whole, names": lambda: analyser(source, PARSE_MS, True),
+        "whole, names": lambda: analyser(source, PARSE_MS, analyse.WITH_NAMES),
+        "whole, module": lambda: analyser(source, PARSE_MS, analyse.MODULE),
     }
 
 

@@ -14,11 +14,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from tree_sitter import Tree
+
     Analyser = Callable[..., dict[str, Any]]
 
 MAX_PROBLEMS = 64
 PLACED = ("calls", "modules", "loops", "named_calls")
-PARTS = ("parse", "rereading", "strip_types", "edits", "facts", "names", "named_calls", "collecting")
+PARTS = (
+    "clauses",
+    "collecting",
+    "doubts",
+    "edits",
+    "facts",
+    "import_calls",
+    "module_analysis",
+    "module_rereading",
+    "module_text",
+    "modules",
+    "named_calls",
+    "names",
+    "parse",
+    "places",
+    "rereading",
+    "strip_types",
+    "syntax",
+)
+# What a program is: the body of a function, the same with its names, an ES module.
+PLAIN, WITH_NAMES, MODULE = range(3)
 
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
@@ -27,51 +49,76 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
     not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and
     ``{"problems": [{"message", "line", "column"}]}``. No text makes it raise.
-    The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``, and with
-    ``wants_names`` also ``{"names": {name: [byte offset in the text]} or None (not certain), "loops": [{"kind", "line",
-    "column"}], "named_calls": [{"name", "caught", "line", "column"}], "definitions": [name]}``.
+    The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``, and with names
+    also ``{"names": {name: [byte offset in the text]} or None (not certain), "loops": [{"kind", "line", "column"}],
+    "named_calls": [{"name", "caught", "line", "column"}], "definitions": [name]}``.
+    Of a module they are ``{"module": {"prefix", "take", "imports", "dynamic", "namespace_calls"}}``: how many bytes
+    stand in front of line 1 of ``"js"``, the global that these read, what is imported under which names, what
+    `import()` loads, and which members of a namespace must be functions. ``ask(text)`` evaluates a module that cannot
+    be linked, and returns what the engine says of it; without it nobody has looked at the syntax of a module, and
+    ``"asked"`` is what to ask. There is no draft of a module.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
-    parse, rereading, strip_types, edits, facts, names, named_calls, collecting = (
-        import_module(f"{house}.{name}") for name in PARTS
-    )
+    parts: dict[str, Any] = {name: import_module(f"{house}.{name}") for name in PARTS}
+    parse = parts["parse"]
     parser = parse.load_parser(site_paths)
     symbols = parse.symbols_by_kind(parser)
-    parts: dict[str, Any] = {"parse": parse, "edits": edits, "strip_types": strip_types}
-    walk = collecting.FactWalk(symbols, **parts, facts=facts, names=names, named_calls=named_calls)
+    walk = parts["collecting"].FactWalk(symbols, parts)
+    modules = parts["module_analysis"].ModuleAnalysis(parts, symbols)
     now = clock or import_module("time").monotonic
 
-    def analyse(text: str, deadline_ms: int, wants_names: bool = False, is_rehearsal: bool = False) -> dict[str, Any]:
-        data, end = text.encode(), now() + deadline_ms / 1000
-        tree = parse.parse(parser, data, end, now)
-        if tree is None:
-            return {"js": text, "facts": None}
-        tree, arguments = rereading.reread(data, tree, partial(parse.parse, parser, end=end, clock=now))
-        listeners = walk.listeners(data, wants_names, is_rehearsal)
-        stripper = listeners.stripper
-        stripper.add_type_arguments(arguments)
-        parse.walk(tree, listeners.handlers)
-        blanked = edits.blanked_text(data, stripper.gaps)
-        if tree.root_node.has_error:
-            return _unclear(text, blanked, parse.first_error(tree), is_ambiguous=stripper.is_ambiguous)
-        if stripper.problems:
-            problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
-            return {"problems": _placed(data, problems)}
-        found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
-        found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
-        placed = {kind: _placed(data, found[kind]) for kind in PLACED if kind in found}
-        return {"js": blanked, "facts": {**found, **placed}}
+    def analyse(
+        text: str,
+        deadline_ms: int,
+        face: int = PLAIN,
+        is_rehearsal: bool = False,
+        ask: Callable[[str], str] | None = None,
+    ) -> dict[str, Any]:
+        in_time = partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
+        if face == MODULE:
+            return modules.analyse(text, in_time, is_rehearsal=is_rehearsal, ask=ask)
+        return _function_body(parts, walk, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal)
 
     walk.prepare()
+    modules.prepare()
     return analyse
 
 
-def _unclear(text: str, blanked: str, at: int, *, is_ambiguous: bool) -> dict[str, Any]:
+def _function_body(
+    parts: dict[str, Any],
+    walk: Any,
+    text: str,
+    parse: Callable[[bytes], Tree | None],
+    *,
+    wants_names: bool,
+    is_rehearsal: bool,
+) -> dict[str, Any]:
+    data, edits, placed = text.encode(), parts["edits"], parts["places"].placed
+    tree = parse(data)
+    if tree is None:
+        return {"js": text, "facts": None}
+    tree, arguments = parts["rereading"].reread(data, tree, parse)
+    listeners = walk.listeners(data, wants_names, is_rehearsal)
+    stripper = listeners.stripper
+    stripper.add_type_arguments(arguments)
+    parts["parse"].walk(tree, listeners.handlers)
+    blanked = edits.blanked_text(data, stripper.gaps)
+    if tree.root_node.has_error:
+        (place,) = placed(data, [{"at": parts["parse"].first_error(tree)}])
+        return _unclear(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
+    if stripper.problems:
+        problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
+        return {"problems": placed(data, problems)}
+    found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
+    found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
+    return {"js": blanked, "facts": found | {kind: placed(data, found[kind]) for kind in PLACED if kind in found}}
+
+
+def _unclear(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:
     """What is not understood runs as it is, or not at all: the engine says whether it is JavaScript."""
     if blanked == text:
         return {"js": text, "facts": None}
-    (place,) = _placed(text.encode(), [{"at": at}])
     return {"js": text, "facts": None, "draft": {"js": blanked, "is_ambiguous": is_ambiguous, **place}}
 
 
@@ -82,21 +129,3 @@ def _house() -> str:
     package.__path__ = [__file__.rpartition("/")[0] or "."]
     sys.modules[name] = package
     return name
-
-
-def _placed(data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was found, in order, with line and column in place of the byte offset ``"at"``."""
-    placed: list[dict[str, Any]] = []
-    position, line, column = 0, 1, 1
-    for item in sorted(found, key=lambda item: item["at"]):
-        at = item.pop("at")
-        passed = data[position:at]
-        line += passed.count(b"\n")
-        last_line = passed[passed.rfind(b"\n") + 1 :]
-        text = last_line.decode()
-        # Encoding to UTF-16 would import a codec, which a locked worker cannot.
-        units = len(text) + sum(character > "\uffff" for character in text)
-        column = 1 + units if len(last_line) < len(passed) else column + units
-        position = at
-        placed.append({**item, "line": line, "column": column})
-    return placed

@@ -49,24 +49,13 @@ class Listeners:
 
 
 class FactWalk:
-    """Collects the facts of trees. ``symbols`` are the grammar's; the rest are this folder's parts.
+    """Collects the facts of trees. ``symbols`` are the grammar's; ``parts`` are this folder's, by name.
 
     Each program has listeners of its own, so that nothing of one is in the next; those of the first are made ahead.
     """
 
-    def __init__(
-        self,
-        symbols: dict[str, list[int]],
-        *,
-        parse: Any,
-        edits: Any,
-        strip_types: Any,
-        facts: Any,
-        names: Any,
-        named_calls: Any,
-    ) -> None:
-        self._symbols, self._parse, self._edits = symbols, parse, edits
-        self._strip_types, self._facts, self._names, self._named_calls = strip_types, facts, names, named_calls
+    def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
+        self._symbols, self._parts = symbols, parts
         self._ahead: dict[bool, Listeners] = {}
 
     def prepare(self) -> None:
@@ -81,15 +70,17 @@ class FactWalk:
         return listeners
 
     def _listeners(self, wants_names: bool) -> Listeners:
-        stripper = self._strip_types.TypeStripper(b"", self._edits.Gap)
+        parts, facts = self._parts, self._parts["facts"]
+        stripper = parts["strip_types"].TypeStripper(b"", parts["edits"].Gap)
         if not wants_names:
-            collector = self._facts.FactCollector(b"")
+            collector = facts.FactCollector(b"")
             return Listeners(self._table(collector, stripper), stripper, collector)
-        names = self._names.NameCollector(self._edits.without)
-        named_calls = self._named_calls.NamedCalls(self._facts.literal_arguments)
-        collector = self._facts.FactCollector(b"", named_calls.see)
+        names = parts["names"].NameCollector(parts["doubts"].Doubts(parts["edits"].without))
+        named_calls = parts["named_calls"].NamedCalls(facts.literal_arguments)
+        collector = facts.FactCollector(b"", named_calls.see)
         table = self._table(collector, named_calls, names, stripper)
         return Listeners(table, stripper, collector, names, named_calls)
 
     def _table(self, *listeners: Any) -> dict[int, Any]:
-        return self._parse.handlers_by_symbol(self._symbols, [listener.handlers() for listener in listeners])
+        tables = [listener.handlers() for listener in listeners]
+        return self._parts["parse"].handlers_by_symbol(self._symbols, tables)

@@ -44,7 +44,7 @@ def blanked_text(data: bytes, gaps: list[Gap]) -> str:
     """``data`` (UTF-8) with every gap blanked; the rest keeps its lines, and columns in UTF-16 units."""
     if all(gap.is_comment for gap in gaps):
         return data.decode()
-    ordered = _outermost(gaps)
+    ordered = outermost(gaps)
     _part_statements(data, ordered)
     pieces: list[str] = []
     position = 0
@@ -80,7 +80,7 @@ def without(code: bytes, spans: list[tuple[int, int]]) -> bytes:
     return bytes(blanked)
 
 
-def _outermost(gaps: list[Gap]) -> list[Gap]:
+def outermost(gaps: list[Gap]) -> list[Gap]:
     """The gaps in order, without those that lie inside another."""
     kept: list[Gap] = []
     for gap in sorted(gaps, key=Gap.order):
@@ -107,7 +107,7 @@ def _part_statements(data: bytes, gaps: list[Gap]) -> None:
         if after in gap.hazards and before not in (NOTHING, ord(";")) and not gap.first:
             gap.first = ";"
         shown = gap.last or gap.first
-        before = ord(shown) if shown else before
+        before = ord(shown[-1]) if shown else before
         position = gap.end
 
 
@@ -122,6 +122,6 @@ def _tokens_behind(data: bytes, gaps: list[Gap]) -> list[int]:
         after = (NOTHING if is_step else behind[0]) if behind else after
         found.append(after)
         shown = gap.first or gap.last
-        after = ord(shown) if shown else after
+        after = ord(shown[0]) if shown else after
         position = gap.start
     return found[::-1]

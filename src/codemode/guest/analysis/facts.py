@@ -139,12 +139,12 @@ class FactCollector:
     def _first(self, arguments: Node | None) -> dict[str, Any] | None:
         if arguments is None or arguments.type != "arguments":  # a tagged template
             return {"type": "unknown"}
-        first = _first_named(arguments)
+        first = first_named(arguments)
         return None if first is None else self._literal(first, 0)
 
     def _literal(self, node: Node, depth: int) -> dict[str, Any]:
         self._literals_left -= 1
-        node = _unwrapped(node)
+        node = unwrapped(node)
         if self._literals_left < 0 or depth > MAX_LITERAL_DEPTH:
             return {"type": "unknown"}
         if node.type == "object":
@@ -176,19 +176,19 @@ class FactCollector:
 def literal_arguments(node: Node) -> tuple[str | None, list[Node]]:
     """The literal text that is a call's first argument, and all of its arguments."""
     held = node.child_by_field_name("arguments")
-    if held is None or held.type != "arguments" or _first_named(held) is None:
+    if held is None or held.type != "arguments" or first_named(held) is None:
         return None, []
     arguments = [child for child in held.children if child.is_named and child.type != "comment"]
-    return _quoted_text(_unwrapped(arguments[0])), arguments
+    return _quoted_text(unwrapped(arguments[0])), arguments
 
 
-def _first_named(node: Node) -> Node | None:
+def first_named(node: Node) -> Node | None:
     return next((child for child in node.children if child.is_named and child.type != "comment"), None)
 
 
-def _unwrapped(node: Node) -> Node:
+def unwrapped(node: Node) -> Node:
     for _ in range(MAX_WRAPPERS):
-        inner = _first_named(node) if node.type in WRAPPERS else None
+        inner = first_named(node) if node.type in WRAPPERS else None
         if inner is None:
             break
         node = inner
@@ -198,7 +198,7 @@ def _unwrapped(node: Node) -> Node:
 def _tool_name(callee: Node) -> str | None:
     """`a.b` of `tools.a.b` and `tools["a"].b`; None for what is no such chain, or a conditional one."""
     parts: list[str] = []
-    node: Node | None = _unwrapped(callee)
+    node: Node | None = unwrapped(callee)
     for _ in range(MAX_NAME_PARTS):
         if node is None or node.child_by_field_name("optional_chain") is not None:
             return None
@@ -212,7 +212,7 @@ def _tool_name(callee: Node) -> str | None:
             return None
         parts.append(part)
         inner = node.child_by_field_name("object")
-        node = None if inner is None else _unwrapped(inner)
+        node = None if inner is None else unwrapped(inner)
     if node is None or not parts or node.type != "identifier" or node.text != b"tools":
         return None
     return ".".join(reversed(parts))

@@ -1,8 +1,7 @@
 """Collects every name that a program uses or declares and every loop in it, and whether that is certain.
 
 Loaded by path in locked workers. Knows no rule. A name is missed only where the parser reads the text as other tokens
-than the engine does: that hangs on which `/` begins a regular expression and on HTML-like comments, so each of those is
-looked at again here, and what is not beyond doubt leaves the names unknown.
+than the engine does: any doubt of that leaves the names unknown.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from tree_sitter import Node
 
+    from .doubts import Doubts
     from .parse import Handler
 
 MAX_NAMES = 4096
@@ -23,8 +22,6 @@ MAX_USES = 16384
 # More than the rules ever tell of.
 MAX_PLACES = 64
 MAX_LOOPS = 64
-MAX_LOOKUPS = 256
-MAX_CLIMB = 8
 
 IDENTIFIERS = (
     "identifier",
@@ -33,70 +30,36 @@ IDENTIFIERS = (
     "shorthand_property_identifier_pattern",
     "undefined",
 )
-TEXTS = ("string", "string_fragment", "regex", "hash_bang_line")
 LOOPS = {"for_statement": "for", "while_statement": "while", "do_statement": "do"}
 FOR_IN = {"in": "for-in", "of": "for-of"}
-HEADED = ("if_statement", "while_statement", "with_statement")
-FOR_HEADED = ("for_statement", "for_in_statement")
-# A word of the language leads these: what their block ends is a statement.
-BLOCK_LED = (
-    *HEADED,
-    *FOR_HEADED,
-    "else_clause",
-    "try_statement",
-    "catch_clause",
-    "finally_clause",
-    "switch_statement",
-)
-# These end a statement where they stand like one.
-DECLARED = ("function_declaration", "generator_function_declaration", "class_declaration")
-BLOCKS = ("statement_block", "class_body", "switch_body")
 
 PLAIN = re.compile(rb"[\w$]+")
 ALL_PLAIN = re.compile(rb"[\w$\s]*")
 WORD = re.compile(rb"((?<!\.)\.)?((?:[\w$\x80-\xff]|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]+\})+)")
 ESCAPE = re.compile(r"\\u(?:([0-9a-fA-F]{4})|\{0*([0-9a-fA-F]{1,6})\})")
-LAST_WORD = re.compile(rb"(?:\.[ \t]*|\\)?[\w$\x80-\xff]+\Z")
-MAX_WORD_BYTES = 64
 # Joiners may stand in a name, though in none of Python's.
 JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
-
-OPERAND_ENDS = b")]'\"`"
-BEFORE_REGEX = b"(,=:[!&|?{;*%~^<>"
-# The grammar finds flags behind a comment.
-REGEX = re.compile(rb"/(?![*/])(?:[^/\\\[\r\n]|\\[^\r\n]|\[(?:[^\]\\\r\n]|\\[^\r\n])*\])+/[a-zA-Z]*")
-BEFORE_OBJECT = (b"(", b",", b"=", b"[", b"&", b"|", b"?")
-WORDS_BEFORE_OBJECT = frozenset((b"return", b"throw"))
-WORDS_BEFORE_REGEX = frozenset(b"return typeof case do else in instanceof void delete throw".split())
-# What is no operand, or is one only sometimes.
-NO_OPERANDS = WORDS_BEFORE_REGEX | frozenset(b"await yield of let static new extends default break continue".split())
 
 
 class NameCollector:
     """Collects one program's names and loops from its nodes; places are byte offsets.
 
-    ``without`` is `edits.without`.
+    ``doubts`` are the same program's.
     """
 
-    def __init__(self, without: Callable[[bytes, list[tuple[int, int]]], bytes]) -> None:
-        self._without = without
+    def __init__(self, doubts: Doubts) -> None:
+        self._doubts = doubts
         self._identifiers: list[Node] = []
-        self._texts: list[Node] = []
-        self._slashes: list[Node] = []
         self._methods: list[Node] = []
         self._loops: list[dict[str, Any]] = []
-        self._lookups_left = MAX_LOOKUPS
-        self._is_certain = True
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
         return {
             # Nothing but an append, which keeps out of these leaves: there is one for every fifth node.
             **dict.fromkeys(IDENTIFIERS, self._identifiers.append),
-            **dict.fromkeys(TEXTS, self._texts.append),
-            **dict.fromkeys(("/", "/="), self._slashes.append),
+            **self._doubts.handlers(),
             **dict.fromkeys((*LOOPS, "for_in_statement"), self._loop),
-            "html_comment": self._html_comment,
             "method_definition": self._method,
         }
 
@@ -110,7 +73,7 @@ class NameCollector:
         ``code`` is the text with types and comments blank; ``unread`` are nodes whose words are names unless they are
         blank.
         """
-        if not self._is_certain or len(self._identifiers) > MAX_USES or not self._is_read_as_written(code):
+        if len(self._identifiers) > MAX_USES or self._doubts.first(code, self._methods) is not None:
             return None
         written: dict[bytes, list[int]] = {}
         find = written.get
@@ -128,17 +91,13 @@ class NameCollector:
             for places in written.values():
                 places.sort()
         # To the grammar `let` may be a variable, and what it declares one that is divided.
-        if len(written) > MAX_NAMES or (b"let" in written and self._slashes):
+        if len(written) > MAX_NAMES or (b"let" in written and self._doubts.slashes):
             return None
         return _decoded(written)
 
     def first_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
         """As many places of each name as anybody asks for."""
         return {name: places[:MAX_PLACES] for name, places in names.items()}
-
-    def _html_comment(self, _node: Node) -> bool:
-        self._is_certain = False
-        return True
 
     def _method(self, node: Node) -> bool:
         self._methods.append(node)
@@ -154,164 +113,11 @@ class NameCollector:
             self._loops.append({"kind": kind, "at": node.start_byte})
         return True
 
-    # -- what the engine may read in another way
-
-    def _is_read_as_written(self, code: bytes) -> bool:
-        if len(self._slashes) > MAX_USES:
-            return False
-        if b"<!--" in code or b"-->" in code:
-            bare = self._without(code, [(node.start_byte, node.end_byte) for node in self._texts])
-            if b"<!--" in bare or not _are_steps(bare):
-                return False
-        regexes = (node for node in self._texts if node.type == "regex")
-        return (
-            all(_is_division(code, node.start_byte) for node in self._slashes)
-            and all(self._is_regex(code, node) for node in regexes)
-            and all(self._is_in_object(code, method) for method in self._methods)
-        )
-
-    def _is_in_object(self, code: bytes, method: Node) -> bool:
-        """Whether a method is one: the grammar takes a block for an object when calls and blocks take turns in it."""
-        holder = method.parent
-        for _ in range(MAX_CLIMB):
-            self._lookups_left -= 1
-            if holder is None or self._lookups_left < 0:
-                return False
-            if holder.type != "object":
-                return holder.type == "class_body"
-            at = holder.start_byte
-            before = _before(code, at)
-            pair = holder.parent if before.endswith(b":") else None
-            if pair is None or pair.type != "pair":
-                return before.endswith(BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
-            holder = pair.parent
-        return False
-
-    def _is_regex(self, code: bytes, node: Node) -> bool:
-        if REGEX.fullmatch(code, node.start_byte, node.end_byte) is None:
-            return False
-        before = _before(code, node.start_byte)
-        last = before[-1:]
-        if not last:
-            return True
-        if last in (b"+", b"-"):
-            return before[-2:-1] != last
-        if last == b")":
-            return self._is_behind_head(node)
-        if last == b"}":
-            return self._is_behind_block(code, node)
-        if last in BEFORE_REGEX:
-            return True
-        return _last_word(before) in WORDS_BEFORE_REGEX
-
-    def _is_behind_head(self, node: Node) -> bool:
-        """Whether the `)` before a regular expression closes the head of an `if` or a loop."""
-        self._lookups_left -= 1
-        if self._lookups_left < 0:
-            return False
-        step: Node | None = node
-        for _ in range(MAX_CLIMB):
-            before = step.prev_sibling if step is not None else None
-            while before is not None and before.type == "comment":
-                before = before.prev_sibling
-            if before is not None:
-                if before.type == "do_statement":
-                    return True
-                parent = "" if before.parent is None else before.parent.type
-                return parent in (HEADED if before.type == "parenthesized_expression" else FOR_HEADED)
-            step = step.parent if step is not None else None
-        return False
-
-    def _is_behind_block(self, code: bytes, node: Node) -> bool:
-        """Whether the `}` before a regular expression ends a statement, beyond doubt, and no operand."""
-        self._lookups_left -= 1
-        step: Node | None = node
-        while step is not None and step.type != "expression_statement":
-            step = step.parent if step.start_byte == node.start_byte else None
-        before = None if step is None else step.prev_named_sibling
-        while before is not None and before.type == "comment":
-            before = before.prev_named_sibling
-        if before is None or self._lookups_left < 0 or code[before.end_byte : node.start_byte].strip():
-            return False
-        last: Node | None = before
-        for _ in range(MAX_CLIMB):
-            if last is None or last.type in BLOCKS:
-                break
-            last = last.child(last.child_count - 1) if last.child_count else None
-        owner = None if last is None or last.type not in BLOCKS else last.parent
-        if last is None or owner is None:
-            return False
-        if owner.type in BLOCK_LED:
-            return True
-        if owner.type in DECLARED:
-            return _begins_statement(code, owner) or _ends_operand(_before(code, owner.start_byte))
-        return last is before and _begins_statement(code, last)
-
-
-def _begins_statement(code: bytes, node: Node) -> bool:
-    """Whether a node, in a block or the program itself, follows what only a statement follows."""
-    parent = node.parent
-    before = _before(code, node.start_byte)
-    is_in_block = parent is not None and parent.type in ("program", "statement_block")
-    return is_in_block and (not before or (before.endswith((b";", b"{", b"}")) and not before.endswith(b"${")))
-
 
 def _add_words(code: bytes, node: Node, written: dict[bytes, list[int]]) -> None:
     for word in WORD.finditer(code, node.start_byte, node.end_byte):
         if word[1] is None:  # else a property
             written.setdefault(word[2], []).append(word.start())
-
-
-def _before(code: bytes, at: int) -> bytes:
-    """A little of what stands before a place, without the blanks between."""
-    size = MAX_WORD_BYTES
-    while True:
-        start = max(0, at - size)
-        found = code[start:at].rstrip()
-        if len(found) >= MAX_WORD_BYTES // 2 or start == 0:
-            return found
-        size *= 4
-
-
-def _last_word(before: bytes) -> bytes:
-    found = LAST_WORD.search(before)
-    return b"" if found is None else found.group()
-
-
-def _ends_line_with(code: bytes, at: int, words: frozenset[bytes]) -> bool:
-    """Whether one of these words stands before a place, on the same line."""
-    return _last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in words
-
-
-def _is_division(code: bytes, at: int) -> bool:
-    before = _before(code, at)
-    last = before[-1:]
-    if last in (b"+", b"-"):  # a step behind its operand, on the operand's line
-        return before[-2:-1] == last and _ends_operand(before[:-2].rstrip(b" \t"))
-    return _ends_operand(before)
-
-
-def _ends_operand(before: bytes) -> bool:
-    last = before[-1:]
-    if not last:
-        return False
-    if last in OPERAND_ENDS:
-        return True
-    word = _last_word(before)
-    if word.isascii():
-        return bool(word) and word not in NO_OPERANDS and not word.startswith(b"\\")
-    # A space of another alphabet ends a word too.
-    return ("a" + word.lstrip(b". \t").decode(errors="replace").translate(JOINERS)).isidentifier()
-
-
-def _are_steps(code: bytes) -> bool:
-    """Whether every `-->` is a step and a comparison: what stands first in its line begins a comment."""
-    at = code.find(b"-->")
-    while at >= 0:
-        if not _ends_operand(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")):
-            return False
-        at = code.find(b"-->", at + 3)
-    return True
 
 
 def _decoded(written: dict[bytes, list[int]]) -> dict[str, list[int]] | None:

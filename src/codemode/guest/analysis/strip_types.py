@@ -87,6 +87,8 @@ BRACKET_LINE = "a line that starts with `[` needs a `;` before it, at the end of
 CAST = "TypeScript angle-bracket casts are not supported: write `value as Type`"
 IMPORT_EQUALS = "`import name = ...` is not supported: a program has no modules; what it can call is on `tools`"
 EXPORT_EQUALS = "`export =` is not supported: end the program with `return value`"
+MODULE_IMPORT_EQUALS = '`import name = ...` is not supported: write `import * as name from "module"`'
+MODULE_EXPORT_EQUALS = "`export =` is not supported: write `export default value`"
 
 
 class TypeStripper:
@@ -96,13 +98,15 @@ class TypeStripper:
     nodes that the walk is kept out of, and that are only types if somebody has blanked them.
     """
 
-    def __init__(self, data: bytes, gap: type[Gap]) -> None:
+    def __init__(self, data: bytes, gap: type[Gap], *, is_module: bool = False) -> None:
         self.data = data
         self.is_ambiguous = False
         self.gaps: list[Gap] = []
         self.problems: list[tuple[int, str]] = []
         self.unread: list[Node] = []
         self._gap = gap
+        self._import_equals = MODULE_IMPORT_EQUALS if is_module else IMPORT_EQUALS
+        self._export_equals = MODULE_EXPORT_EQUALS if is_module else EXPORT_EQUALS
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
@@ -124,7 +128,7 @@ class TypeStripper:
             **dict.fromkeys(("internal_module", "module"), self._namespace),
             "enum_declaration": lambda node: self._refuse(node, ENUM),
             "type_assertion": lambda node: self._refuse(node, CAST),
-            **dict.fromkeys(("import_require_clause", "import_alias"), lambda node: self._refuse(node, IMPORT_EQUALS)),
+            **dict.fromkeys(("import_require_clause", "import_alias"), self._import_alias),
             "export_statement": self._export,
         }
 
@@ -157,6 +161,14 @@ class TypeStripper:
             return False
         self.is_ambiguous = True
         return self._type(node)
+
+    def add_type_statement(self, start: int, end: int) -> None:
+        """Blank a statement that is only types."""
+        self.gaps.append(self._gap(start, end, hazards=STATEMENT_HAZARDS))
+
+    def add_types(self, start: int, end: int) -> None:
+        """Blank what is only types inside a statement."""
+        self.gaps.append(self._gap(start, end))
 
     def _type_statement(self, node: Node) -> bool:
         if not node.has_error:
@@ -310,17 +322,20 @@ class TypeStripper:
 
     def _namespace(self, node: Node) -> bool:
         body = node.child_by_field_name("body")
-        if body is not None and not _holds_only_types(body):
+        if body is not None and not holds_only_types(body):
             return self._refuse(node, NAMESPACE)
         return self._type_statement(node)
 
     def _export(self, node: Node) -> bool:
         if any(child.type == "=" for child in node.children):
-            return self._refuse(node, EXPORT_EQUALS)
+            return self._refuse(node, self._export_equals)
         return True
 
+    def _import_alias(self, node: Node) -> bool:
+        return self._refuse(node, self._import_equals)
 
-def _holds_only_types(block: Node) -> bool:
+
+def holds_only_types(block: Node) -> bool:
     waiting = [block]
     while waiting:
         for child in waiting.pop().named_children:

@@ -1,0 +1,196 @@
+"""Reads the names that import and export statements bind, from their text. Knows no tree and no policy.
+
+Loaded by path in locked workers. TypeScript's own rule tells `{ type A }` from `{ type as A }`; whether a statement is
+one at all is the engine's to say.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOKEN = re.compile(
+    r"""[\s\ufeff]+|/\*.*?\*/|//[^\n\r\u2028\u2029]*"""
+    r"""|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+    r"""|(?P<word>(?:\\u(?:\{[0-9a-fA-F]+\}|[0-9a-fA-F]{4})|[^\s\ufeff"'{},;*/\\()=])+)|(?P<mark>.)""",
+    re.DOTALL,
+)
+ESCAPE = re.compile(
+    r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\n\r\u2028\u2029])|(.))", re.DOTALL
+)
+WORD_ESCAPE = re.compile(r"\\u(?:\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{4}))")
+SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+SINGLE = {"b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
+MAX_CODE_POINT = 0x10FFFF
+
+
+class Token:
+    """A word, string or mark of a statement; ``start`` and ``end`` are byte offsets in the program."""
+
+    __slots__ = ("end", "kind", "start", "text")
+
+    def __init__(self, kind: str, text: str, start: int, end: int) -> None:
+        self.kind, self.text, self.start, self.end = kind, text, start, end
+
+    def name(self) -> str | None:
+        """The name that it says, escapes decoded; None when it says none."""
+        return string_value(self.text[1:-1]) if self.kind == "string" else word_value(self.text)
+
+
+class Specifier:
+    """One name of a statement: ``exported`` of the module it names, ``local`` in the program (None: not given).
+
+    The token of a namespace's ``exported`` is the mark `*`, that of a default's the local name itself.
+    """
+
+    __slots__ = ("end", "exported", "is_default", "is_type", "local", "start")
+
+    def __init__(
+        self, exported: Token, local: Token | None, end: int, *, is_type: bool = False, is_default: bool = False
+    ) -> None:
+        self.exported, self.local, self.is_type, self.is_default = exported, local, is_type, is_default
+        self.start, self.end = exported.start, end
+
+    def name(self) -> str | None:
+        """What is imported: "default", "*" or the name, escapes decoded."""
+        return "default" if self.is_default else "*" if self.exported.text == "*" else self.exported.name()
+
+
+class Clause:
+    """What stands between the first word of a statement and the module that it names, and that module's token."""
+
+    __slots__ = ("is_type", "source", "specifiers")
+
+    def __init__(self, specifiers: list[Specifier], source: Token | None, *, is_type: bool) -> None:
+        self.specifiers, self.source, self.is_type = specifiers, source, is_type
+
+
+def tokens_of(data: bytes, start: int, end: int) -> list[Token]:
+    """The tokens of a part of a program (UTF-8), without blanks and comments."""
+    text = data[start:end].decode()
+    is_ascii = len(text) == end - start
+    found: list[Token] = []
+    at, behind = 0, start
+    for match in TOKEN.finditer(text):
+        if match.lastgroup is not None:
+            first = start + match.start() if is_ascii else behind + len(text[at : match.start()].encode())
+            at, behind = match.end(), first + (len(match[0]) if is_ascii else len(match[0].encode()))
+            found.append(Token(match.lastgroup, match[0], first, behind))
+    return found
+
+
+def read_clause(tokens: list[Token]) -> Clause:
+    """Read the tokens of an import, or of an export with names or `*`, without the statement's first word."""
+    is_type = _is_type_only(tokens)
+    specifiers: list[Specifier] = []
+    at = 1 if is_type else 0
+    while at < len(tokens):
+        token = tokens[at]
+        following = tokens[at + 1] if at + 1 < len(tokens) else None
+        if token.kind == "string":
+            return Clause(specifiers, token, is_type=is_type)
+        if token.text == "{":
+            end = next((i for i in range(at, len(tokens)) if tokens[i].text == "}"), len(tokens))
+            specifiers += _braced(tokens[at + 1 : end])
+            at = end + 1
+        elif token.text == "*":
+            has_name = following is not None and following.text == "as" and at + 2 < len(tokens)
+            specifiers.append(Specifier(token, tokens[at + 2] if has_name else None, token.end))
+            at += 3 if has_name else 1
+        else:
+            is_from = token.text == "from" and following is not None and following.kind == "string"
+            if token.kind == "word" and not is_from:
+                specifiers.append(Specifier(token, token, token.end, is_default=True))
+            at += 1
+    return Clause(specifiers, None, is_type=is_type)
+
+
+def _is_type_only(tokens: list[Token]) -> bool:
+    """`type` before a name or names, but not where it is itself the name of the default import."""
+    if len(tokens) < 2 or tokens[0].text != "type":
+        return False
+    second = tokens[1]
+    if second.text == "from":
+        return len(tokens) > 2 and tokens[2].text == "from"
+    return second.kind == "word" or second.text in ("{", "*")
+
+
+def _braced(tokens: list[Token]) -> Iterator[Specifier]:
+    """The specifiers between the braces; each ends behind its comma."""
+    items: list[Token] = []
+    for token in tokens:
+        if token.text == ",":
+            if items:
+                yield _specifier(items, token.end)
+            items = []
+        else:
+            items.append(token)
+    if items:
+        yield _specifier(items, items[-1].end)
+
+
+def _specifier(items: list[Token], end: int) -> Specifier:
+    words = [item.text for item in items]
+    is_type = words[0] == "type" and (len(items) in (2, 4) or (len(items) == 3 and words[1] != "as"))
+    first, *rest = items[1:] if is_type else items
+    found = Specifier(first, rest[1] if len(rest) == 2 and rest[0].text == "as" else None, end, is_type=is_type)
+    found.start = items[0].start
+    return found
+
+
+def word_value(text: str) -> str | None:
+    """A name without its escapes; None when one of them is no character."""
+    try:
+        return WORD_ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), text) if "\\" in text else text
+    except (OverflowError, ValueError):
+        return None
+
+
+def string_value(inside: str, *, is_template: bool = False) -> str | None:
+    """The text that a string says between its quotes, in strict code; None when it is none."""
+    if is_template:
+        inside = inside.replace("\r\n", "\n").replace("\r", "\n")
+    if "\\" not in inside:
+        return inside
+    pieces: list[str] = []
+    position = 0
+    while (at := inside.find("\\", position)) >= 0:
+        found = ESCAPE.match(inside, at)
+        said = None if found is None else _said(found, inside[found.end() : found.end() + 1])
+        if found is None or said is None:
+            return None
+        pieces += (inside[position:at], said)
+        position = found.end()
+    return SURROGATES.sub(_paired, "".join([*pieces, inside[position:]]))
+
+
+def _said(escape: re.Match[str], behind: str) -> str | None:
+    code = escape[1] or escape[2] or escape[3]
+    if code is not None:
+        number = int(code, 16) if len(code.lstrip("0")) <= 6 else MAX_CODE_POINT + 1
+        return chr(number) if number <= MAX_CODE_POINT else None
+    if escape[4] is not None:
+        return ""
+    single = escape[5]
+    if single in "ux123456789" or (single == "0" and behind.isdigit()):
+        return None
+    return SINGLE.get(single, single)
+
+
+def _paired(pair: re.Match[str]) -> str:
+    high, low = (ord(unit) for unit in pair[0])
+    return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether a text holds half of a pair."""
+    return not text.isascii() and any("\ud800" <= unit <= "\udfff" for unit in text)
+
+
+def well_formed(text: str) -> str:
+    """A text with the replacement character for each half of a pair that stands alone."""
+    return LONE_SURROGATE.sub("\ufffd", text) if has_lone_surrogate(text) else text

@@ -1,0 +1,80 @@
+"""Rewrites, place for place, what the grammar does not know of modules, so that another parse understands it.
+
+Loaded by path in locked workers. Only the parser sees the rewritten text, in which nothing has moved: what runs, and
+what is known of it, is made of the original. The engine says whether a text is a module at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tree_sitter import Node, Tree
+
+    Parse = Callable[[bytes], Tree | None]
+
+MAX_ROUNDS = 3
+STATEMENTS = ("import_statement", "export_statement")
+# No comment begins with this in a module: `a <!--b` compares.
+HTML_COMMENT = (b"<!--", b"< --")
+WIDE_BREAK = re.compile(rb"\xe2\x80[\xa8\xa9]")
+_SOURCE = rb"(?:\bfrom|^[ \t]*import)\s*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
+ATTRIBUTES = re.compile(rb"(" + _SOURCE + rb")(\s*with\s*\{[\w\s,:\"'./-]*\})", re.MULTILINE)
+# The names in braces are read from the original.
+NAMES = re.compile(
+    rb"(^[ \t]*(?:import|export)\b[ \t]*(?:type\b)?[ \t]*(?:[\w$]+\s*,\s*)?\{)"
+    rb"([\w$\s,\"'\\\x80-\xff.-]*)(?=\})",
+    re.MULTILINE,
+)
+TYPE_STAR = re.compile(rb"(\bexport\s+)type(?=\s*\*)")
+TYPE_FROM = re.compile(rb"(\bimport\s+type\s+)from(?=\s+from\b)")
+BEFORE_TEMPLATE = re.compile(rb"(^[ \t]*export\b[ \t]*\{[^{}()`]*\}[ \t]*)\r?\n(?=\s*`)", re.MULTILINE)
+NOT_BREAK = re.compile(rb"[^\r\n]")
+
+
+def parsed(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
+    """The text as the parser sees it, and its tree; None when there is no time left."""
+    shown = data.replace(*HTML_COMMENT) if HTML_COMMENT[0] in data else data
+    tree = parse(shown)
+    for number in range(MAX_ROUNDS):
+        if tree is None or not tree.root_node.has_error:
+            break
+        changed = _ended(_rewritten(shown) if number == 0 else shown, tree)
+        if changed == shown:
+            break
+        following = parse(changed)
+        if following is None:
+            break
+        shown, tree = changed, following
+    return shown, tree
+
+
+def _rewritten(text: bytes) -> bytes:
+    if not text.isascii():
+        text = WIDE_BREAK.sub(b"  \n", text)
+    text = ATTRIBUTES.sub(lambda found: found[1] + NOT_BREAK.sub(b" ", found[2]), text)
+    text = NAMES.sub(lambda found: found[1] + NOT_BREAK.sub(b" ", found[2]), text)
+    text = TYPE_STAR.sub(lambda found: found[1] + b"    ", text)
+    text = TYPE_FROM.sub(lambda found: found[1] + b"From", text)
+    return BEFORE_TEMPLATE.sub(lambda found: found[1] + b" " * (len(found[0]) - len(found[1]) - 1) + b";", text)
+
+
+def _ended(text: bytes, tree: Tree) -> bytes:
+    """A `;` where the grammar misses one at the end of a statement, before a line that could not go on with it."""
+    shown = bytearray(text)
+    for node in tree.root_node.children:
+        if node.type in STATEMENTS and node.has_error:
+            at = _missing(node)
+            if at is not None and shown[at : at + 1].isspace():
+                shown[at : at + 1] = b";"
+    return bytes(shown)
+
+
+def _missing(statement: Node) -> int | None:
+    """Where a `;` is missing."""
+    children = statement.children
+    last = children[-1] if children else None
+    return last.start_byte if last is not None and last.is_missing and last.type == ";" else None

@@ -1,0 +1,86 @@
+"""Writes the text that the engine evaluates for a module program, and the facts about what that takes from the host.
+
+Loaded by path in locked workers. The engine has no module loader: static imports become blanks, and one destructuring
+in front of line 1 takes their names from a global; `import(` becomes the call of a function of as many characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .import_calls import Load
+    from .modules import Binding
+
+MAX_LOADS = 256
+GLOBAL = "$codemode"
+LOAD = "impo$_"
+TAIL = 5
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+ESCAPE = re.compile(r"\\u(?:\{0*([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{4}))")
+MAX_CODE_POINT = 0x10FFFF
+
+
+class Names:
+    """Names that occur nowhere in a text, however they are written."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text if "\\u" not in text else text + "\n" + ESCAPE.sub(_character, text)
+
+    def global_name(self) -> str:
+        """The name of the global that the program reads once."""
+        return GLOBAL if GLOBAL not in self._text else GLOBAL + self._tail(re.escape(GLOBAL))
+
+    def load_name(self) -> str:
+        """A name of the length of `import`."""
+        return LOAD if LOAD not in self._text else "$" + self._tail(r"\$")
+
+    def _tail(self, stem: str) -> str:
+        taken = set(re.findall(rf"(?={stem}([0-9a-z]{{{TAIL}}}))", self._text))
+        return next(tail for number in count() if (tail := _digits(number)) not in taken)
+
+
+def prefix(bindings: list[Binding], load_name: str, global_name: str) -> str:
+    """What stands in front of the program; without a ``load_name`` it calls no `import()`."""
+    members: list[str] = []
+    at = 0
+    while at < len(bindings):
+        index, exported = bindings[at].index, bindings[at].exported
+        if exported is None:
+            members.append(f"{index}:{bindings[at].written}")
+            at += 1
+            continue
+        names: list[str] = []
+        while at < len(bindings) and bindings[at].index == index and bindings[at].exported is not None:
+            names.append(f"{json.dumps(bindings[at].exported)}:{bindings[at].written}")
+            at += 1
+        members.append(f"{index}:{{{','.join(names)}}}")
+    if load_name:
+        members.append(f"load:{load_name}")
+    return f"const{{{','.join(members)}}}={global_name};"
+
+
+def dynamic_facts(loads: list[Load]) -> list[dict[str, Any]]:
+    """``{"from", "at"}`` of each; those beyond the bound are one of which nothing is known."""
+    found = [{"from": load.specifier, "at": load.at} for load in loads[:MAX_LOADS]]
+    if len(loads) > MAX_LOADS:
+        found.append({"from": None, "at": loads[MAX_LOADS].at})
+    return found
+
+
+def _digits(number: int) -> str:
+    digits = ""
+    for _ in range(TAIL):
+        number, digit = divmod(number, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return digits
+
+
+def _character(escape: re.Match[str]) -> str:
+    number = int(escape[1] or escape[2], 16)
+    return chr(number) if number <= MAX_CODE_POINT else escape[0]

@@ -1,0 +1,186 @@
+"""Collects what a program that is an ES module imports: statements, and calls of `import()`.
+
+Loaded by path in locked workers. Knows no module: the host says which there are.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tree_sitter import Node
+
+    from .edits import Gap
+    from .parse import Handler
+    from .strip_types import TypeStripper
+
+MAX_IMPORTS = 1024
+MAX_NAMES = 4096
+STATEMENTS = ("import_statement", "export_statement")
+NAMESPACES = ("internal_module", "module")
+_BLANKS = rb"(?:\s|\xe2\x80[\xa8\xa9])*"
+ATTRIBUTES = re.compile(_BLANKS + rb"with" + _BLANKS + rb"\{[^{}]*\}[ \t]*;?")
+LINE_BREAK_BEGINS = b" \t\r\n\xe2"
+# No names in strict code, though the engine takes some of them for the name of an import.
+RESERVED = re.compile(
+    "arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum|eval"
+    "|export|extends|false|finally|for|function|if|implements|import|in|instanceof|interface|let|new|null"
+    "|package|private|protected|public|return|static|super|switch|this|throw|true|try|typeof|var|void"
+    "|while|with|yield"
+)
+
+TOO_MANY = f"a program has at most {MAX_IMPORTS} import statements and {MAX_NAMES} imported names"
+LONE_SURROGATE = "the name of an export holds no lone surrogate"
+NOT_A_NAME = "an import cannot be named {}: write `import {{ {} as name }}`"
+
+
+class Binding:
+    """A name that an import statement binds: of which import, which export (None: all of them), as it is written."""
+
+    __slots__ = ("exported", "index", "name", "written")
+
+    def __init__(self, index: int, exported: str | None, name: str, written: str) -> None:
+        self.index, self.exported, self.name, self.written = index, exported, name, written
+
+
+class ModuleCollector:
+    """Collects one program's imports from its nodes; places are byte offsets.
+
+    ``gaps`` are the statements and keywords that something else stands in for. ``imports`` are ``{"from", "names":
+    [[exported, local]], "at", "ats"}``, with "*" for all of a module, "" for what is only exported again, and the place
+    of each name in ``ats``. ``exported`` are the names that the program exports of its own, as they are written.
+    The types of these statements, and what is wrong with them, go to ``stripper``.
+    """
+
+    def __init__(self, clauses: Any, strip_types: Any, gap: type[Gap], stripper: TypeStripper) -> None:
+        self.data = b""
+        self._clauses, self._strip_types, self._gap, self._stripper = clauses, strip_types, gap, stripper
+        self._statements: frozenset[int] = frozenset()
+        self._names_left = MAX_NAMES
+        self._is_full = False
+        self.gaps: list[Gap] = []
+        self.imports: list[dict[str, Any]] = []
+        self.bindings: list[Binding] = []
+        self.exported: set[str] = set()
+
+    def handlers(self) -> dict[str, Handler]:
+        """Handlers by node kind; each tells whether the walk goes on into the node."""
+        return {"program": self._program, "import_statement": self._import, "export_statement": self._export}
+
+    def _program(self, node: Node) -> bool:
+        self._statements = frozenset(child.start_byte for child in node.children if child.type in STATEMENTS)
+        return True
+
+    def _is_statement(self, node: Node) -> bool:
+        """Whether it stands where the engine takes one."""
+        return node.start_byte in self._statements and not node.has_error
+
+    def _import(self, node: Node) -> bool:
+        if not self._is_statement(node) or node.child_by_field_name("source") is None:
+            return True
+        end = self._end(node)
+        clause = self._clause(node, end)
+        if clause is None:
+            return False
+        names: list[tuple[str, str, int]] = []
+        for specifier in self._values(clause):
+            exported = specifier.name()
+            local = specifier.local or specifier.exported
+            name = self._local_name(specifier, local)
+            if exported is not None and name is not None:
+                names.append((exported, name, specifier.start))
+                binding = Binding(len(self.imports), None if exported == "*" else exported, name, local.text)
+                self.bindings.append(binding)
+        self._add(clause, node.start_byte, end, names)
+        return False
+
+    def _export(self, node: Node) -> bool:
+        if not self._is_statement(node):
+            return True
+        declaration = node.child_by_field_name("declaration")
+        if declaration is not None:
+            if not self._is_only_types(declaration):
+                return True
+            self._stripper.add_type_statement(node.start_byte, node.end_byte)
+            return False
+        has_source = node.child_by_field_name("source") is not None
+        if not has_source and not any(child.type == "export_clause" for child in node.children):
+            return True
+        end = self._end(node) if has_source else node.end_byte
+        clause = self._clause(node, end)
+        if clause is None:
+            return False
+        values = self._values(clause)
+        if not has_source:
+            self.exported.update(value.exported.text for value in values)
+            return True
+        names = [(name, "", value.start) for value in values if (name := value.name()) is not None]
+        self._add(clause, node.start_byte, end, names)
+        return False
+
+    def _end(self, node: Node) -> int:
+        """Where a statement ends: its attributes are not always in the tree, and a `;` may be in the tree alone."""
+        end = node.end_byte
+        if self.data[end - 1] in LINE_BREAK_BEGINS:
+            end -= 1
+        attributes = ATTRIBUTES.match(self.data, end)
+        return end if attributes is None else attributes.end()
+
+    def _clause(self, node: Node, end: int) -> Any:
+        """What a statement says behind its first word; None when that is only types."""
+        tokens = self._clauses.tokens_of(self.data, node.start_byte, end)
+        clause = self._clauses.read_clause(tokens[1:])
+        if not clause.is_type:
+            return clause
+        self._stripper.add_type_statement(node.start_byte, end)
+        return None
+
+    def _values(self, clause: Any) -> list[Any]:
+        """The specifiers that are more than types."""
+        for specifier in clause.specifiers:
+            if specifier.is_type:
+                self._stripper.add_types(specifier.start, specifier.end)
+        return [specifier for specifier in clause.specifiers if not specifier.is_type]
+
+    def _local_name(self, specifier: Any, local: Any) -> str | None:
+        """The name that an import binds; None where it can be none."""
+        name = None if local.kind == "string" else local.name()
+        if local.kind == "string" or (name is not None and RESERVED.fullmatch(name)):
+            exported = "default" if specifier.is_default else specifier.exported.text
+            self._problem(local.start, NOT_A_NAME.format(local.text, exported))
+            return None
+        return name
+
+    def _problem(self, at: int, message: str) -> None:
+        self._stripper.problems.append((at, message))
+
+    def _add(self, clause: Any, start: int, end: int, names: list[tuple[str, str, int]]) -> None:
+        self.gaps.append(self._gap(start, end, first=";"))
+        self._names_left -= len(names)
+        if self._is_full:
+            return
+        if len(self.imports) == MAX_IMPORTS or self._names_left < 0:
+            self._is_full = True
+            self._problem(start, TOO_MANY)
+        for name, _, at in names:
+            if self._clauses.has_lone_surrogate(name):
+                self._problem(at, LONE_SURROGATE)
+        said = None if clause.source is None else clause.source.name()
+        self.imports.append(
+            {
+                "from": self._clauses.well_formed(said or ""),
+                "names": [[exported, local] for exported, local, _ in names],
+                "at": start,
+                "ats": [at for _, _, at in names],
+            }
+        )
+
+    def _is_only_types(self, declaration: Node) -> bool:
+        """Whether what is exported is nothing at run time."""
+        if declaration.type in NAMESPACES:
+            body = declaration.child_by_field_name("body")
+            return body is None or self._strip_types.holds_only_types(body)
+        return declaration.type in self._strip_types.TYPE_STATEMENTS

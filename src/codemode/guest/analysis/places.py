@@ -1,0 +1,52 @@
+"""Lines and columns of byte offsets in a program: both count from 1, columns in UTF-16 units.
+
+Loaded by path in locked workers: imports nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+WIDE_BREAKS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+
+
+def placed(data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was found, in order, with line and column in place of the byte offset ``"at"``."""
+    ordered = sorted(found, key=lambda item: item["at"])
+    return [
+        {**item, "line": line, "column": column}
+        for item, (line, column) in zip(ordered, places(data, (item.pop("at") for item in ordered)), strict=True)
+    ]
+
+
+def places(data: bytes, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The line and column of each of these offsets, which rise."""
+    position, line, column = 0, 1, 1
+    for at in offsets:
+        passed = data[position:at]
+        line += passed.count(b"\n")
+        last_line = passed[passed.rfind(b"\n") + 1 :]
+        units = utf16_length(last_line)
+        column = 1 + units if len(last_line) < len(passed) else column + units
+        position = at
+        yield line, column
+
+
+def utf16_length(data: bytes) -> int:
+    """How many UTF-16 units a text has, given in UTF-8."""
+    if data.isascii():
+        return len(data)
+    text = data.decode()
+    # Encoding to UTF-16 would import a codec, which a locked worker cannot.
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def with_plain_breaks(data: bytes) -> bytes:
+    """``data`` (UTF-8) of the same length in which every line break of the language ends with the same character."""
+    if not data.isascii():
+        for wide in WIDE_BREAKS:
+            data = data.replace(wide, b"  \n")
+    return data.replace(b"\r\n", b" \n").replace(b"\r", b"\n") if b"\r" in data else data

@@ -1,0 +1,72 @@
+"""The engine itself, without a worker: what it says of modules, and what becomes of one that runs."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from typing import Any
+
+from codemode.workers.image import engine_location
+
+# Reads what a module gave on a later job, and hands it on as JSON.
+WATCH = """(function () {
+  let ending = "";
+  const done = () => { ending = JSON.stringify({ value: globalThis.R }) };
+  const failed = (e) => {
+    ending = JSON.stringify({ error: e instanceof Error ? e.name : String(e), stack: String(e && e.stack) });
+  };
+  return (operation, value) => {
+    if (operation === "watch") { value.then(done, failed); return ""; }
+    if (operation === "take") {
+      const { name, modules, flat } = JSON.parse(value);
+      const spaces = Object.create(null);
+      const made = (specifier) => Object.freeze(Object.assign(Object.create(null), modules[specifier]));
+      const space = (specifier) => spaces[specifier] ??= made(specifier);
+      const taken = Object.assign({}, flat.map(space));
+      taken.load = async (specifier) => {
+        if (!Object.hasOwn(modules, String(specifier))) throw new Error("no such module");
+        return space(String(specifier));
+      };
+      Object.defineProperty(globalThis, name, { configurable: true, get() { delete globalThis[name]; return taken; } });
+      return "";
+    }
+    return ending;
+  };
+})()"""
+
+
+@cache
+def engine() -> Any:
+    """The engine's C module."""
+    path = engine_location()[0]
+    loader = ExtensionFileLoader("_quickjs", path)
+    module = loader.create_module(ModuleSpec("_quickjs", loader, origin=path))
+    loader.exec_module(module)
+    return module
+
+
+def ask(text: str) -> str:
+    """What the engine says of a module that cannot run."""
+    try:
+        engine().Context().module(text)
+    except engine().JSException as error:
+        return str(error)
+    raise AssertionError("it ran")
+
+
+def evaluate(js: str, module: dict[str, Any], exports: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What `globalThis.R` is in the end, ``{"value"}``, or what was thrown, ``{"error", "stack"}``; {} while it waits.
+
+    ``module`` are the facts about ``js``; ``exports`` the modules that there are, by specifier.
+    """
+    context = engine().Context()
+    kernel = context.eval(WATCH)
+    if module["take"] is not None:
+        flat = [one["from"] for one in module["imports"]]
+        kernel("take", json.dumps({"name": module["take"], "modules": exports, "flat": flat}))
+    kernel("watch", context.module(js))
+    while context.execute_pending_job():
+        pass
+    ending = kernel("ending", "")
+    return json.loads(ending) if ending else {}
