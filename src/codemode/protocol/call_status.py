@@ -66,7 +66,7 @@ def call_id(entry: LedgerEntry) -> str:
 
 def call_summaries(entries: Iterable[LedgerEntry]) -> tuple[CallSummary, ...]:
     """Return what had happened to calls: `CodeModeError.calls`."""
-    return tuple(_summary(entry) for entry in entries)
+    return tuple(_summary(entry) for entry in entries if entry.kind != "timer")
 
 
 def _summary(entry: LedgerEntry) -> CallSummary:

@@ -11,6 +11,8 @@ _CONSOLE_SLACK_BYTES = 256  # the kernel's own last line, which says that output
 _MAX_CONSOLE_LINES = 4097  # the kernel's limit and that line
 _NOTICE_GLOBALS = {"log": "mcpLog", "notify": "mcpNotify"}
 _MAX_NOTICES = 4096  # the kernel's limit
+MAX_TIMERS = 1000
+"""That one program may set. The kernel has the same limit."""
 
 
 class ConsoleCount:

@@ -21,10 +21,11 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from .call_status import AT_THE_END, DetachedCall, call_id, call_status
-from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, WorkerEnded
+from .counts import MAX_TIMERS
+from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
 from .ledger import Ledger, LedgerEntry, Rejected
 from .messages import CallRequested, EngineFailed, ProgramReturned, ProgramThrew
-from .rejections import of_this_run
+from .rejections import failed_call, of_this_run
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
     details: dict[str, Any] = {"name": event.name, "stack": event.stack}
     if event.details_json is not None:
         details["details"] = _thrown_details(event.details_json)
+    if event.error_class is not None:
+        details["error_class"] = event.error_class
+    if event.fields_json is not None:
+        details["fields"] = _thrown_details(event.fields_json)
     position = _POSITION.search(event.stack)
     if position:
         details["line"], details["column"] = int(position[1]), int(position[2])
@@ -71,6 +76,25 @@ def _refused_call(tool_name: str, code: str, message: str) -> dict[str, Any]:
     """Return the details of an error for a call that never was one."""
     call = {"toolName": tool_name, "code": code, "message": message}
     return {"tool_name": tool_name, "call": call, "ran": False}
+
+
+def after_throw(
+    event: ProgramThrew, settings: Settings, ledger: Ledger, taken: Sequence[int], errors: Mapping[int, CodeModeError]
+) -> CodeModeError:
+    """Return the error that a program let end it: the host's own, by ``errors`` of requests, a limit's, or the guest's.
+
+    ``taken`` are the requests whose answer the guest was handed.
+    """
+    if event.error_class is not None and settings.profile.host_errors.words is None:
+        raise CodeModeProtocolError("the worker names a class of errors, which this program has not")
+    if event.request is not None:
+        if event.request not in errors or event.request not in taken:
+            raise CodeModeProtocolError("the worker names an error that it was not given")
+        call = failed_call(ledger[event.request], hides_input=settings.hides_inputs)
+        return placed(errors[event.request], event, call)
+    if event.limit is not None:
+        return limit_error(event.limit, event.refused, settings)
+    return thrown(event, settings)
 
 
 def placed(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
@@ -178,18 +202,33 @@ def timeout_error(settings: Settings) -> CodeModeError:
 
 def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeModeError:
     """Return the error for a program that let the refusal of a call end it: of that tool, where it is known."""
+    if limit == "max_timers" and "timer" in settings.profile.request_kinds:
+        made = f"the program set more than {MAX_TIMERS} timers"
+        return CodeModeBridgeLimitError(made, details={"limit": limit, "max": MAX_TIMERS})
     if limit not in _CALL_LIMITS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
-    maximum = getattr(settings.limits, limit)
-    made = f"the program made more calls than {limit} allows ({maximum})"
+    maximum, named = getattr(settings.limits, limit), settings.profile.guest.limit_names.get(limit, limit)
+    made = f"the program made more calls than {named} allows ({maximum})"
     if limit == "max_in_flight_bridge_requests":
-        made = f"the program made more calls at once than {limit} allows ({maximum}). Await some before making more"
+        made = f"the program made more calls at once than {named} allows ({maximum}). Await some before making more"
     error = CodeModeBridgeLimitError(made, details={"limit": limit, "max": maximum})
     error.reason = "limit"
     codes = settings.profile.host_errors.codes
     if refused is not None and codes is not None:
         error.details |= _refused_call(refused, codes["limit"], made)
     return error
+
+
+def after_return(
+    event: ProgramReturned, settings: Settings, ledger: Ledger, taken: Sequence[int], unsent: set[int]
+) -> Completed | Failed:
+    """Return the ending of a program that returned, by what its profile makes of calls that nobody waits for."""
+    asked = ledger, taken, unsent, event.unobserved
+    most = settings.limits.max_result_bytes
+    if settings.profile.unawaited == "abandon":
+        return returned(event, most, abandoned_calls(*asked))
+    calls = detached_calls(*asked)
+    return Failed(detached_error(calls)) if calls else returned(event, most)
 
 
 def returned(
@@ -233,6 +272,15 @@ def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
     text = "; ".join(f"line {p['line']}, column {p['column']}: {p['message']}" for p in problems)
     details = {"name": "SyntaxError", "problems": problems, "line": first["line"], "column": first["column"]}
     return CodeModeSyntaxError(text or str(first["message"]), details=details)
+
+
+def refusal(event: ProgramRefused) -> CodeModeError:
+    """Return the error for a program that was refused before it ran."""
+    if event.error is not None:
+        return event.error
+    if event.violations:
+        return illegal_access(event.violations)
+    return syntax_error([problem.copy() for problem in event.problems])
 
 
 def illegal_access(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAccessError:

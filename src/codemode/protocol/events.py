@@ -158,6 +158,20 @@ class Invoke:
 
 
 @record
+class SetTimers:
+    """Let these timers run, all from this moment; each is settled once its delay has passed."""
+
+    entries: tuple[LedgerEntry, ...]
+
+
+@record
+class StopTimer:
+    """Let a timer run no more: it is never settled."""
+
+    id: int
+
+
+@record
 class Replayed:
     """A request was answered from the ledger."""
 
@@ -225,5 +239,15 @@ class Finish:
 
 
 Effect: TypeAlias = (
-    Send | CheckProgram | Invoke | Replayed | WriteConsole | TellNotice | PauseClock | ResumeClock | Finish
+    Send
+    | CheckProgram
+    | Invoke
+    | SetTimers
+    | StopTimer
+    | Replayed
+    | WriteConsole
+    | TellNotice
+    | PauseClock
+    | ResumeClock
+    | Finish
 )

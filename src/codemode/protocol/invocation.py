@@ -10,12 +10,14 @@ deliveries:
     ProgramAccepted      Send(RunProgram); what could not be checked is compiled, and told as what it is
     CallRequested        noted; the call is not made before the turn ends, and never if the program ends in it
     TurnEnded            Invoke every request of the turn; with nothing in flight and nobody asked: a deadlock
+    RequestWithdrawn     a timer that has not fired never does; what has been sent of it the guest takes no notice of
     CallSettled          the outcome goes into the ledger and is delivered; or the request waits for somebody
     ProgramReturned      a call not delivered, then a call never observed, is an error; else the result
     ProgramThrew         the guest's error, or the host's own error when it is the one that answered a request
     anything else        ends the invocation with its error
 
-An invocation pauses (`Interrupted`) when the guest is idle, nothing runs on the host and some request waits.
+An invocation pauses (`Interrupted`) when the guest is idle, nothing runs on the host and some request waits. A timer is
+a request like any other, but counts as no call, and the clock measures it: it is the program that waits.
 
 With a recorded ledger the guest first has to issue the same requests again. Each is compared, and recorded outcomes
 are delivered in the recorded order, which is sent ahead as a whole; only then do requests that were waiting or unknown,
@@ -35,15 +37,22 @@ from ..errors import (
 )
 from . import endings, events, messages
 from .counts import ConsoleCount, NoticeCount
-from .events import CheckProgram, Failed, Finish, Interrupted, Invoke, Replayed, Send
+from .events import CheckProgram, Failed, Finish, Interrupted, Replayed, Send
+from .host_work import HostWork, delay_ms
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
-from .rejections import error_again, failed_call
+from .rejections import error_again
 from .replay import Replay, sidecar_of
 from .settings import Settings, analysis_face
 from .turns import Turns
 
-_OF_A_RUN = (messages.CallRequested, messages.ConsoleWritten, messages.GuestNotice, messages.TurnEnded)
+_OF_A_RUN = (
+    messages.CallRequested,
+    messages.RequestWithdrawn,
+    messages.ConsoleWritten,
+    messages.GuestNotice,
+    messages.TurnEnded,
+)
 
 
 class Invocation:
@@ -65,7 +74,6 @@ class Invocation:
         self._draft: messages.Draft | None = None
         self.host_errors: dict[int, CodeModeError] = {}
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
-        self._held: list[LedgerEntry] = []  # requests to invoke once the replay is done
         self._replay = Replay(recorded, hides_inputs=settings.hides_inputs)
         self._size = LedgerSize(settings.limits.max_ledger_bytes, settings.profile.host_errors, self.ledger.sidecar)
         self._admitted: events.CallSettled | None = None
@@ -76,8 +84,8 @@ class Invocation:
         self._output = ConsoleCount(settings)
         self._notices = NoticeCount(settings)
         self._compiles_only = False
-        self._running: set[int] = set()  # requests that the host works on
-        self._asked: set[int] = set()  # those of them that a person decides about
+        self._work = HostWork()
+        self._withdrawals: set[int] = set()
         self._clock_paused = False
 
     def start(
@@ -144,12 +152,7 @@ class Invocation:
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
 
     def _refused(self, event: events.ProgramRefused) -> None:
-        if event.error is not None:
-            self._fail(event.error)
-        elif event.violations:
-            self._fail(endings.illegal_access(event.violations))
-        else:
-            self._fail(endings.syntax_error([problem.copy() for problem in event.problems]))
+        self._fail(endings.refusal(event))
 
     # -- turns
 
@@ -160,6 +163,8 @@ class Invocation:
             raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
         if event.kind not in self.settings.profile.request_kinds:
             raise CodeModeProtocolError(f"the worker made a request of kind {event.kind!r}, which this program has not")
+        if event.kind == "timer":
+            delay_ms(event.name, event.input_json)
         self._turns.issued(event.kind)
         tool_call_id = None
         if event.kind == "tool":
@@ -175,13 +180,20 @@ class Invocation:
         self._turn_requests.append(entry)
 
     def _withdrawn(self, event: messages.RequestWithdrawn) -> None:
-        raise CodeModeProtocolError(f"the worker withdraws request {event.id}, which is no timer")
+        self._turns.require_one()
+        if event.id not in self.ledger or self.ledger[event.id].kind != "timer" or event.id in self._withdrawals:
+            raise CodeModeProtocolError(f"the worker withdraws request {event.id}, which is no timer that runs")
+        self._withdrawals.add(event.id)
+        if self.ledger[event.id].is_open:  # else it had fired, and the guest takes no notice of that
+            self.ledger.withdraw(event.id)
+            if self._work.withdraw(event.id):
+                self._effects.append(events.StopTimer(event.id))
 
     def _turn_ended(self, event: messages.TurnEnded) -> None:
         self._turns.one_ended(event.in_flight)
         requests, self._turn_requests = self._turn_requests, []
         for entry in requests:
-            self._release(entry)
+            self._release(entry if entry.kind != "timer" else self.ledger[entry.id])
         if not self._replay.is_empty:
             self._pump_replay()
         self._invoke_held()
@@ -191,8 +203,8 @@ class Invocation:
         outcome = entry.outcome
         if isinstance(outcome, Rejected):
             self.host_errors.setdefault(entry.id, error_again(outcome))
-        if outcome is None or (isinstance(outcome, Waiting) and entry.id in self._resolved):
-            self._held.append(entry)
+        if entry.is_open or (isinstance(outcome, Waiting) and entry.id in self._resolved):
+            self._work.hold(entry)
 
     def _pump_replay(self) -> None:
         """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
@@ -202,21 +214,17 @@ class Invocation:
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
-        if self._held and not self._replay.is_unfinished(self.ledger):
-            for entry in self._held:
-                self._running.add(entry.id)
-                self._effects.append(Invoke(entry))
-            self._held.clear()
+        if self._work.held and not self._replay.is_unfinished(self.ledger):
+            self._effects += self._work.begin()
 
     def _deliver(self, entry: LedgerEntry) -> None:
         self._effects.append(Send(entry.delivery()))
         self._turns.delivered(entry)
 
     def _settled(self, event: events.CallSettled) -> None:
-        if event.id not in self._running:
+        if event.id not in self._work.running:
             return
-        self._running.discard(event.id)
-        self._asked.discard(event.id)
+        self._work.ended(event.id)
         if event is not self._admitted:  # what is told to listeners first was asked about already
             event = self._size.admitted(event, self.ledger[event.id])
         entry = self._noted(event)
@@ -227,7 +235,7 @@ class Invocation:
         self._rest()
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
-        if event.id in self._running:
+        if event.id in self._work.running:
             was = self.ledger[event.id]
             now = self.ledger.start(event.id, event.executed_input_json, is_approved=event.is_approved)
             self._size.changed(was, now)
@@ -240,33 +248,36 @@ class Invocation:
 
     def _after_end(self, event: messages.WorkerMessage | events.HostEvent) -> None:
         # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.
-        if isinstance(event, events.CallSettled) and event.id in self._running:
-            self._running.discard(event.id)
+        if isinstance(event, events.CallSettled) and event.id in self._work.running:
+            self._work.ended(event.id)
             entry = self._noted(self.admitted(event))
             if not isinstance(entry.outcome, Waiting):
                 self.ledger.deliveries.append(event.id)
 
     def _person_asked(self, event: events.PersonAsked) -> None:
-        if event.id in self._running:
-            self._asked.add(event.id)
+        self._work.person_asked(event.id)
         self._rest()
 
     def _person_answered(self, event: events.PersonAnswered) -> None:
-        self._asked.discard(event.id)
+        self._work.person_answered(event.id)
         self._rest()
 
     def _rest(self) -> None:
         """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
-        is_idle = not self._turns.owed
+        is_idle, work = not self._turns.owed, self._work
         if is_idle:
             self._replay.require_seen(self.ledger)
-        if is_idle and not self._running:
+        if is_idle and not work.running:
             if self.ledger.waiting:
                 self._finish(Interrupted())
             else:
                 self._fail(endings.deadlock())
             return
-        pause = is_idle and (self.settings.limits.clock == "program" or self._running == self._asked)
+        pause = (
+            is_idle
+            and not work.timers  # the program waits for time to pass, and that is its own
+            and (self.settings.limits.clock == "program" or work.running == work.asked)
+        )
         if pause != self._clock_paused:
             self._clock_paused = pause
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())
@@ -294,32 +305,14 @@ class Invocation:
             raise CodeModeProtocolError("the worker cut a result that is taken as it is")
         self._replay.require_seen(self.ledger)
         unsent = {entry.id for entry in self._turn_requests}
-        asked = self.ledger, self._turns.taken, unsent, event.unobserved
-        if self.settings.profile.unawaited == "abandon":
-            left = endings.abandoned_calls(*asked)
-            return self._finish(endings.returned(event, self.settings.limits.max_result_bytes, left))
-        calls = endings.detached_calls(*asked)
-        if calls:
-            return self._fail(endings.detached_error(calls))
-        return self._finish(endings.returned(event, self.settings.limits.max_result_bytes))
+        return self._finish(endings.after_return(event, self.settings, self.ledger, self._turns.taken, unsent))
 
     def _threw(self, event: messages.ProgramThrew) -> None:
         self._turns.require_one()
         if event.origin != "syntax":
             self._replay.require_seen(self.ledger)
-        if event.request is not None:
-            return self._fail(self._host_error(event))
-        if event.limit is not None:
-            return self._fail(endings.limit_error(event.limit, event.refused, self.settings))
-        return self._fail(endings.thrown(event, self.settings))
-
-    def _host_error(self, event: messages.ProgramThrew) -> CodeModeError:
-        request_id = event.request or 0
-        error = self.host_errors.get(request_id)
-        if error is None or request_id not in self._turns.taken:
-            raise CodeModeProtocolError("the worker names an error that it was not given")
-        entry = self.ledger[request_id]
-        return endings.placed(error, event, failed_call(entry, hides_input=self.settings.hides_inputs))
+        taken = self._turns.taken
+        self._fail(endings.after_throw(event, self.settings, self.ledger, taken, self.host_errors))
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         if event.origin == "request":  # a program that did not ask for what it was sent ahead

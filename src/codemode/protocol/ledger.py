@@ -79,6 +79,7 @@ class LedgerEntry(NamedTuple):
     call that was refused; None: what the guest issued.
     ``now_ms`` is the host time that was handed in with the outcome. ``waits`` is how often it has waited, for a request
     whose outcome is not known. ``sidecar`` has the large strings whose places are in ``input_json``, if there are any.
+    ``is_withdrawn``: the guest has cleared this timer before it fired, and it never has an outcome.
     """
 
     id: int
@@ -94,6 +95,12 @@ class LedgerEntry(NamedTuple):
     is_started: bool = False
     waits: int = 0
     sidecar: Sidecar | None = None
+    is_withdrawn: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """True while the request is still to come to an outcome, which is not known."""
+        return self.outcome is None and not self.is_withdrawn
 
     @property
     def attempts(self) -> int:
@@ -184,6 +191,10 @@ class Ledger:
         self.entries[request_id - 1] = entry
         return entry
 
+    def withdraw(self, request_id: int) -> None:
+        """Record that a timer was cleared before it fired."""
+        self.entries[request_id - 1] = self[request_id]._replace(is_withdrawn=True)
+
     def issue(self, request: CallRequested, tool_call_id: str | None) -> LedgerEntry:
         """Return the entry of a new request."""
         text = request.input_json
@@ -231,7 +242,7 @@ def recovery_ledger(
     """
 
     def recovered(entry: LedgerEntry) -> LedgerEntry:
-        if entry.outcome is not None:
+        if not entry.is_open:
             return entry
         if runs_again(entry):
             return entry._replace(executed_input_json=runs_again_with(entry))

@@ -41,6 +41,8 @@ class LedgerSize:
 
     def admitted(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
         """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead."""
+        if entry.kind == "timer":  # which has nothing to keep, and does not fail
+            return event
         error = self._refusal(event.outcome)
         if error is None:
             return event

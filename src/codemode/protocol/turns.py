@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import CodeModeProtocolError
+from .counts import MAX_TIMERS
 from .ledger import Ledger, LedgerEntry
 from .messages import RequestKind
 from .settings import Settings
+
+_UNCOUNTED = ("catalog", "timer")
 
 
 class Turns:
@@ -15,8 +18,8 @@ class Turns:
 
     A turn begins when the one before has ended and there is a delivery for it: from the guest's point of view that call
     is no longer in flight. Requests are counted as the guest counts them: in flight is what was issued and not
-    delivered in a turn that has begun, and what asks the catalog never is. The kernel refuses calls beyond the limits,
-    so only a worker that is no longer ours can exceed them here.
+    delivered in a turn that has begun, and what asks the catalog, or a timer, never is. The kernel refuses calls beyond
+    the limits, so only a worker that is no longer ours can exceed them here.
 
     ``owed`` is how many turns there are still to come: none before the program runs, and none while the guest is idle.
     Raises `CodeModeProtocolError` where a worker keeps to none of it.
@@ -28,6 +31,7 @@ class Turns:
         self._in_flight = 0
         self._bridge_requests = 0
         self._catalog_requests = 0
+        self._timers = 0
         self._ended = 0
         self.owed = 0
 
@@ -49,12 +53,15 @@ class Turns:
         """Count a request. Raises beyond the limits."""
         if kind == "catalog":
             self._catalog_requests += 1
+        elif kind == "timer":
+            self._timers += 1
         else:
             self._bridge_requests += 1
             self._in_flight += 1
         limits = self._limits
         if (
             self._catalog_requests > limits.max_catalog_requests
+            or self._timers > MAX_TIMERS
             or self._bridge_requests > limits.max_bridge_requests
             or self._in_flight > limits.max_in_flight_bridge_requests
         ):
@@ -79,5 +86,5 @@ class Turns:
 
     def _begin(self) -> None:
         ledger = self._ledger
-        if ledger[ledger.deliveries[self._ended - 1]].kind != "catalog":
+        if ledger[ledger.deliveries[self._ended - 1]].kind not in _UNCOUNTED:
             self._in_flight -= 1

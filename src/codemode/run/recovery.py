@@ -81,7 +81,7 @@ class Recovery:
     def _runs_again(self, entry: LedgerEntry) -> bool:
         """Return True for a call that does no harm when it runs twice."""
         tool = self.catalog.get(entry.name)
-        if entry.kind == "catalog" or not entry.is_started:
+        if entry.kind in ("catalog", "timer") or not entry.is_started:
             return True
         if entry.kind == "fetch" or tool is None:
             return False

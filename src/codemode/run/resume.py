@@ -161,7 +161,7 @@ async def _checked_answers(
 ) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
     entries = continuation.ledger.entries
     # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
-    goes_on_by_itself = not continuation.ledger.waiting or any(entry.outcome is None for entry in entries)
+    goes_on_by_itself = not continuation.ledger.waiting or any(entry.is_open for entry in entries)
     answers: Mapping[int, Answer] = {}
     size = weigh(resolutions, LARGE_CHARACTERS)
     if resolutions or not goes_on_by_itself:

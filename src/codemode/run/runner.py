@@ -23,6 +23,7 @@ from ..workers.nesting import Place
 from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
 from .nested_call import NestedCalls
+from .timers import Timers
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
@@ -110,6 +111,7 @@ class Runner:
         self._effects: deque[events.Effect] = deque()
         self._performing = False
         self._errors = KeptErrors()
+        self._timers: Timers | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
@@ -171,6 +173,8 @@ class Runner:
                 self._channel.send(message, hold=len(self._tasks) > 1)
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
+            case events.SetTimers() | events.StopTimer():
+                self._change_timers(effect)
             case events.PauseClock():
                 self._clock.stop()
             case events.ResumeClock():
@@ -201,9 +205,25 @@ class Runner:
         finally:
             self._call_done(_PROGRAM)
 
+    def _change_timers(self, effect: events.SetTimers | events.StopTimer) -> None:
+        if self._timers is None:
+            self._timers = Timers(self._calls.now_ms, self._timer_fired)
+        if isinstance(effect, events.SetTimers):
+            self._timers.set(effect.entries)
+        else:
+            self._timers.stop(effect.id)
+
+    def _timer_fired(self, settled: events.CallSettled) -> None:
+        try:
+            self.feed(settled)
+        except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
+            self._fail(error)
+
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()
         self._clock.close()
+        if self._timers is not None:
+            self._timers.close()
         if not isinstance(ending, events.Completed):
             # Killing beats draining: a worker that is no longer ours can still write frames. One that is done ends by
             # itself, and its handles can wait until the caller has the value.
@@ -280,7 +300,7 @@ class Runner:
 
     def _replayed(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
-        if entry.kind == "catalog" or outcome is None or isinstance(outcome, Waiting):
+        if entry.kind in ("catalog", "timer") or outcome is None or isinstance(outcome, Waiting):
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
         self._reporter.call_ended(self._reporter.call_started(entry, replayed=True), outcome, error)

@@ -60,8 +60,9 @@ class Run:
         recorded: Ledger | None = None,
         resolved: Collection[int] = (),
         asks: bool = False,
+        kernel: type[SimulatedKernel] = SimulatedKernel,
     ) -> None:
-        self.kernel = SimulatedKernel(program, settings)
+        self.kernel = kernel(program, settings)
         self.machine = Invocation(settings, recorded=recorded, resolved=resolved)
         self.invoked: list[int] = []
         self.sent: list[DeliverValue | DeliverError] = []
@@ -73,6 +74,7 @@ class Run:
         self._steps = steps if steps is not None else Random(0)
         self._asks = asks
         self._asked: set[int] = set()
+        self._timers: set[int] = set()  # of those that run
         self._running: dict[int, LedgerEntry] = {}
         self._to_worker: deque[RunProgram | DeliverValue | DeliverError] = deque()
         self._to_host: deque[WorkerMessage] = deque()
@@ -112,7 +114,7 @@ class Run:
             choices.append(self._host_reads_a_message)
         if self._running:
             choices.append(self._call_settles)
-            if self._asks:
+            if self._asks and self._running.keys() - self._timers:
                 choices.append(self._person_acts)
         if not choices or self.ending is not None:
             return False
@@ -132,15 +134,16 @@ class Run:
 
     def _call_settles(self) -> None:
         request_id = self._steps.choice(sorted(self._running))
-        if self._steps.random() < 0.5:
+        if request_id not in self._timers and self._steps.random() < 0.5:
             self._perform(self.machine.receive(events.ExecutionStarted(request_id, None, is_approved=False)))
         settled = self._answer(self._running.pop(request_id))
         self._asked.discard(request_id)
+        self._timers.discard(request_id)
         self.outcomes[request_id] = settled
         self._perform(self.machine.receive(settled))
 
     def _person_acts(self) -> None:
-        request_id = self._steps.choice(sorted(self._running))
+        request_id = self._steps.choice(sorted(self._running.keys() - self._timers))
         if request_id in self._asked:
             self._asked.discard(request_id)
             self._perform(self.machine.receive(events.PersonAnswered(request_id)))
@@ -160,6 +163,13 @@ class Run:
                     assert entry.id not in self.invoked, "a request was invoked twice"
                     self.invoked.append(entry.id)
                     self._running[entry.id] = entry
+                case events.SetTimers(entries):
+                    self.invoked += [entry.id for entry in entries]
+                    self._running |= {entry.id: entry for entry in entries}
+                    self._timers |= {entry.id for entry in entries}
+                case events.StopTimer(request_id):
+                    self._timers.remove(request_id)
+                    del self._running[request_id]
                 case events.Replayed(entry):
                     self.replayed.append(entry.id)
                 case events.PauseClock():
@@ -172,12 +182,12 @@ class Run:
                     assert position == len(effects) - 1, "something happens after the end"
                 case _:
                     raise AssertionError(f"unexpected effect {effect}")
-        assert len(self._running) <= self.machine.settings.limits.max_in_flight_bridge_requests
+        assert len(self._running) - len(self._timers) <= self.machine.settings.limits.max_in_flight_bridge_requests
         if self.ending is None:
             guest_is_idle = self._turns_read == 1 + len(self.sent)
             running = set(self._running)
             stands = running == self._asked or self.machine.settings.limits.clock == "program"
-            assert self.clock_paused == (guest_is_idle and bool(running) and stands)
+            assert self.clock_paused == (guest_is_idle and bool(running) and stands and not self._timers)
 
 
 def with_limits(**limits: int) -> Settings:

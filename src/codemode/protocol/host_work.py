@@ -1,0 +1,75 @@
+"""What the host works on for an invocation: requests that run, timers among them, those to come, what a person decides.
+
+Pure. Knows nothing of what the guest does.
+"""
+
+from __future__ import annotations
+
+from ..errors import CodeModeProtocolError
+from .events import Effect, Invoke, SetTimers
+from .ledger import LedgerEntry
+
+_MAX_DELAY_MS = 2**31 - 1
+_MAX_DELAY_DIGITS = 10
+
+
+class HostWork:
+    """Which requests run and which are held until the replay is done. A timer runs like any other."""
+
+    def __init__(self) -> None:
+        self.running: set[int] = set()
+        self.asked: set[int] = set()  # those of them that a person decides about
+        self.timers: set[int] = set()  # those of them that are timers
+        self.held: list[LedgerEntry] = []
+
+    def hold(self, entry: LedgerEntry) -> None:
+        """Take a request that is to be made."""
+        self.held.append(entry)
+
+    def begin(self) -> list[Effect]:
+        """Let all that is held run; timers together, for they count from one moment."""
+        effects: list[Effect] = []
+        timers: list[LedgerEntry] = []
+        for entry in self.held:
+            self.running.add(entry.id)
+            if entry.kind == "timer":
+                timers.append(entry)
+            else:
+                effects.append(Invoke(entry))
+        self.held.clear()
+        if timers:
+            self.timers.update(entry.id for entry in timers)
+            effects.append(SetTimers(tuple(timers)))
+        return effects
+
+    def ended(self, request_id: int) -> None:
+        """Note that a request no longer runs."""
+        self.running.discard(request_id)
+        self.asked.discard(request_id)
+        self.timers.discard(request_id)
+
+    def withdraw(self, request_id: int) -> bool:
+        """Let go of a timer; return whether it ran."""
+        self.held = [entry for entry in self.held if entry.id != request_id]
+        was_running = request_id in self.running
+        self.ended(request_id)
+        return was_running
+
+    def person_asked(self, request_id: int) -> None:
+        """Note that a person decides about a request."""
+        if request_id in self.running:
+            self.asked.add(request_id)
+
+    def person_answered(self, request_id: int) -> None:
+        """Note that the person has decided."""
+        self.asked.discard(request_id)
+
+
+def delay_ms(name: str, input_json: str | None) -> int:
+    """Return how long a timer takes. Raises `CodeModeProtocolError` for a request that no kernel makes."""
+    text = input_json or ""
+    if name == "setTimeout" and text.isascii() and text.isdigit() and len(text) <= _MAX_DELAY_DIGITS:
+        delay = int(text)
+        if delay <= _MAX_DELAY_MS and str(delay) == text:
+            return delay
+    raise CodeModeProtocolError("a timer has a delay that no program can give")
