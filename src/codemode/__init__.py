@@ -70,6 +70,10 @@ if TYPE_CHECKING:
         is_approval_interrupt,
         is_interrupt,
     )
+    from .surfaces.modules.options import RunOptions
+    from .surfaces.modules.response import RunResponse
+    from .surfaces.modules.run_tool import RunTool, create_run_tool
+    from .surfaces.modules.servers import ModuleServer
     from .tools.pipeline import PIPELINE_NULL, PipelineCall
     from .tools.tool_result import ToolResult
     from .trace.events import (
@@ -126,6 +130,7 @@ __all__ = [
     "Lifecycle",
     "MemoryResumeGuard",
     "ModelOutput",
+    "ModuleServer",
     "NestedToolCallEvent",
     "NestedToolResultEvent",
     "PendingRequest",
@@ -134,6 +139,9 @@ __all__ = [
     "PoolOptions",
     "RefusalEvent",
     "ResumeGuard",
+    "RunOptions",
+    "RunResponse",
+    "RunTool",
     "SqliteResumeGuard",
     "Telemetry",
     "Tool",
@@ -148,6 +156,7 @@ __all__ = [
     "continue_interrupt_sync",
     "create_code_call_tools",
     "create_code_mode_tool",
+    "create_run_tool",
     "failure_text",
     "get_approval_response",
     "get_interrupt",
@@ -177,6 +186,10 @@ _LATE = {
     "surfaces.code_mode.messages": (
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
     ),
+    "surfaces.modules.options": "RunOptions",
+    "surfaces.modules.response": "RunResponse",
+    "surfaces.modules.run_tool": "RunTool create_run_tool",
+    "surfaces.modules.servers": "ModuleServer",
     "observe.audit": "audit_log",
     "interrupts.store": "InterruptStore",
     "tools.pipeline": "PIPELINE_NULL PipelineCall",

@@ -35,20 +35,30 @@ def diagnostic(
     error_class: str | None = None,
 ) -> Diagnostic:
     """Return a diagnostic without the fields that are not given."""
-    made: Diagnostic = {"severity": severity, "code": code, "message": clipped(message, MAX_MESSAGE_CHARACTERS)}
+    made: Diagnostic = {"severity": severity, "code": code, "message": message}
     if hint:
-        made["hint"] = clipped(hint, _MAX_HINT_CHARACTERS)
+        made["hint"] = hint
     if path is not None:
-        made["path"] = clipped(path, _MAX_HINT_CHARACTERS)
+        made["path"] = path
     if error_class:
         made["errorClass"] = error_class
     return made
 
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return errors before warnings before infos, each of them once, and no more than anybody reads."""
-    once = {tuple(one.items()): one for one in diagnostics}
+    """Return errors before warnings before infos, each of them once, and of all no more than anybody reads."""
+    once = {tuple(one.items()): one for one in map(_clipped, diagnostics)}
     return sorted(once.values(), key=lambda one: _ORDER[one["severity"]])[:_MAX_SHOWN]
+
+
+def _clipped(one: Diagnostic) -> Diagnostic:
+    made = one.copy()
+    made["message"] = clipped(one["message"], MAX_MESSAGE_CHARACTERS)
+    if "hint" in one:
+        made["hint"] = clipped(one["hint"], _MAX_HINT_CHARACTERS)
+    if "path" in one:
+        made["path"] = clipped(one["path"], _MAX_HINT_CHARACTERS)
+    return made
 
 
 def place_of(details: Any) -> str | None:

@@ -1,0 +1,190 @@
+"""What a run came to, as diagnostics: every error in a code of this surface, with what to do. Runs nothing.
+
+A diagnostic holds what the program or its author could know: no stack, and of the host neither paths nor secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
+from ...errors import (
+    CodeModeAbortedError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeIllegalAccessError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSourceTooLargeError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+from .diagnostic import Diagnostic, diagnostic, ordered, place_of
+from .limit_words import exhausted, limit_diagnostic, result_too_large, source_too_large, too_many_calls, took_too_long
+from .words import CLASSES, IMPORT_FAILURE, LIMIT, without_secrets
+
+if TYPE_CHECKING:
+    from ...run.outcome import RunOutcome
+    from .limits import RunLimits
+
+_MOST_LISTED = 5
+_DEADLOCK = "CODE_MODE_DEADLOCK"
+_UNCAUGHT = "UNCAUGHT_EXCEPTION"
+_MARKDOWN = "remove the ```"
+_SYNTAX_HINT = "Correct the program at this place and send it whole."
+_FENCE_HINT = "Send the program alone, without Markdown around it."
+_CAUGHT_HINT = "Correct the program at this place, or catch the error."
+
+
+def diagnostics_of(outcome: RunOutcome, limits: RunLimits, secrets: tuple[str, ...] = ()) -> list[Diagnostic]:
+    """Return what a model is told of a run beside its result, errors first."""
+    said = [] if outcome.error is None else of_error(outcome.error, limits, outcome.trace and outcome.trace.duration_ms)
+    said += _of_abandoned([call["name"] for call in outcome.abandoned])
+    return cleared(said, secrets)
+
+
+def cleared(said: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagnostic]:
+    """Return diagnostics in their order, without secrets."""
+    if not secrets:
+        return ordered(said)
+    return ordered(_without_secrets(one, secrets) for one in said)
+
+
+def of_error(error: CodeModeError, limits: RunLimits, ran_ms: float | None = None) -> list[Diagnostic]:
+    """Return the diagnostics of an error: its own, and one for each call that it has cut off."""
+    return [*_own(error, limits, ran_ms), *_cut_off(error)]
+
+
+def _own(error: CodeModeError, limits: RunLimits, ran_ms: float | None) -> list[Diagnostic]:
+    if "call" in error.details:  # whatever its class: a call was answered with it
+        return [_uncaught(error, limits)]
+    match error:
+        case CodeModeSyntaxError():
+            return [_problem(one) for one in list_or_empty(error.details.get("problems"))] or [_problem({})]
+        case CodeModeIllegalAccessError():
+            return [_not_analysable(error)]
+        case CodeModeSourceTooLargeError():
+            return [source_too_large(error)]
+        case CodeModeTimeoutError():
+            return [took_too_long(error, ran_ms)]
+        case CodeModeBridgeLimitError():
+            return [too_many_calls(error, place_of(error.details))]
+        case CodeModeSerializationError() if "kind" not in error.details:
+            return [_no_result(error)]
+        case CodeModeWorkerError() | CodeModeProtocolError() | CodeModeAbortedError() | CodeModeConcurrencyError():
+            return [_of_host(error)]
+        case _ if error.code == _DEADLOCK:
+            return [_deadlock()]
+        case _:
+            return [_uncaught(error, limits)]
+
+
+def _problem(given: Any) -> Diagnostic:
+    problem = mapping_or_empty(given)
+    message = string_or_empty(problem.get("message")) or "the program is no module"
+    hint = string_or_empty(problem.get("hint")) or (_FENCE_HINT if message.startswith(_MARKDOWN) else _SYNTAX_HINT)
+    return diagnostic(
+        "error",
+        string_or_empty(problem.get("code")) or "SYNTAX_ERROR",
+        message,
+        hint=hint,
+        path=place_of(problem),
+        error_class=string_or_empty(problem.get("error_class")),
+    )
+
+
+def _not_analysable(error: CodeModeError) -> Diagnostic:
+    message = "it cannot be told in time what the program imports, so that it did not run"
+    return diagnostic(
+        "error", "NOT_ANALYSABLE", message, hint="Write the program shorter and simpler.", path=place_of(error.details)
+    )
+
+
+def _no_result(error: CodeModeError) -> Diagnostic:
+    if "max_bytes" in error.details:
+        return result_too_large(error)
+    hint = "Assign plain JSON to globalThis.__codemode_result__: objects, arrays, strings, numbers, booleans, null."
+    return diagnostic("error", "RESULT_NOT_JSON", error.message, hint=hint)
+
+
+def _deadlock() -> Diagnostic:
+    message = "the program waits for something that cannot happen: no call or timer is left, and nothing else runs"
+    return diagnostic("error", "DEADLOCK", message, hint="Resolve every promise that the program awaits.")
+
+
+def _of_host(error: CodeModeError) -> Diagnostic:
+    if isinstance(error, CodeModeConcurrencyError):
+        return diagnostic("error", "BUSY", "no sandbox was free in time", hint="Run the same program again later.")
+    if isinstance(error, CodeModeAbortedError):
+        return diagnostic(
+            "error", "CANCELLED", "the run was cancelled", hint="Run the program again if it is still wanted."
+        )
+    message = "the sandbox ended without a result"
+    return diagnostic("error", "WORKER_FAILED", message, hint="Run a program that needs less memory.")
+
+
+def _uncaught(error: CodeModeError, limits: RunLimits) -> Diagnostic:
+    details, call = error.details, mapping_or_empty(error.details.get("call"))
+    fields = call or _thrown_fields(details)
+    error_class = string_or_empty(fields.get("class"))
+    error_class = error_class if error_class in CLASSES else ""
+    name = error_class or string_or_empty(details.get("name"))
+    message = string_or_empty(fields.get("message")) or error.message
+    where = place_of(details)
+    if not error_class and (spent := exhausted(name, message, limits, where)) is not None:
+        return spent
+    if error_class == LIMIT:
+        return limit_diagnostic(message, string_or_empty(fields.get("hint")), where)
+    is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
+    return diagnostic(
+        "error",
+        IMPORT_FAILURE if is_import else _UNCAUGHT,
+        f"{name}: {message}" if name else message,
+        hint=string_or_empty(fields.get("hint")) or _CAUGHT_HINT,
+        path=string_or_empty(fields.get("path")) or where,
+        error_class=error_class,
+    )
+
+
+def _thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the public fields of an error of ours that the program itself has thrown."""
+    error_class, fields = details.get("error_class"), details.get("fields")
+    return {**fields, "class": error_class} if is_object(fields) else {"class": error_class}
+
+
+def _cut_off(error: CodeModeError) -> list[Diagnostic]:
+    """Return what to say of calls that were begun and whose end nobody saw; those that do no harm go without."""
+    unknown = [call["name"] for call in error.calls if call["status"] == "unknown" and call["is_started"]]
+    if error.recovery is not None:
+        asked = [request.tool_name for request in error.recovery.requests]
+        unknown = [name for name in unknown if name in asked]
+    if not unknown:
+        return []
+    message = f"cut off, and may have happened: {_listed(unknown)}"
+    return [diagnostic("error", "OUTCOME_UNKNOWN", message, hint="Find out what has happened before calling again.")]
+
+
+def _of_abandoned(names: list[str]) -> list[Diagnostic]:
+    if not names:
+        return []
+    message = f"the program ended without awaiting every call: {_listed(names)}"
+    hint = "Await each call, for instance with Promise.all."
+    return [diagnostic("warning", "CALL_NOT_AWAITED", message, hint=hint)]
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(name[:100] for name in names[:_MOST_LISTED]) + more
+
+
+def _without_secrets(one: Diagnostic, secrets: tuple[str, ...]) -> Diagnostic:
+    left = one.copy()
+    left["message"] = without_secrets(one["message"], secrets)
+    if "hint" in one:
+        left["hint"] = without_secrets(one["hint"], secrets)
+    if "path" in one:
+        left["path"] = without_secrets(one["path"], secrets)
+    return left

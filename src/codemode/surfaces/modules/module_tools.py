@@ -1,0 +1,94 @@
+"""The tools of one server, made ready for modules: none is lost for its name or its schema. Lists nothing itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...data.narrowing import is_mapping
+from ...errors import CodeModeToolError
+from ...schemas.compiled import ValidatedInput
+from ...tools.collecting import collect_plain_tools
+from ...tools.names import any_names
+from ...tools.prepared import PreparedTool
+from ...tools.tool import Tool
+from ...tools.tool_schemas import Mode, ToolSchemas
+from .listing import ModuleTool
+from .mismatch import received_of
+from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
+from .schemas import readable_schema
+
+_log = logging.getLogger("codemode.tools")
+
+
+def collected(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
+    """Collect tools under the names that their server has for them, whichever these are. Raises `ValueError`."""
+    with any_names():
+        return collect_plain_tools(tools)
+
+
+def module_tools(path: str, tools: Mapping[str, Tool]) -> tuple[ModuleTool, ...]:
+    """Return the tools of a server as its module has them, in alphabetical order, with compiled schemas."""
+    callable_names = [name for name in tools if _can_be_called(path, name)]
+    exports = export_names(callable_names)
+    return tuple(
+        ModuleTool(name, export, ServerTool(tools[name], qualified_name(path, name)))
+        for name, export in exports.items()
+    )
+
+
+class ServerTool(PreparedTool):
+    """A tool under its qualified name. A schema that nobody can read takes anything."""
+
+    def __init__(self, tool: Tool, name: str) -> None:
+        super().__init__(tool)
+        self.name = name
+        given: dict[Mode, Any] = {"input": tool.input_schema, "output": tool.output_schema}
+        schemas: dict[Mode, Any] = {side: _readable(schema, side, name) for side, schema in given.items()}
+        self._schemas = _compiled(name, schemas)
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Do what every tool does; an error says in short what stands where it should not."""
+        try:
+            return super().validate_input(value)
+        except CodeModeToolError as error:
+            if error.reason == "validation":
+                error.details["received"] = received_of(error.details.get("problems"), value)
+            raise
+
+
+def _readable(schema: Any, side: Mode, name: str) -> Any:
+    if not is_mapping(schema):
+        return schema
+    readable, warning = readable_schema(schema)
+    if warning is not None:
+        _log.warning("the %s schema of tool %r is read otherwise than it is written: %s", side, name, warning)
+    return readable
+
+
+def _compiled(name: str, given: Mapping[Mode, Any]) -> ToolSchemas:
+    """Return the validators of both schemas; one that cannot be made takes anything."""
+    left = dict(given)
+    for side in given:
+        made = ToolSchemas(name, left["input"], left["output"], is_foreign=True)
+        try:
+            _ = getattr(made, side)
+        except ValueError as error:
+            _log.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+            left[side] = None
+    return ToolSchemas(name, left["input"], left["output"], is_foreign=True)
+
+
+def _can_be_called(path: str, name: str) -> bool:
+    """Tell whether a worker can name a tool. A text with half a pair is none that crosses."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        is_text = False
+    else:
+        is_text = True
+    if is_text and len(qualified_name(path, name)) <= MAX_CALLED_CHARACTERS:
+        return True
+    _log.warning("a tool of server %r is left out, for no program could call it: %r", path, name[:64])
+    return False

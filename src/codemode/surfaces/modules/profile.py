@@ -1,0 +1,38 @@
+"""The profile of `codemode.run`: its program is an ES module, its tools are imported, its errors are classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from ...profile import GuestFace, HostErrors, Profile, StaticRules, Words
+from .limits import SHOWN_NAMES, RunLimits
+
+NAME = "modules"
+OUTER_TOOL = "codemode.run"
+ANALYSIS_MS = 1000
+_GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
+_CODES: Mapping[str, str] = {"validation": "SCHEMA_VALIDATION", "limit": "SANDBOX_LIMIT", "execution": "TOOL_FAILED"}
+_FACE = GuestFace(wrapper="module", globals=_GLOBALS, console="stable", limit_names=SHOWN_NAMES)
+_RULES = StaticRules(runs_unanalysed=False, checks_tools=False, analysis_ms=ANALYSIS_MS)
+
+
+def profile_of(limits: RunLimits, words: Words) -> Profile:
+    """Return the profile of a run with these limits, which a pause of it keeps."""
+    return Profile(
+        name=NAME,
+        outer_tool=OUTER_TOOL,
+        guest=_FACE,
+        request_kinds=frozenset({"tool", "catalog", "timer"}),
+        limits=limits.policy(),
+        static_rules=_RULES,
+        host_errors=HostErrors(codes=_CODES, detail="message", in_spans=False, words=words),
+        unawaited="abandon",
+        parameters=limits.differing(),
+        restored=partial(_restored, words=words),
+    )
+
+
+def _restored(parameters: Mapping[str, Any], words: Words) -> Profile:
+    return profile_of(RunLimits.of(parameters), words)

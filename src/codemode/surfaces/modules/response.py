@@ -1,0 +1,96 @@
+"""The response to a request: plain JSON for the model, with what the host may want beside it. Words no error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...data.narrowing import mapping_or_empty, string_or_empty
+from ...errors import CodeModeError
+from ...trace.events import NestedToolResultEvent
+from .diagnostic import Diagnostic, ordered
+from .words import class_and_code
+
+if TYPE_CHECKING:
+    from ...errors import Resumable
+    from ...run.outcome import RunOutcome
+    from ...trace.events import ConsoleEvent
+    from ...trace.trace import Trace
+
+_LEVELS = {"debug": "debug", "warn": "warn", "error": "error"}
+
+
+class RunResponse(dict[str, Any]):
+    """What the model is answered: ``logs``, ``result``, ``diagnostics``, and ``toolTrace`` once something was called.
+
+    ``declarations`` is there when the request named servers whose declarations the model has not read. The attributes
+    are the host's alone: ``exception`` is the error behind the diagnostics, ``trace`` the `Trace` of the run, and
+    ``recovery``, after a timeout or a dead worker, the `Interrupt` from which the program can go on.
+    """
+
+    exception: BaseException | None = None
+    trace: Trace | None = None
+    recovery: Resumable | None = None
+
+
+def refused(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
+    """Return the response to a request of which nothing ran."""
+    response = RunResponse(logs=[], result=None, diagnostics=ordered(diagnostics))
+    response.exception = exception
+    return response
+
+
+def response_of(outcome: RunOutcome, diagnostics: Sequence[Diagnostic], declarations: str = "") -> RunResponse:
+    """Return the response to a request whose program was begun. After an error there is no result."""
+    error = outcome.error
+    response = RunResponse(
+        logs=_logs(outcome),
+        result=outcome.value if error is None else None,
+        diagnostics=ordered(diagnostics),
+    )
+    calls = _calls(outcome)
+    if calls:
+        response["toolTrace"] = calls
+    if declarations:
+        response["declarations"] = declarations
+    response.exception, response.trace = error, outcome.trace
+    response.recovery = None if error is None else error.recovery
+    return response
+
+
+def _logs(outcome: RunOutcome) -> list[dict[str, Any]]:
+    return [_log(line) for line in outcome.console]
+
+
+def _log(line: ConsoleEvent) -> dict[str, Any]:
+    return {"level": _LEVELS.get(line.level, "log"), "message": line.text, "timeMs": 0}
+
+
+def _calls(outcome: RunOutcome) -> list[dict[str, Any]]:
+    """Return what was called, without what was passed and what came of it."""
+    trace = outcome.trace
+    ended = () if trace is None else trace.bridge_requests
+    return [_call(one) for one in ended if isinstance(one, NestedToolResultEvent)]
+
+
+def _call(one: NestedToolResultEvent) -> dict[str, Any]:
+    path, _, tool_name = one.tool_name.partition(".")
+    is_ok = one.status == "fulfilled"
+    said: dict[str, Any] = {
+        "serverId": path,
+        "toolName": tool_name,
+        "durationMs": max(round(one.duration_ms), 0),
+        "ok": is_ok,
+    }
+    return said if is_ok else {**said, "error": _failure(one)}
+
+
+def _failure(one: NestedToolResultEvent) -> str:
+    if one.status == "aborted":
+        return "ToolCallError OUTCOME_UNKNOWN"
+    told = mapping_or_empty(one.told_error)
+    if "class" in told:
+        return f"{string_or_empty(told.get('class'))} {string_or_empty(told.get('code'))}"
+    if isinstance(one.error, CodeModeError):
+        return " ".join(class_and_code(one.error, is_raised=False))
+    return "ToolCallError WAITING" if one.status == "interrupted" else "ToolCallError TOOL_FAILED"

@@ -1,0 +1,184 @@
+"""The one tool that a model sees in place of any number of servers: what it says of itself, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...data.json_values import NOT_GIVEN
+from ...errors import CodeModeError, Resumable
+from ...host.sync import run_sync
+from ...options.parts import CodeModeOptions
+from ...run.optional_parts import require_optional_parts
+from ...run.outer_call import OuterCall
+from ...run.starting import started
+from ...workers.pool import WorkerPool, pool_or_default
+from .declarations import declare_server
+from .options import RunOptions
+from .profile import OUTER_TOOL
+from .runs import Runs
+from .schemas_shown import input_schema, output_schema
+from .server_set import ServerSet
+
+
+class RunTool:
+    """One tool that runs ES modules over the tools of servers. Make it with `create_run_tool`.
+
+    Safe to use from several threads and event loops.
+    """
+
+    name = OUTER_TOOL
+
+    def __init__(
+        self,
+        servers: Iterable[Any],
+        options: RunOptions | Mapping[str, Any] | None,
+        settings: CodeModeOptions | Mapping[str, Any] | None,
+        pool: WorkerPool | None,
+    ) -> None:
+        self.options = RunOptions.of(options)
+        self.settings = CodeModeOptions.of(settings)
+        if self.settings.fetch_policy is not None:
+            raise ValueError("settings.fetch_policy is not for codemode.run: its programs have no fetch")
+        # What is wrong with settings is told of here, not in the first run.
+        require_optional_parts(self.settings)
+        if pool is not None:
+            pool_or_default(pool)
+        self._pool = pool
+        self._servers = ServerSet(servers)
+        self._runs = Runs(self._servers, self.options, self.settings, pool)
+
+    def __repr__(self) -> str:
+        return f"<RunTool over {len(self._servers.sources)} servers>"
+
+    @property
+    def description(self) -> str:
+        """What the model reads: how a program looks, the limits, the servers, as many declarations as fit."""
+        return self._runs.description.text
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of a request. What is wrong with one is answered like anything else."""
+        return input_schema(self.options)
+
+    @property
+    def output_schema(self) -> dict[str, Any]:
+        """The JSON Schema of a response."""
+        return output_schema()
+
+    def declarations(self, server_id: str | None = None) -> str:
+        """Return TypeScript, a ``declare module`` for each server as it was last listed, or for one of them.
+
+        ``server_id`` is the path or the host's own id. Raises `ValueError` for a server that there is not.
+        """
+        if server_id is None:
+            return "\n\n".join(map(declare_server, self._servers.catalog().servers))
+        found = self._servers.find(server_id)
+        if found is None:
+            near = self._servers.nearest(server_id)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise ValueError(f"there is no server {server_id!r}{hint}")
+        listed = self._servers.catalog().server(found.path)
+        return "" if listed is None else declare_server(listed)
+
+    async def refresh(self) -> None:
+        """List the tools of all servers anew whose tools change, all at once. Programs that run keep theirs."""
+        await self._servers.refresh()
+
+    async def execute(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - the name that every framework uses
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Run ``{"code", "limits"?, "requestedCapabilities"?}``. Returns a `RunResponse`, or an `Interrupt` of a pause.
+
+        The others are those of `CodeModeTool.execute`. Raises nothing: what goes wrong is in the response.
+        """
+
+        def outer() -> OuterCall:
+            return OuterCall(tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
+
+        return await self._runs.execute(input, outer)
+
+    async def resume(
+        self,
+        interrupt: Resumable | Mapping[str, Any],
+        resolution: Any = NOT_GIVEN,
+        *,
+        resolutions: Mapping[str, Any] | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Answer pending requests and go on, with the limits of the request and the tools that there are now.
+
+        Answers are as in `continue_interrupt`. Returns as `execute` does. Raises `CodeModeProtocolError` for an
+        interrupt, or answers, with which nothing can go on.
+        """
+        outer = OuterCall(None, messages, context, True, None, context_binding, clock_ms)
+        answers = {"resolution": resolution, "resolutions": resolutions}
+        return await self._runs.resume(interrupt, answers, outer)
+
+    def execute_sync(
+        self,
+        input: Mapping[str, Any],  # noqa: A002 - as above
+        *,
+        tool_call_id: str | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        started_at_ms: int | None = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Do what `execute` does, from code that is not async."""
+        given = _given(locals())
+        with suppress(CodeModeError):  # the run tells of it
+            started(self._pool)
+        return run_sync(self.execute(input, **given))
+
+    def resume_sync(
+        self,
+        interrupt: Resumable | Mapping[str, Any],
+        resolution: Any = NOT_GIVEN,
+        *,
+        resolutions: Mapping[str, Any] | None = None,
+        messages: Sequence[Any] = (),
+        context: Any = None,
+        context_binding: str | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> Any:
+        """Do what `resume` does, from code that is not async."""
+        return run_sync(self.resume(interrupt, **_given(locals())))
+
+    def refresh_sync(self) -> None:
+        """Do what `refresh` does, from code that is not async."""
+        run_sync(self.refresh())
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name not in ("self", "input", "interrupt")}
+
+
+def create_run_tool(
+    servers: Iterable[Any],
+    options: RunOptions | Mapping[str, Any] | None = None,
+    *,
+    settings: CodeModeOptions | Mapping[str, Any] | None = None,
+    pool: WorkerPool | None = None,
+) -> RunTool:
+    """Turn the tools of many servers into one tool, ``codemode.run``, whose programs are ES modules.
+
+    ``servers``: a list of `ModuleServer`, or of objects whose tools change: with ``server_id``, ``name``, ``version``,
+    ``description`` and ``capabilities``, an async method ``tools()`` and a ``revision``. ``settings``: approvals,
+    lifecycle, telemetry, continuations, as `create_code_mode_tool` takes them; of the limits of a request the
+    ``options`` alone decide. Raises `ValueError` for wrong options, settings or pools, and for what is no server.
+    """
+    return RunTool(servers, options, settings, pool)

@@ -1,0 +1,133 @@
+"""The tools as one run sees them, listed for it where they change: from its preparation on they stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ...data.narrowing import is_object, list_or_empty, mapping_or_empty
+from ...errors import CodeModeError, CodeModeToolError
+from ...tools.prepared import PreparedTool
+from .catalog import ModuleCatalog, meta_of
+from .diagnostic import Diagnostic, diagnostic
+from .limits import RunLimits
+from .module_facts import read_module_facts
+from .server_set import ServerSet
+from .servers import Source
+
+if TYPE_CHECKING:
+    from ...data.program_facts import Facts
+
+NOTES, CAPABILITIES, LIMITS = "notes", "capabilities", "limits"
+"""Members of what an invocation is given, beside what its program imports."""
+
+
+class RunView:
+    """What one run asks about its tools. ``notes`` say what a model should know beside whatever it comes to.
+
+    ``capabilities`` are the paths that its request named. A pause brings its own of both, and its ``limits``.
+    """
+
+    def __init__(self, servers: ServerSet, notes: Sequence[Diagnostic] = (), capabilities: Sequence[str] = ()) -> None:
+        self.notes = list(notes)
+        self.capabilities = list(capabilities)
+        self.limits: RunLimits | None = None
+        self._servers = servers
+        self._named: list[Source] = []
+        self._now = servers.catalog()
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._now
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now)
+
+    @property
+    def catalog(self) -> ModuleCatalog:
+        """The tools that this run has."""
+        return self._now
+
+    def names(self) -> tuple[str, ...]:
+        """All names that lead to tools."""
+        return self._now.names()
+
+    @property
+    def language_names(self) -> tuple[str, ...]:
+        """None: a program calls what it has imported."""
+        return ()
+
+    def get(self, name: str) -> PreparedTool | None:
+        """Return the tool of exactly this name."""
+        return self._now.get(name)
+
+    def unknown_tool(self, name: str) -> CodeModeToolError:
+        """Return the error for a name that leads to no tool."""
+        return self._now.unknown_tool(name)
+
+    def ask(self, name: str, argument: Any) -> Any:
+        """Return what a program is told that asks of its tools."""
+        return self._now.ask(name, argument)
+
+    def under(self, given: Mapping[str, Any] | None) -> RunView:  # noqa: ARG002 - as `ToolCatalog` has it
+        """Return itself: it is of one run."""
+        return self
+
+    def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
+        """Return the modules that a program imports, and what a pause of it must not forget."""
+        given = self._now.given_for(facts)
+        return {**given, NOTES: list(self.notes)} if self.notes else given
+
+    def refusal(self, facts: Facts | None) -> CodeModeError | None:
+        """Return what is certainly wrong with what a program imports and calls."""
+        return self._now.refusal(facts)
+
+    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None]:
+        """List what the program needs and nobody has listed, or what has changed since."""
+        module = mapping_or_empty(mapping_or_empty(given).get("module"))
+        if module:
+            return self._continued(mapping_or_empty(given), module)
+        read = read_module_facts(facts)
+        return self._listed(read.paths(), wants_all=read.wants_all)
+
+    def changed_meanwhile(self) -> list[Diagnostic]:
+        """Return what to say of servers whose tools are others by now than this run has."""
+        had = ((one, self._now.server(one.path)) for one in self._named)
+        changed = [one.path for one, mine in had if mine and not (one.listed is mine and one.is_current)]
+        return [_changed(path, "while the program ran: the next run has the new ones") for path in changed]
+
+    async def _continued(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
+        notes = (one for one in list_or_empty(given.get(NOTES)) if is_object(one))
+        self.notes = [cast("Diagnostic", one) for one in notes]  # as they were signed
+        self.capabilities = [str(one) for one in list_or_empty(given.get(CAPABILITIES))]
+        if limits := mapping_or_empty(given.get(LIMITS)):
+            self.limits = RunLimits.of(limits)
+        had = mapping_or_empty(module.get("servers"))
+        await self._listed([*had], wants_all=module.get("all") is True)
+        for path, entry in had.items():
+            server = self._now.server(path)
+            if server is None or meta_of(server) != entry:
+                self.notes.append(_changed(path, "since the program began: it goes on with those there are now"))
+
+    async def _listed(self, paths: Sequence[str], *, wants_all: bool) -> None:
+        self._named = [one for path in paths if (one := self._servers.at(path)) is not None]
+        wanted = [one for one in self._named if not one.is_current]
+        if wants_all:
+            wanted += [one for one in self._servers.sources if one.listed is None or one.failure is not None]
+        await self._servers.list(wanted)
+        self._now = self._servers.catalog()
+        if wants_all:
+            self.notes += [unavailable(one) for one in self._servers.sources if one.failure is not None]
+
+
+def unavailable(source: Source) -> Diagnostic:
+    """Return the warning about a server that could not be listed."""
+    message = f'the server "{source.path}" is not available: {source.failure}'
+    return diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint="Go on without this server, or tell the user.")
+
+
+def _changed(path: str, how: str) -> Diagnostic:
+    hint = "Look its tools up again before the next program."
+    return diagnostic("info", "TOOLS_CHANGED", f'the tools of the server "{path}" have changed {how}', hint=hint)

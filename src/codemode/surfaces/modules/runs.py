@@ -1,0 +1,161 @@
+"""What an execute or a resume of the run tool does: the way from a request through servers and run to a response."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...errors import CodeModeError, CodeModeProtocolError, Resumable
+from ...host.threads import run_check
+from ...options.parts import CodeModeOptions
+from ...run.outer_call import OuterCall
+from ...run.starting import load_continuations, load_execution, prepared
+from ...trace.failures import log_failure
+from .declarations import declarations_for
+from .description import RunDescription, described
+from .diagnostic import Diagnostic, diagnostic
+from .diagnostics import cleared, diagnostics_of, of_error
+from .limits import HOST_NAMES, RunLimits
+from .listing import ModuleTool
+from .options import RunOptions
+from .profile import profile_of
+from .request import RunRequest, read_request
+from .response import refused, response_of
+from .run_view import CAPABILITIES, LIMITS, NOTES, RunView, unavailable
+from .server_set import ServerSet
+from .words import words_of
+
+if TYPE_CHECKING:
+    from ...run.outcome import RunOutcome
+    from ...workers.pool import WorkerPool
+    from .catalog import ModuleCatalog
+
+_log = logging.getLogger("codemode.tools")
+
+
+class Runs:
+    """Runs modules over a set of servers, under the options of one tool. Safe to use from several threads."""
+
+    def __init__(
+        self, servers: ServerSet, options: RunOptions, settings: CodeModeOptions, pool: WorkerPool | None
+    ) -> None:
+        self._servers = servers
+        self._options = options
+        self._pool = pool
+        # A limit that a request may name is its own, or that of the run options.
+        policy = settings.execution_policy.without(*HOST_NAMES.values())
+        self._settings = settings.having(execution_policy=policy)
+        self._words = words_of(self._find, options.secrets)
+        self._profile = profile_of(options.limits, self._words)
+        self._described: tuple[ModuleCatalog, RunDescription] | None = None
+
+    @property
+    def description(self) -> RunDescription:
+        """What the model reads, of the servers as they were last listed; made once for each listing."""
+        catalog, made = self._servers.catalog(), self._described
+        if made is None or made[0] is not catalog:
+            made = self._described = (catalog, described(self._servers.shown(), self._options))
+        return made[1]
+
+    async def execute(self, given: Any, outer: Callable[[], OuterCall]) -> Any:
+        """Return the response to a request, or an `Interrupt`. ``outer`` gives what the host's own call brings."""
+        request = read_request(given, self._options)
+        if not isinstance(request, RunRequest):
+            return refused(request)
+        try:
+            return await self._run(request, outer())
+        except CodeModeError as error:  # nothing of the program ran
+            return refused(cleared([*of_error(error, self._options.limits), *request.notes], self._secrets), error)
+        except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
+            log_failure(_log, "a run of codemode.run failed", (), error)
+            return refused([*request.notes, _failed(error)], error)
+
+    async def _run(self, request: RunRequest, outer: OuterCall) -> Any:
+        notes, capabilities = await self._connect(request)
+        limits = request.limits or self._options.limits
+        profile = self._profile if request.limits is None else profile_of(limits, self._words)
+        view = self._catalog(notes, capabilities)
+        asked = {} if request.limits is None else request.limits.differing()
+        brought = {NOTES: notes, CAPABILITIES: capabilities, LIMITS: asked}
+        given = {name: value for name, value in brought.items() if value}
+        pool = await prepared(self._pool, self._settings)
+        execution = load_execution().Execution(profile, view, self._settings, outer, pool, given=given or None)
+        outcome = await execution.start(request.code)
+        notes = view.notes if isinstance(view, RunView) else notes
+        return await self._told(outcome, view, limits, notes, capabilities)
+
+    async def resume(
+        self, interrupt: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
+    ) -> Any:
+        """Return what `execute` does, of a program that goes on. Raises `CodeModeProtocolError`."""
+        pool = await prepared(self._pool, self._settings)
+        if not load_continuations.cache_info().currsize:
+            await pool.off_loop(load_continuations)
+        go_on = load_continuations()
+        view = RunView(self._servers)
+        answers_to = partial(go_on.answers_of, **answers)
+        outcome = await go_on.resume(self._profile, interrupt, answers_to, view, self._settings, outer, pool)
+        return await self._told(outcome, view, view.limits or self._options.limits, view.notes, view.capabilities)
+
+    async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
+        """List the servers that a request names; return what is to be said of it, and the paths of those there are."""
+        notes = list(request.notes)
+        found = {name: self._servers.find(name) for name in request.capabilities}
+        sources = [one for one in dict.fromkeys(found.values()) if one is not None]
+        await self._servers.list(one for one in sources if not one.is_current)
+        notes += [self._unknown(name) for name, source in found.items() if source is None]
+        notes += [unavailable(one) for one in sources if one.failure is not None]
+        return notes, [one.path for one in sources if one.failure is None]
+
+    def _unknown(self, name: str) -> Diagnostic:
+        near = self._servers.nearest(name)
+        hint = f"Ask for {' or '.join(near)}." if near else "Ask for servers that the description names."
+        return diagnostic("warning", "CAPABILITY_UNAVAILABLE", f'there is no server "{name[:100]}"', hint=hint)
+
+    def _catalog(self, notes: Sequence[Diagnostic], capabilities: Sequence[str]) -> RunView | ModuleCatalog:
+        # A run of the same text over the very catalog is not compared with it again.
+        return self._servers.catalog() if self._servers.is_static else RunView(self._servers, notes, capabilities)
+
+    async def _told(
+        self,
+        outcome: RunOutcome,
+        view: RunView | ModuleCatalog,
+        limits: RunLimits,
+        notes: Iterable[Diagnostic],
+        capabilities: Sequence[str],
+    ) -> Any:
+        if outcome.interrupt is not None:
+            return outcome.interrupt
+        said = [*diagnostics_of(outcome, limits), *notes]
+        if isinstance(view, RunView):
+            said += view.changed_meanwhile()
+        declarations = await self._declarations(view, capabilities) if capabilities else ""
+        return response_of(outcome, cleared(said, self._secrets), declarations)
+
+    async def _declarations(self, view: RunView | ModuleCatalog, capabilities: Sequence[str]) -> str:
+        """Return the declarations of those servers that the model has not read in the description."""
+        catalog = view.catalog if isinstance(view, RunView) else view
+
+        def declared() -> str:
+            known = self.description.declared
+            listed = [one for path in capabilities if path not in known and (one := catalog.server(path)) is not None]
+            return declarations_for(listed, self._options.max_declarations_characters)
+
+        return await run_check(0, declared)
+
+    def _find(self, name: str) -> ModuleTool | None:
+        return self._servers.catalog().find(name)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return self._options.secrets
+
+
+def _failed(error: Exception) -> Diagnostic:
+    """Return the diagnostic of a request that the host itself got wrong, or could not run."""
+    if isinstance(error, ValueError) and not isinstance(error, CodeModeProtocolError):
+        return diagnostic("error", "BAD_REQUEST", "the host has made this call with arguments that are not valid")
+    message = "the host could not run the program"
+    return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: the host's log says more.")

@@ -1,0 +1,69 @@
+"""All servers of a run tool: the tools that were last listed, as one catalog. Runs no program."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from ...data.similar_names import nearest_names
+from .catalog import ModuleCatalog
+from .listing import ListedServer
+from .names import module_paths
+from .servers import Source, sources_of
+
+_MAX_NAME_CHARACTERS = 200
+
+
+class ServerSet:
+    """Servers in the order in which they were given. Safe to use from several threads and event loops."""
+
+    def __init__(self, servers: Iterable[Any]) -> None:
+        self.sources = sources_of(servers)
+        self.is_static = all(one.is_static for one in self.sources)
+        self._by_path = {one.path: one for one in self.sources}
+        self._lock = threading.Lock()
+        self._made: tuple[Any, ModuleCatalog] | None = None
+
+    def catalog(self) -> ModuleCatalog:
+        """Return the tools as they were last listed: the same catalog as long as they are the same."""
+        known = tuple((one.listed, one.failure) for one in self.sources)
+        with self._lock:
+            made = self._made
+            if made is None or made[0] != known:
+                listed = [listed for listed, failure in known if listed is not None and failure is None]
+                unavailable = {one.path: one.failure for one in self.sources if one.failure is not None}
+                made = self._made = (known, ModuleCatalog(listed, unavailable, None if made is None else made[1]))
+            return made[1]
+
+    def shown(self) -> tuple[ListedServer, ...]:
+        """Return all servers as the model is told of them: those that were never listed without tools."""
+        return tuple(one.listed or _without_tools(one) for one in self.sources)
+
+    def find(self, server_id: str) -> Source | None:
+        """Return the server of this path, or that the host calls so."""
+        found = self._by_path.get(server_id)
+        return found or next((one for one in self.sources if one.server_id == server_id), None)
+
+    def at(self, path: str) -> Source | None:
+        """Return the server of this path."""
+        return self._by_path.get(path)
+
+    def nearest(self, server_id: str) -> list[str]:
+        """Return at most three paths that may have been meant."""
+        return nearest_names(module_paths([server_id[:_MAX_NAME_CHARACTERS]])[0], self._by_path)
+
+    async def refresh(self) -> None:
+        """List the tools of all servers anew whose tools change, all at once."""
+        await self.list(one for one in self.sources if not one.is_static)
+
+    async def list(self, sources: Iterable[Source]) -> None:
+        """List the tools of these servers, all at once."""
+        wanted = [one.list() for one in dict.fromkeys(sources)]
+        if wanted:
+            await asyncio.gather(*wanted)
+
+
+def _without_tools(source: Source) -> ListedServer:
+    return ListedServer(source.path, source.server_id, source.server_id, None, None, (), ())

@@ -1,0 +1,196 @@
+"""Servers of a run tool: sets of tools with a name, listed when somebody needs them. Runs no tool and no program."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+from ...data.narrowing import is_listing, is_mapping, is_sequence
+from ...errors import CodeModeAuthenticationError
+from ...host.threads import off_loop
+from ...options.checked_fields import WrongTypeError, string_or_none, strings
+from ...tools.tool import Tool
+from ...trace.failures import log_failure
+from .listing import ListedServer
+from .module_tools import collected, module_tools
+from .names import module_paths
+
+MAX_ID_CHARACTERS = 256
+LISTING_SECONDS = 30.0
+_log = logging.getLogger("codemode.tools")
+_UNREACHABLE = "it cannot be reached now"
+_SIGN_IN = "the user must sign in first"
+
+
+class ModuleServer:
+    """A set of tools with a name, imported as one module.
+
+    ``server_id`` is the host's own name for it, any text. ``tools``: what `create_code_mode_tool` takes, under any
+    names; or an object whose tools change: with an async method ``tools()`` that gives them, and a ``revision`` that is
+    another one whenever they have changed. With the attributes above such an object is a server itself.
+    Raises `ValueError` for what is of a wrong type, and for what is no tool.
+    """
+
+    def __init__(
+        self,
+        server_id: str,
+        tools: Mapping[str, Any] | Iterable[Any] | Any,
+        *,
+        name: str | None = None,
+        version: str | None = None,
+        description: str | None = None,
+        capabilities: Iterable[str] = (),
+    ) -> None:
+        self.server_id = _server_id(server_id)
+        self.name = string_or_none(name, "name") or self.server_id
+        self.version = string_or_none(version, "version")
+        self.description = string_or_none(description, "description")
+        self.capabilities = strings(list(capabilities) if is_listing(capabilities) else capabilities, "capabilities")
+        self.live: Any = tools if _has_live_tools(tools) else None
+        self.tools: Mapping[str, Tool] = {} if self.live is not None else collected(cast("Any", tools))
+
+    def __repr__(self) -> str:
+        return f"<ModuleServer {self.server_id!r}: {len(self.tools) if self.live is None else 'changing'} tools>"
+
+
+class Source:
+    """One server behind its path. ``listed`` is what it was last listed as, ``failure`` why it is not now.
+
+    Used from several threads and event loops. Whoever needs a listing that is under way waits for that one.
+    """
+
+    def __init__(self, server: Any, server_id: str, path: str) -> None:
+        self.server_id = server_id
+        self.path = path
+        self._server = server
+        self._live: Any = server.live if isinstance(server, ModuleServer) else server
+        self._lock = threading.Lock()
+        self._revision: Any = None
+        self._under_way: Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.listed: ListedServer | None = None
+        self.failure: str | None = None
+        self.is_static = self._live is None
+        if self.is_static:
+            self.listed = self._of(server.tools)
+
+    @property
+    def is_current(self) -> bool:
+        """True when its tools are known and have not changed since."""
+        if self.is_static:
+            return True
+        try:
+            return self.listed is not None and self.failure is None and bool(self._live.revision == self._revision)
+        except Exception:  # noqa: BLE001 - it is host code
+            return False
+
+    async def list(self) -> None:
+        """List the tools anew, or wait for whoever does. A failure is kept, and told of by nobody here."""
+        while True:
+            with self._lock:
+                waited, mine = self._under_way, None
+                if waited is None:
+                    waited = mine = self._under_way = Future()
+            if mine is not None:
+                task = asyncio.get_running_loop().create_task(self._perform(mine))
+                self._tasks.add(task)  # which the loop itself would forget
+                task.add_done_callback(self._tasks.discard)
+            try:
+                # It serves others too: it goes on when this caller is cancelled.
+                return await asyncio.shield(asyncio.wrap_future(waited))
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not waited.cancelled() or (task is not None and task.cancelling()):
+                    raise
+                # The loop that listed has ended: list here.
+
+    async def _perform(self, done: Future[None]) -> None:
+        try:
+            revision, listed = await asyncio.wait_for(self._listed(), LISTING_SECONDS)
+        except Exception as error:  # noqa: BLE001 - it is host code
+            log_failure(_log, "the tools of server %r cannot be listed", (self.server_id,), error)
+            self.failure = _SIGN_IN if isinstance(error, CodeModeAuthenticationError) else _UNREACHABLE
+        except BaseException:
+            self._end()
+            done.cancel()
+            raise
+        else:
+            self._revision, self.listed, self.failure = revision, listed, None
+        self._end()
+        with suppress(InvalidStateError):  # nobody waits any more
+            done.set_result(None)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._under_way = None
+
+    async def _listed(self) -> tuple[Any, ListedServer]:
+        revision = self._live.revision  # before the tools: what changes meanwhile is listed again
+        tools = self._live.tools()
+        given = await tools if inspect.isawaitable(tools) else tools
+        return revision, await off_loop(partial(self._of, given))
+
+    def _of(self, tools: Any) -> ListedServer:
+        server = self._server
+        said = getattr(server, "capabilities", None) or getattr(self._live, "capabilities", None)
+        capabilities = said if is_sequence(said) else ()
+        return ListedServer(
+            path=self.path,
+            server_id=self.server_id,
+            name=self._text("name") or self.server_id,
+            version=self._text("version"),
+            description=self._text("description"),
+            capabilities=tuple(one for one in capabilities if isinstance(one, str))
+            if is_sequence(capabilities)
+            else (),
+            tools=module_tools(self.path, tools if self.is_static else collected(tools)),
+        )
+
+    def _text(self, name: str) -> str | None:
+        """Return what a server says of itself, which it may know only once it is connected."""
+        for said in (getattr(self._server, name, None), getattr(self._live, name, None)):
+            if isinstance(said, str) and said:
+                return said
+        return None
+
+
+def sources_of(servers: Iterable[Any]) -> tuple[Source, ...]:
+    """Return the servers behind their paths, in their order. Raises `ValueError` for what is no server."""
+    if not is_listing(servers) or is_mapping(servers):
+        raise WrongTypeError("servers must be a list of ModuleServers")
+    given: list[Any] = list(servers)
+    ids = [_checked(one) for one in given]
+    return tuple(Source(*one) for one in zip(given, ids, module_paths(ids), strict=True))
+
+
+def _checked(server: Any) -> str:
+    if isinstance(server, ModuleServer):
+        return server.server_id
+    if not _has_live_tools(server):
+        raise WrongTypeError(
+            f"{type(server).__module__}.{type(server).__qualname__} is no server: a ModuleServer is, or an object with"
+            " server_id, an async method tools() and revision"
+        )
+    return _server_id(getattr(server, "server_id", None))
+
+
+def _has_live_tools(value: Any) -> bool:
+    try:
+        return callable(getattr(value, "tools", None)) and hasattr(value, "revision")
+    except Exception:  # noqa: BLE001 - a revision that cannot be told yet
+        return True
+
+
+def _server_id(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID_CHARACTERS:
+        raise WrongTypeError(
+            f"server_id must be a string of 1 to {MAX_ID_CHARACTERS} characters, got {repr(value)[:80]}"
+        )
+    return value

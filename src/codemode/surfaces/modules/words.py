@@ -1,0 +1,137 @@
+"""Errors of calls in the words of `@codemode/errors`: a class, a code, a message, one thing to do. Pure.
+
+What a server says of its own failure is shown, bounded and without the host's secrets. What the host raised is shown
+without paths and stacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from ...data.json_values import NOT_GIVEN
+from ...data.narrowing import list_or_empty, string_or_empty
+from ...errors import HIDDEN_CODES, CodeModeAuthenticationError, CodeModeError
+from ...trace.failures import message_of
+from ...trace.public_message import public_message, without_paths
+from .diagnostic import MAX_MESSAGE_CHARACTERS, clipped
+from .listing import ModuleTool
+from .mismatch import example_of, mismatch
+
+SCHEMA, TOOL_CALL, LIMIT = "SchemaValidationError", "ToolCallError", "SandboxLimitError"
+TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION = "ToolNotFoundError", "ServerNotFoundError", "AuthenticationError"
+BASE = "CodemodeError"
+CLASSES = frozenset({BASE, SCHEMA, TOOL_CALL, LIMIT, TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION})
+FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
+
+_LOOK_UP = "Look the {} up with {} of @codemode/discovery."
+_KINDS: Mapping[str, tuple[str, str, str]] = {
+    "validation": (SCHEMA, "SCHEMA_VALIDATION", "Change {where} as `expected` says."),
+    "unknown_tool": (TOOL_NOT_FOUND, "TOOL_NOT_FOUND", _LOOK_UP.format("tool", "searchTools")),
+    "unknown_server": (SERVER_NOT_FOUND, "SERVER_NOT_FOUND", _LOOK_UP.format("server", "listServers")),
+    "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP.format("server", "listServers")),
+    "limit": (LIMIT, "SANDBOX_LIMIT", "Do less in one program."),
+    "timeout": (TOOL_CALL, "TIMEOUT", "Ask the tool for less at once."),
+    "approval_denied": (TOOL_CALL, "APPROVAL_DENIED", "Go on without this call: somebody has decided against it."),
+    "approval_required": (TOOL_CALL, "APPROVAL_REQUIRED", "Tell the user that somebody must approve this call first."),
+    "output": (TOOL_CALL, "INVALID_OUTPUT", "Go on without this tool: what it gives is not what it promises."),
+    "execution": (TOOL_CALL, FAILED, "Change the call as the message says."),
+}
+_HIDDEN_HINT = "Go on without this call, or tell the user that the tool fails."
+_SIGN_IN = "Tell the user to sign in to {server}."
+_REMOVED = "[secret]"
+_NO_TEXT = "the call failed"
+_READ_CHARACTERS = 1 << 20
+_MAX_CODE_CHARACTERS = 100
+
+Words: TypeAlias = Callable[[CodeModeError, str, str, bool], Mapping[str, Any]]
+"""Gives the public fields of an error by the kind and name of its request, and whether host code has raised it."""
+
+
+def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:
+    """Return what words errors. ``find`` gives a tool by its qualified name."""
+
+    def words(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:
+        path, _, tool_name = name.partition(".") if kind == "tool" else ("", "", name)
+        error_class, code, hint = _kind_of(error, is_raised=is_raised)
+        fields: dict[str, Any] = {
+            "class": error_class,
+            "code": code,
+            "message": _message(error, name, secrets, is_raised=is_raised),
+            "toolName": tool_name,
+        }
+        if path:
+            fields["serverId"] = path
+        if error_class == SCHEMA:
+            fields |= _mismatched(error, find(name) if kind == "tool" else None)
+        own_hint = string_or_empty(error.details.get("hint")) if kind == "catalog" and not is_raised else ""
+        return {**fields, "hint": own_hint or _hint(hint, fields), **_without_secrets_in(fields, secrets)}
+
+    return words
+
+
+def class_and_code(error: CodeModeError, *, is_raised: bool) -> tuple[str, str]:
+    """Return of which class of `@codemode/errors` an error is, and its code."""
+    return _kind_of(error, is_raised=is_raised)[:2]
+
+
+def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
+    """Return a text without what the host has named as secret."""
+    if not secrets:
+        return text
+    is_cut, text = len(text) > _READ_CHARACTERS, text[:_READ_CHARACTERS]
+    for secret in secrets:
+        text = text.replace(secret, _REMOVED)
+    # The end may be the beginning of a secret that was cut through.
+    return text[: 1 - max(map(len, secrets)) or None] if is_cut else text
+
+
+def _kind_of(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
+    if isinstance(error, CodeModeAuthenticationError):
+        return AUTHENTICATION, "AUTHENTICATION_REQUIRED", _SIGN_IN
+    # What host code has raised has a reason of its own only if this package says so.
+    reason = "execution" if is_raised else error.reason
+    error_class, code, hint = _KINDS.get(reason, _KINDS["execution"])
+    if code != FAILED:
+        return error_class, code, hint
+    if error.code in HIDDEN_CODES:
+        return error_class, code, _HIDDEN_HINT
+    is_own = is_raised and error.code != type(error).default_code
+    return error_class, clipped(error.code, _MAX_CODE_CHARACTERS) if is_own else code, hint
+
+
+def _message(error: CodeModeError, name: str, secrets: tuple[str, ...], *, is_raised: bool) -> str:
+    if error.code in HIDDEN_CODES:
+        raised = error.__cause__
+        return _NO_TEXT if raised is None else public_message(without_secrets(message_of(raised), secrets), _NO_TEXT)
+    text = without_secrets(error.message, secrets) or _NO_TEXT
+    # Validators are host code that quotes what it likes; what a server says of itself is the program's to read.
+    return clipped(
+        text if is_raised else without_paths(clipped(text, MAX_MESSAGE_CHARACTERS), name), MAX_MESSAGE_CHARACTERS
+    )
+
+
+def _mismatched(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]:
+    details = error.details
+    schema = None if tool is None else tool.tool.input_json_schema
+    problem = next(iter(list_or_empty(details.get("problems"))), {"message": error.message})
+    found: dict[str, Any] = {**mismatch(problem, schema, string_or_empty(details.get("received")) or None)}
+    for field, said in (("path", "pointer"), ("expected", "expected")):  # as discovery has them, of its own arguments
+        if isinstance(details.get(said), str):
+            found[field] = details[said]
+    if tool is not None:
+        found["exportName"] = tool.export_name
+        example = example_of(tool.tool)
+        if example is not NOT_GIVEN:
+            found["example"] = example
+    return found
+
+
+def _hint(hint: str, fields: Mapping[str, Any]) -> str:
+    where = f"the value at {fields['path']}" if fields.get("path") else "the input"
+    return hint.replace("{where}", where).replace("{server}", str(fields.get("serverId", "the server")))
+
+
+def _without_secrets_in(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
+    names = ("code", "path", "expected", "received")
+    return {name: without_secrets(str(fields[name]), secrets) for name in names if name in fields}

@@ -1,0 +1,194 @@
+"""What a module imports against what there is: every mistake at once, each with its place and one thing to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode import CodeModeSyntaxError, ModuleServer
+from codemode.surfaces.modules.catalog import ModuleCatalog
+from codemode.surfaces.modules.module_facts import read_module_facts
+from codemode.surfaces.modules.server_set import ServerSet
+
+TOOLS = {name: lambda: 1 for name in ("create-issue", "list_issues", "then", "default")}
+CATALOG = ServerSet([ModuleServer("Git Hub", TOOLS, version="2"), ModuleServer("mail", {})]).catalog()
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["from", "names", "line"]), inner),
+    max_leaves=6,
+)
+
+
+def facts(
+    imports: list[tuple[str, list[str]]] = [],  # noqa: B006 - never changed
+    dynamic: list[str | None] = [],  # noqa: B006
+    calls: list[tuple[str, str]] = [],  # noqa: B006
+) -> Any:
+    return {
+        "module": {
+            "prefix": 12,
+            "take": "$codemode",
+            "imports": [
+                {"from": one, "names": [[name, f"local{at}"] for name in names], "line": at + 1, "column": 1}
+                for at, (one, names) in enumerate(imports)
+            ],
+            "dynamic": [{"from": one, "line": 50, "column": 5} for one in dynamic],
+            "namespace_calls": [
+                {"from": one, "name": name, "line": 90 + at, "column": 7} for at, (one, name) in enumerate(calls)
+            ],
+        }
+    }
+
+
+def problems(catalog: ModuleCatalog = CATALOG, **given: Any) -> list[dict[str, Any]]:
+    refusal = catalog.refusal(facts(**given))
+    if refusal is None:
+        return []
+    assert type(refusal) is CodeModeSyntaxError
+    return refusal.details["problems"]
+
+
+@pytest.mark.parametrize(
+    ("specifier", "names"),
+    [
+        ("@codemode/servers/git-hub", ["create_issue", "list_issues", "then_", "default_", "__meta__", "*"]),
+        ("@codemode/servers/mail", ["__meta__", "*"]),
+        ("@codemode/servers/mail", []),
+        ("@codemode/errors", ["CodemodeError", "SchemaValidationError", "SandboxLimitError", "*"]),
+        ("@codemode/discovery", ["specVersion", "searchTools", "getTool", "*"]),
+    ],
+)
+def test_what_there_is_can_be_imported(specifier: str, names: list[str]):
+    assert problems(imports=[(specifier, names)]) == []
+
+
+@pytest.mark.parametrize(
+    ("specifier", "hint"),
+    [
+        ("@codemode/servers/git-hubb", "@codemode/servers/git-hub"),
+        ("@codemode/servers/Git Hub", "@codemode/servers/git-hub"),
+        ("@codemode/servers/GIT_HUB", "@codemode/servers/git-hub"),
+        ("@codemode/servers/zzzzz", "listServers"),
+        ("@codemode/error", "@codemode/errors"),
+        ("mail", "@codemode/servers/mail"),
+        ("node:fs", "no others"),
+        ("", "no others"),
+    ],
+)
+def test_m13_a_module_that_there_is_not(specifier: str, hint: str):
+    [problem] = problems(imports=[("@codemode/errors", []), (specifier, ["x", "y"])])
+    assert (problem["code"], problem["line"], problem["column"]) == ("IMPORT_FAILURE", 2, 1)
+    assert hint in problem["hint"]
+
+
+@pytest.mark.parametrize(
+    ("specifier", "name", "hint"),
+    [
+        ("@codemode/servers/git-hub", "create_isue", "Import create_issue."),
+        ("@codemode/servers/git-hub", "create-issue", "create_issue"),
+        ("@codemode/servers/git-hub", "default", "import * as"),
+        ("@codemode/servers/git-hub", "qqqq", "@codemode/discovery"),
+        ("@codemode/errors", "ToolError", "ToolCallError"),
+        ("@codemode/discovery", "searchTool", "searchTools"),
+    ],
+)
+def test_m13_an_export_that_there_is_not(specifier: str, name: str, hint: str):
+    [problem] = problems(imports=[(specifier, [name, "*", name])])
+    assert problem["code"] == "IMPORT_FAILURE"
+    assert name in problem["message"]
+    assert hint in problem["hint"]
+
+
+def test_a_call_of_a_name_that_a_namespace_has_not():
+    calls = [("@codemode/servers/git-hub", name) for name in ("create_issue", "creat_issue", "__meta__", "zzz")]
+    found = problems(imports=[("@codemode/servers/git-hub", ["*"])], calls=calls)
+    assert [(one["code"], one["error_class"], one["line"]) for one in found] == [
+        ("TOOL_NOT_FOUND", "ToolNotFoundError", 91),
+        ("TOOL_NOT_FOUND", "ToolNotFoundError", 93),
+    ]
+    assert "create_issue" in found[0]["hint"]
+
+
+def test_all_mistakes_come_at_once_in_order_and_bounded():
+    wrong = [("@codemode/servers/git-hub", [f"nothing_{at}" for at in range(100)]), ("fs", [])]
+    found = problems(imports=wrong[::-1])
+    assert len(found) == 32
+    assert [one["line"] for one in found] == [1] + [2] * 31
+    assert len({one["message"] for one in found}) == 32
+
+
+def test_a_dynamic_import_is_left_to_run_time():
+    assert problems(dynamic=["@codemode/servers/nothing", None, "fs"]) == []
+
+
+def test_m6_a_server_that_could_not_be_listed_is_told_apart():
+    catalog = ModuleCatalog(CATALOG.servers, {"drive": "it cannot be reached now"})
+    [problem] = problems(catalog, imports=[("@codemode/servers/drive", ["x"])])
+    assert problem["code"] == "IMPORT_FAILURE"
+    assert "cannot be reached now" in problem["message"]
+
+
+def test_m23_given_are_the_servers_that_are_named():
+    given = CATALOG.given_for(
+        facts(
+            imports=[("@codemode/servers/git-hub", ["create_issue"]), ("@codemode/errors", ["*"])],
+            dynamic=["@codemode/servers/mail", "@codemode/servers/nothing"],
+        )
+    )
+    assert given == {
+        "module": {
+            "prefix": 12,
+            "take": "$codemode",
+            "imports": ["@codemode/servers/git-hub", "@codemode/errors"],
+            "all": False,
+            "servers": {
+                "git-hub": {
+                    "serverId": "git-hub",
+                    "serverName": "Git Hub",
+                    "serverVersion": "2",
+                    "tools": [
+                        {"toolName": "create-issue", "exportName": "create_issue"},
+                        {"toolName": "default", "exportName": "default_"},
+                        {"toolName": "list_issues", "exportName": "list_issues"},
+                        {"toolName": "then", "exportName": "then_"},
+                    ],
+                },
+                "mail": {"serverId": "mail", "serverName": "mail", "tools": []},
+            },
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "wants_all"),
+    [
+        ({"imports": [("@codemode/servers/mail", ["*"])]}, False),
+        ({"imports": [("@codemode/discovery", [])]}, True),
+        ({"dynamic": ["@codemode/discovery"]}, True),
+        ({"dynamic": ["@codemode/servers/mail"]}, False),
+        ({"dynamic": [None]}, True),
+    ],
+)
+def test_what_may_ask_for_any_server(given: Any, wants_all: bool):
+    assert CATALOG.given_for(facts(**given))["module"]["all"] is wants_all
+
+
+def test_the_same_program_is_given_the_very_same():
+    one, two = (CATALOG.given_for(facts(imports=[("@codemode/errors", ["*"])]))["module"] for _ in range(2))
+    assert one is two
+
+
+@given(st.dictionaries(st.sampled_from(["prefix", "take", "imports", "dynamic", "namespace_calls"]), ANYTHING))
+def test_no_facts_make_the_host_raise(module: Any):
+    read_module_facts({"module": module})
+    CATALOG.refusal({"module": module})
+    assert CATALOG.given_for({"module": module})["module"]["servers"].keys() <= {"git-hub", "mail"}
+
+
+@pytest.mark.parametrize("given", [None, {}, {"module": None}, [], {"module": {"imports": {}}}])
+def test_facts_that_are_none_import_nothing(given: Any):
+    assert CATALOG.refusal(given) is None
+    assert CATALOG.given_for(given)["module"]["imports"] == []

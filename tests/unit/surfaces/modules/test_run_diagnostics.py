@@ -1,0 +1,216 @@
+"""What runs come to, as diagnostics: each code of the table, errors first, with a hint, and nothing of the host."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from codemode import (
+    CodeModeAbortedError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeIllegalAccessError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSourceTooLargeError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    CodeModeWorkerError,
+)
+from codemode.errors import CallSummary
+from codemode.run.outcome import RunOutcome
+from codemode.surfaces.modules.diagnostic import diagnostic, ordered
+from codemode.surfaces.modules.diagnostics import diagnostics_of
+from codemode.surfaces.modules.limits import RunLimits
+from codemode.surfaces.modules.response import refused, response_of
+
+LIMITS = RunLimits(timeout_ms=1_000, max_memory_bytes=1 << 21)
+AT = {"line": 3, "column": 7}
+SENTENCES = {
+    "worker": "the worker ended without a result: /srv/worker died, signal 9",
+    "syntax": "line 3, column 7: unexpected token",
+}
+
+
+def problems(*said: dict[str, Any]) -> CodeModeSyntaxError:
+    return CodeModeSyntaxError(SENTENCES["syntax"], details={"problems": [*said], **AT})
+
+
+def call(error_class: str, **fields: Any) -> dict[str, Any]:
+    return {"call": {"class": error_class, "code": "X", "message": "no", "hint": "Do this.", **fields}, **AT}
+
+
+def of(error: CodeModeError) -> list[Any]:
+    return diagnostics_of(RunOutcome("failed", "outer", error=error), LIMITS)
+
+
+TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
+    "syntax": (
+        problems({"message": "unexpected token", **AT}),
+        {"code": "SYNTAX_ERROR", "message": "unexpected token", "path": "3:7"},
+    ),
+    "import": (
+        problems({"code": "IMPORT_FAILURE", "message": "no module", "hint": "Import x.", "error_class": None, **AT}),
+        {"code": "IMPORT_FAILURE", "hint": "Import x.", "path": "3:7"},
+    ),
+    "tool": (
+        problems({"code": "TOOL_NOT_FOUND", "message": "no", "hint": "y", "error_class": "ToolNotFoundError", **AT}),
+        {"code": "TOOL_NOT_FOUND", "errorClass": "ToolNotFoundError"},
+    ),
+    "not analysable": (CodeModeIllegalAccessError("no", details=AT), {"code": "NOT_ANALYSABLE", "path": "3:7"}),
+    "source": (
+        CodeModeSourceTooLargeError("no", details={"bytes": 12, "max_bytes": 10}),
+        {"code": "SANDBOX_LIMIT", "message": "code has 12 bytes; at most 10 are allowed"},
+    ),
+    "time": (
+        CodeModeTimeoutError("no", details={"timeout_ms": 1_000}),
+        {"code": "SANDBOX_LIMIT", "message": "the program did not end in time: timeoutMs is 1000"},
+    ),
+    "calls": (
+        CodeModeBridgeLimitError("no", details={"limit": "max_bridge_requests", "max": 5, **AT}),
+        {"code": "SANDBOX_LIMIT", "message": "maxToolCalls is 5, and the program made 6 calls", "path": "3:7"},
+    ),
+    "calls at once": (
+        CodeModeBridgeLimitError("no", details={"limit": "max_in_flight_bridge_requests", "max": 5}),
+        {"code": "SANDBOX_LIMIT", "message": "maxConcurrentToolCalls is 5, and the program made 6 calls at once"},
+    ),
+    "memory": (
+        CodeModeError("out of memory", details={"name": "InternalError", **AT}),
+        {"code": "SANDBOX_LIMIT", "path": "3:7", "errorClass": "SandboxLimitError"},
+    ),
+    "stack": (
+        CodeModeError("Maximum call stack size exceeded", details={"name": "RangeError", **AT}),
+        {"code": "SANDBOX_LIMIT", "path": "3:7", "errorClass": "SandboxLimitError"},
+    ),
+    "a limit that the program threw": (
+        CodeModeError("too many timers", details={"error_class": "SandboxLimitError", "fields": {"hint": "h"}, **AT}),
+        {"code": "SANDBOX_LIMIT", "message": "too many timers", "hint": "h", "errorClass": "SandboxLimitError"},
+    ),
+    "result too large": (
+        CodeModeSerializationError("no", details={"bytes": 12, "max_bytes": 10}),
+        {"code": "RESULT_TOO_LARGE", "message": "the result has 12 bytes; maxResultBytes is 10"},
+    ),
+    "result": (CodeModeSerializationError("the program's result is not JSON: a cycle"), {"code": "RESULT_NOT_JSON"}),
+    "deadlock": (CodeModeError("waits", code="CODE_MODE_DEADLOCK"), {"code": "DEADLOCK"}),
+    "cancelled": (CodeModeAbortedError("no"), {"code": "CANCELLED"}),
+    "worker": (CodeModeWorkerError(SENTENCES["worker"]), {"code": "WORKER_FAILED"}),
+    "protocol": (CodeModeProtocolError("frame at /x"), {"code": "WORKER_FAILED"}),
+    "busy": (CodeModeConcurrencyError("no"), {"code": "BUSY"}),
+    "thrown": (
+        CodeModeError("no good", details={"name": "TypeError", "stack": "at /x", **AT}),
+        {"code": "UNCAUGHT_EXCEPTION", "message": "TypeError: no good", "path": "3:7"},
+    ),
+    "thrown, no error": (CodeModeError("5", details={"name": ""}), {"code": "UNCAUGHT_EXCEPTION", "message": "5"}),
+    "a call": (
+        CodeModeToolError("host's", details=call("ToolCallError")),
+        {
+            "code": "UNCAUGHT_EXCEPTION",
+            "message": "ToolCallError: no",
+            "hint": "Do this.",
+            "path": "3:7",
+            "errorClass": "ToolCallError",
+        },
+    ),
+    "a wrong input": (
+        CodeModeToolError("host's", details=call("SchemaValidationError", path="/title")),
+        {"code": "UNCAUGHT_EXCEPTION", "path": "/title", "errorClass": "SchemaValidationError"},
+    ),
+    "an import at run time": (
+        CodeModeToolError("host's", details=call("ServerNotFoundError", code="IMPORT_FAILURE")),
+        {"code": "IMPORT_FAILURE", "errorClass": "ServerNotFoundError"},
+    ),
+    "a class of ours, thrown": (
+        CodeModeError("m", details={"name": "x", "error_class": "ToolCallError", "fields": {"message": "m2"}, **AT}),
+        {"code": "UNCAUGHT_EXCEPTION", "message": "ToolCallError: m2", "errorClass": "ToolCallError"},
+    ),
+    "a class that is none of ours": (
+        CodeModeError("m", details={"name": "Evil", "error_class": "Evil", "fields": {"code": "IMPORT_FAILURE"}}),
+        {"code": "UNCAUGHT_EXCEPTION", "message": "Evil: m"},
+    ),
+    "a call that raised an error of ours": (
+        CodeModeTimeoutError("no", details=call("ToolCallError")),
+        {"code": "UNCAUGHT_EXCEPTION", "errorClass": "ToolCallError"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_m13_each_error_has_its_code(name: str):
+    error, expected = TABLE[name]
+    [said] = of(error)
+    assert {key: said[key] for key in expected} == expected
+    assert said["severity"] == "error"
+    assert said["hint"]
+    if "errorClass" not in expected and expected["code"] != "SANDBOX_LIMIT":
+        assert "errorClass" not in said
+    assert all(hidden not in json.dumps(said) for hidden in ("/srv", "/x", "signal", "host's"))
+
+
+def test_all_problems_are_told():
+    said = of(problems(*({"code": "IMPORT_FAILURE", "message": f"no {at}", "line": at, "column": 1} for at in (1, 2))))
+    assert [one["path"] for one in said] == ["1:1", "2:1"]
+
+
+def summary(name: str, status: Any, *, started: bool = True) -> CallSummary:
+    return {"id": name, "name": name, "status": status, "is_started": started}
+
+
+def test_calls_that_were_cut_off_are_told_of():
+    error = CodeModeTimeoutError("no", details={"timeout_ms": 5})
+    error.calls = (
+        summary("a.done", "fulfilled"),
+        summary("a.sent", "unknown"),
+        summary("a.not", "unknown", started=False),
+    )
+    said = of(error)
+    assert [one["code"] for one in said] == ["SANDBOX_LIMIT", "OUTCOME_UNKNOWN"]
+    assert "a.sent" in said[1]["message"]
+    assert "a.not" not in said[1]["message"]
+
+
+def test_abandoned_calls_are_a_warning_beside_the_result():
+    abandoned: Any = tuple({"id": str(at), "kind": "tool", "name": f"a.t{at}", "status": "pending"} for at in range(7))
+    outcome = RunOutcome("completed", "outer", value={"x": 1}, abandoned=abandoned)
+    said = diagnostics_of(outcome, LIMITS)
+    assert [(one["code"], one["severity"]) for one in said] == [("CALL_NOT_AWAITED", "warning")]
+    assert "a.t0, a.t1, a.t2, a.t3, a.t4 and 2 more" in said[0]["message"]
+    response = response_of(outcome, said)
+    assert (response["result"], response.exception) == ({"x": 1}, None)
+
+
+def test_m11_errors_stand_before_warnings_before_infos_each_once():
+    given = [diagnostic(severity, severity, "m") for severity in ("info", "warning", "error", "info", "warning")]
+    assert [one["severity"] for one in ordered(given)] == ["error", "warning", "info"]
+
+
+def test_secrets_and_long_texts_stay_out():
+    error = CodeModeError("hunter2 " + "x" * 10_000, details={"name": "hunter2"})
+    [said] = diagnostics_of(RunOutcome("failed", "outer", error=error), LIMITS, ("hunter2",))
+    assert "hunter2" not in json.dumps(said)
+    assert len(said["message"]) <= 4_000
+    for size in range(3_980, 4_005):  # nor is one cut open where the text is
+        error = CodeModeError("x" * size + "hunter2", details={"name": "E"})
+        [said] = diagnostics_of(RunOutcome("failed", "outer", error=error), LIMITS, ("hunter2",))
+        assert "hun" not in said["message"]
+
+
+def test_m12_after_an_error_there_is_no_result_and_the_host_has_the_error():
+    error = CodeModeError("no", details={"name": "Error"})
+    outcome = RunOutcome("failed", "outer", value={"x": 1}, error=error)
+    response = response_of(outcome, diagnostics_of(outcome, LIMITS))
+    assert (response["result"], response["logs"]) == (None, [])
+    assert response.exception is error
+    assert json.loads(json.dumps(response)) == response
+    assert "toolTrace" not in response
+
+
+def test_m7_a_refused_request_has_all_of_an_answer():
+    assert refused([diagnostic("error", "BAD_REQUEST", "no")]) == {
+        "logs": [],
+        "result": None,
+        "diagnostics": [{"severity": "error", "code": "BAD_REQUEST", "message": "no"}],
+    }
