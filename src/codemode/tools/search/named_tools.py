@@ -10,15 +10,17 @@ from ...signatures.described_tool import DescribedTool
 class NamedTools:
     """An unchanging list of names and tools.
 
-    Kept apart: a pair for each of thousands of tools is what the garbage collector goes through, with the loop held.
+    Kept apart: a pair for each of thousands of tools is what the garbage collector goes through, with the loop held. A
+    tuple of texts it lets go.
     """
 
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]]) -> None:
-        self.names: list[str] = []
+        names: list[str] = []
         self.tools: list[DescribedTool] = []
         for name, tool in tools:
-            self.names.append(name)
+            names.append(name)
             self.tools.append(tool)
+        self.names = tuple(names)
 
     def __len__(self) -> int:
         return len(self.names)

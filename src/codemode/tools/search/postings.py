@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from ...host import steps
@@ -14,7 +15,10 @@ from .named_tools import NamedTools
 # BM25's. It is usually saturated by less, but here a word in a name counts for eight.
 _SATURATION = 2.0
 _LENGTH = 0.75  # how much a long text counts against a tool
-_TOOLS_OF_A_STEP = 32
+_TOOLS_OF_A_STEP = 32  # that are gone through, or copied, in one call
+_COUNTS_OF_A_STEP = 64
+_STEPS_OF_AN_ENTRY = 20
+_STEMS_OF_A_STEP = 4
 _MAX_NAME_CHARACTERS = 100
 
 # What is kept of an indexed tool, so that it is known again and can be taken out: its name, the fingerprint of its
@@ -31,20 +35,26 @@ class Postings:
     """
 
     def __init__(self, tools: NamedTools, base: Postings | None = None) -> None:
+        _go_through(base.kept if base else ())
         self.kept: list[_Kept | None] = list(base.kept) if base else []
         self.tools: list[DescribedTool | None] = list(base.tools) if base else []  # by slot, as is what is kept
         self.counted: dict[str, dict[int, float]] = dict(base.counted) if base else {}
         self._shared = set(self.counted)  # the stems whose counts are those of the earlier postings too
         self.by_plain: dict[str, tuple[int, ...]] = dict(base.by_plain) if base else {}
         self.known: KnownWords = base.known.copy() if base else KnownWords()
-        self.slots = self._placed(tools)
+        self.slots = array("l", self._placed(tools))
         self._shared.clear()
-        self.positions = [-1] * len(self.kept)
+        _go_through(self.kept)
+        # Arrays: through a list the garbage collector goes number by number.
+        self.positions = array("l", [-1]) * len(self.kept)
         for position, slot in enumerate(self.slots):
             self.positions[slot] = position
+        _go_through(self.kept)
         lengths = [kept[-1] if kept else 0 for kept in self.kept]
+        _go_through(self.kept)
         average = sum(lengths) / max(len(self.slots), 1) or 1.0
-        self.norms = [_SATURATION * (1 - _LENGTH + _LENGTH * length / average) for length in lengths]
+        least, more = _SATURATION * (1 - _LENGTH), _SATURATION * _LENGTH / average
+        self.norms = array("d", [least + more * length for length in lengths])
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -80,13 +90,16 @@ class Postings:
 
     def _known_again(self, tools: NamedTools) -> tuple[list[int], list[tuple[int, Columns, bytes]]]:
         """Find tools again, by what they are and by what they say, and take out what is left."""
-        steps.take((len(tools) + len(self.kept)) // _TOOLS_OF_A_STEP)
+        _go_through(self.kept)
         same = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}
+        _go_through(self.kept)
         slots = [same.pop(id(tool), -1) for tool in tools.tools]
+        _go_through(self.kept)
         slots = [
             slot if slot >= 0 and self._at(slot)[0] == name else -1
             for slot, name in zip(slots, tools.names, strict=True)
         ]
+        _go_through(self.kept)
         again = set(slots)
         alike: dict[bytes, list[int]] = {}
         for slot, kept in enumerate(self.kept):
@@ -112,6 +125,7 @@ class Postings:
 
     def _put(self, slot: int, name: str, columns: Columns, fingerprint: bytes) -> None:
         entry = entry_of(columns)
+        steps.take(_STEPS_OF_AN_ENTRY + len(entry.counts) // _STEMS_OF_A_STEP)
         self.kept[slot] = (name, fingerprint, entry.plain, " ".join(entry.counts), " ".join(entry.words), entry.length)
         self.known.add(entry.words)
         self.by_plain[entry.plain] = (*self.by_plain.get(entry.plain, ()), slot)
@@ -140,5 +154,11 @@ class Postings:
         counted = self.counted.get(stem)
         if counted is None or stem in self._shared:
             self._shared.discard(stem)
+            steps.take(1 + len(counted or ()) // _COUNTS_OF_A_STEP)
             self.counted[stem] = counted = dict(counted or {})
         return counted
+
+
+def _go_through(kept: Sequence[_Kept | None]) -> None:
+    """Account for going once through all of it."""
+    steps.take(len(kept) // _TOOLS_OF_A_STEP)
