@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from codemode.workers.process import WorkerProcess
 from codemode.workers.zygote import Zygote
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
+Imports = Sequence[tuple[str, str]]
 
 LIMITS = {
     "memory_limit_bytes": 64 << 20,
@@ -28,6 +29,10 @@ LIMITS = {
 }
 GLOBALS = ["callTool", "getTool", "codecallContext", "console", "mcpLog", "mcpNotify"]
 SHADOWED = ["eval", "Function", "AsyncFunction", "process", "fetch", "setTimeout"]
+MODULE: dict[str, Any] = {
+    "wrapper": "module", "globals": ["console", "setTimeout", "clearTimeout"], "console": "stable",
+    "seed": "0" * 32, "now_ms": 1000, "limit_names": {"max_bridge_requests": "maxToolCalls"},
+}  # fmt: skip
 STRICT: dict[str, Any] = {"wrapper": "strict", "globals": ["tools", "console"], "seed": "0" * 32, "now_ms": 1000}
 
 
@@ -65,10 +70,26 @@ class KernelDriver:
 
     def run(self, js: str, answer: Answer = echo, **config: Any) -> Said:
         """Run a program to its end. ``answer`` gives value or error of each call, one after the other."""
+        return self._run(RunProgram(js, {**STRICT, **LIMITS, **config}).frame(), answer)
+
+    def module(self, js: str, answer: Answer = echo, imports: Imports = (), given: Any = None, **config: Any) -> Said:
+        """Run a module as the analysis leaves it. ``imports`` are pairs of specifier and what it is bound to.
+
+        That is the pattern in front of the text: a name for the namespace, else a pattern in braces. `import()` is
+        there as ``load``. ``given`` are servers by path.
+        """
+        bindings = "".join(f"{at}:{bound}," for at, (_, bound) in enumerate(imports))
+        prefix = f"const{{{bindings}load}}=$codemode;"
+        module = {"prefix": len(prefix.encode()), "take": "$codemode", "imports": [name for name, _ in imports]}
+        told = {"given": {"module": {**module, "servers": given or {}, "all": False}}}
+        frame = RunProgram(prefix + js, {**MODULE, **LIMITS, **told, **config}).frame()
+        return self._run(frame[:4] + b"M" + frame[5:], answer)
+
+    def _run(self, frame: bytes, answer: Answer) -> Said:
         worker = self._zygote.spawn()
         try:
             read_hello(worker)
-            worker.channel.sendall(RunProgram(js, {**STRICT, **LIMITS, **config}).frame())
+            worker.channel.sendall(frame)
             return _converse(worker, answer)
         finally:
             worker.kill()
@@ -93,11 +114,20 @@ def _converse(worker: WorkerProcess, answer: Answer) -> Said:
         frames.append((kind, body))
         if kind == "C":
             open_calls.append(body)
+        if kind == "W":
+            open_calls = [call for call in open_calls if call["id"] != body["id"]]
         if kind == "T":
             assert open_calls, "the program waits for nothing"
-            call = open_calls.pop(0)
-            send(worker, b"D", json.dumps({"id": call["id"], "now": 1000, **answer(call)}))
+            call = min(open_calls, key=_due)
+            open_calls.remove(call)
+            answered = {} if call["kind"] == "timer" else answer(call)
+            send(worker, b"D", json.dumps({"id": call["id"], "now": 1000, **answered}))
     raise AssertionError("the worker has said no end")
+
+
+def _due(call: dict[str, Any]) -> tuple[int, int]:
+    """Calls are answered in their order, and timers behind them in that of their delays."""
+    return int(call["input"]) + 1 if call["kind"] == "timer" else 0, call["id"]
 
 
 def _messages(worker: WorkerProcess) -> Iterator[tuple[str, dict[str, Any]]]:

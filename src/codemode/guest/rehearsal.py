@@ -1,10 +1,12 @@
-"""The program that a worker rehearses with before there is one, and the frames that run it. Loaded by path; pure."""
+"""The programs that a worker rehearses with before there is one, and the frames that run them. Loaded by path; pure."""
 
 from __future__ import annotations
 
 import struct
 
 SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
+MODULE = """import { rehearse } from "@codemode/servers/rehearsed";
+const { n }: { n: number[] } = await rehearse({ n: [1, 'a'] }); globalThis.__codemode_result__ = n as unknown;"""
 _PROGRAM = b"""{
     "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); return { n, at: Date.now() };",
     "seed": "00000000000000000000000000000000", "now_ms": 1,
@@ -14,7 +16,15 @@ _PROGRAM = b"""{
     "result": {"depth": 9, "properties": 9},
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
-FRAMES = (
-    b"R" + struct.pack(">II", 64 << 20, 2 << 20) + _PROGRAM,
-    b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}',
-)
+_MODULE_PROGRAM = b"""{
+    "js": "const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__ = await r({ n: [1, 'a'] });",
+    "seed": "00000000000000000000000000000000", "now_ms": 1,
+    "wrapper": "module", "globals": ["console", "setTimeout"], "console": "stable", "is_rehearsal": true,
+    "given": {"module": {"prefix": 0, "take": "$codemode", "imports": ["@codemode/servers/rehearsed"],
+        "servers": {"rehearsed": {"serverId": "rehearsed", "serverName": "rehearsed",
+            "tools": [{"toolName": "rehearse", "exportName": "rehearse"}]}}, "all": false}},
+    "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
+}"""
+_LIMITS = struct.pack(">II", 64 << 20, 2 << 20)
+_ANSWER = b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}'
+PROGRAMS = ((b"R" + _LIMITS + _PROGRAM, _ANSWER), (b"M" + _LIMITS + _MODULE_PROGRAM, _ANSWER))

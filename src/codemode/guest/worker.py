@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .lock import Lock
+
     Analyser = Callable[..., dict[str, Any]]
 
 CHANNEL_FD = 3
@@ -32,9 +34,12 @@ UNLOCKED_CPU_SECONDS = 3600
 # Kernel stack frames get line numbers that no guest source reaches.
 KERNEL_LINES_BEFORE = 1 << 20
 
-_HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">II", ">I?"))
-_ANALYSE, _RUN, _DELIVER, _HOLD = b"ARDS"
+_HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">II", ">IB"))
+_ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD = b"ARMDS"
+# What a program is to be read as, by the number in the frame.
+_MODULE_FACE = 2
 _NO_MEMORY = b'F{"message": "MemoryError"}'
+_NO_MEMORY_TO_RUN = ("kernel-error: run: out of memory", "kernel-error: run exactly: out of memory")
 
 # How the program's frame names what it was given, which alone of it may hold such integers as a value.
 _GIVEN = '"given":'
@@ -76,26 +81,28 @@ class Worker:
             "long_integers", config["long_integers_path"]
         ).may_hold_long_integers
         self.rehearsal = load_source("rehearsal", config["rehearsal_path"])
+        self.asking = load_source("asking", config["asking_path"])
         self.identity = {"engine": config["engine_version"], "kernel": _sha256(text)}
 
     def hello(self, isolation: dict[str, str]) -> bytes:
         """The frame that tells the host what this worker is and how it is locked."""
         return _json_frame(b"H", {**self.identity, "isolation": isolation})
 
-    def rehearse(self, faces: tuple[bool, ...] = (False,)) -> None:
+    def rehearse(self, faces: tuple[int, ...] = (0,)) -> None:
         """Run a program of our own through everything, and leave no trace of it.
 
         In a zygote it fills the interpreter's caches, which every fork would otherwise fill for itself. A forked
         process shares its memory until it writes to it, and each page that it writes to first has to be copied: a
-        spare worker has the time to do that before there is a program. ``faces``: those whose analysis is rehearsed, by
-        whether names are wanted.
+        spare worker has the time to do that before there is a program. ``faces``: those whose analysis is rehearsed.
         """
-        if self.analyse is not None:
-            for wants_names in faces:
-                self.analyse(self.rehearsal.SOURCE, 1000, wants_names, True)
-        for body in self.rehearsal.FRAMES:
-            self._answer(body)
-        self._require_ok(self.kernel("reset", ""))
+        for face in faces:
+            is_module = face == _MODULE_FACE
+            if self.analyse is not None:
+                self._analyse(self.rehearsal.MODULE if is_module else self.rehearsal.SOURCE, 1000, face, True)
+        for frames in self.rehearsal.PROGRAMS:
+            for body in frames:
+                self._answer(body)
+            self._require_ok(self.kernel("reset", ""))
 
     def serve(self) -> None:
         """Answer frames until the program has ended or the host has gone. Does not return."""
@@ -147,16 +154,11 @@ class Worker:
         if kind == _HOLD:
             self._require_ok(self.kernel("hold", str(body[1:], "utf-8")))
             return b"", False
-        if kind == _RUN:
-            memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
-            self.context.set_memory_limit(memory_limit_bytes)
-            self.context.set_max_stack_size(max_stack_size_bytes)
-            config = str(body[1 + _LIMITS.size :], "utf-8")
-            exactly = self.may_hold_long_integers(config.partition(_GIVEN)[2].encode())
-            return self._take_turn("run exactly" if exactly else "run", config)
+        if kind in (_RUN, _RUN_MODULE):
+            return self._run(body, is_module=kind == _RUN_MODULE)
         if kind == _ANALYSE and self.analyse is not None:
-            facts = self.analyse(str(body[1 + _ANALYSIS.size :], "utf-8"), *_ANALYSIS.unpack_from(body, 1))
-            return _json_frame(b"a", facts), False
+            found = self._analyse(str(body[1 + _ANALYSIS.size :], "utf-8"), *_ANALYSIS.unpack_from(body, 1))
+            return _json_frame(b"a", found), False
         raise EngineFailed("unknown frame kind")
 
     def _hold_parts(self, begun: bytes | bytearray, left: int) -> None:
@@ -167,11 +169,41 @@ class Worker:
             left -= len(part)
             self._require_ok(self.kernel("hold part" if left else "hold last part", str(part, "ascii")))
 
+    def _analyse(self, text: str, deadline_ms: int, face: int, is_rehearsal: bool = False) -> dict[str, Any]:
+        if self.analyse is None:
+            raise EngineFailed("no parser")
+        found = self.analyse(text, deadline_ms, face, is_rehearsal)
+        return self.asking.checked(self.context.module, found) if face == _MODULE_FACE else found
+
+    def _run(self, body: bytes | memoryview, *, is_module: bool) -> tuple[bytes, bool]:
+        memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
+        self.context.set_memory_limit(memory_limit_bytes)
+        self.context.set_max_stack_size(max_stack_size_bytes)
+        config = str(body[1 + _LIMITS.size :], "utf-8")
+        exactly = self.may_hold_long_integers(config.partition(_GIVEN)[2].encode())
+        operation = "run exactly" if exactly else "run"
+        if not is_module:
+            return self._take_turn(operation, config)
+        outcome = self.kernel(operation, config)
+        if outcome in _NO_MEMORY_TO_RUN:
+            return self._take_turn("refused", "InternalError: out of memory")
+        self._require_ok(outcome)
+        return self._take_turn(*self._evaluated(json.loads(config)["js"]))
+
+    def _evaluated(self, js: str) -> tuple[str, object]:
+        """What the kernel is told of a module: the engine's promise, which is not looked at, or why there is none."""
+        try:
+            return "watch", self.context.module(js)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the program ends with it
+            # Of a text that the engine evaluates no error comes this way: these words are the engine's or Python's.
+            said = error if type(error).__module__ == "_quickjs" else f"SyntaxError: {error}"
+            return "refused", str(said)[:MESSAGE_CHARACTERS].encode("ascii", "backslashreplace").decode()
+
     def _require_ok(self, outcome: object) -> None:
         if outcome != "ok":
             raise EngineFailed(_flat(outcome))
 
-    def _take_turn(self, operation: str, text: str) -> tuple[bytes, bool]:
+    def _take_turn(self, operation: str, text: object) -> tuple[bytes, bool]:
         kernel, execute_pending_job = self.kernel, self.context.execute_pending_job
         self._require_ok(kernel(operation, text))
         jobs = 0
@@ -264,41 +296,9 @@ def _write(data: bytes) -> None:
         os._exit(0)
 
 
-class Lock:
-    """The shared half applied, the final half assembled. `layers` is what the hello will report.
-
-    `parent_pid`: each worker dies with this process.
-    """
-
-    def __init__(self, config: dict[str, Any], parent_pid: int) -> None:
-        skip = frozenset(config["skip_layers"])
-        seccomp = load_source("seccomp_filter", config["seccomp_filter_path"])
-        load_source("layers", config["layers_path"])
-        self._lockdown = load_source("lockdown_linux", config["lockdown_path"])
-        try:
-            program = seccomp.assemble(os.uname().machine, musl=not _is_glibc())
-        except OSError as error:
-            program = error
-        self._required = config["isolation_required"]
-        self._final = self._lockdown.FinalLock(program, parent_pid, skip)
-        shared = self._lockdown.lock_shared(skip)
-        self.layers = {**self._final.layers(), **shared}
-
-    def refusal(self, layers: dict[str, str]) -> str | None:
-        """Why this process may not run programs, when a required layer is not in force in `layers`."""
-        missing: list[str] = self._lockdown.missing_required(layers) if self._required else []
-        return "isolation layers not in force: " + ", ".join(missing) if missing else None
-
-    def close(self, channel: int) -> dict[str, str]:
-        """Apply the final half; the layers that differ from `layers`."""
-        return self._final.apply(channel)
-
-
-def _is_glibc() -> bool:
-    try:
-        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
-    except (OSError, ValueError):
-        return False
+def new_lock(config: dict[str, Any], parent_pid: int) -> Lock:
+    """The shared half of the lock-down applied, the final half made ready. Each worker dies with ``parent_pid``."""
+    return load_source("lock", config["lock_path"]).Lock(config, parent_pid, load_source)
 
 
 def enter(worker: Worker, lock: Lock, hello: bytes | None, channel: int, *, rehearsed: bool = True) -> None:
@@ -322,7 +322,7 @@ def main() -> None:
     channel = config["channel_fd"]
     try:
         worker = Worker(config)
-        lock = Lock(config, config["parent_pid"]) if os.uname().sysname == "Linux" else None
+        lock = new_lock(config, config["parent_pid"]) if os.uname().sysname == "Linux" else None
     except Exception as error:
         os.write(channel, _failure(error))
         raise

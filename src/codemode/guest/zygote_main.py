@@ -52,13 +52,13 @@ class Zygote:
         self._enter = code.enter
         self._fork = _fork_function()
         _reset_signals()
-        self._lock = code.Lock(config, os.getpid())
+        self._lock = code.new_lock(config, os.getpid())
         refusal = self._lock.refusal(self._lock.layers)
         if refusal is not None:
             raise OSError(refusal)
         self._hello = self._worker.hello(self._lock.layers)
         for _ in range(_REHEARSALS):
-            self._worker.rehearse((False, True))
+            self._worker.rehearse((0, 1, 2))
         gc.collect()
         gc.freeze()
         gc.disable()

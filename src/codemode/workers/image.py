@@ -24,8 +24,8 @@ ANALYSER_PATH = str(_GUEST / "analysis" / "analyse.py")
 # In the order in which they are evaluated.
 _KERNEL_PARTS = (
     "intrinsics", "json", "sidecar", "powers", "determinism", "text", "bridge", "surface", "utf8", "fetch", "code_call",
-    "notices", "result", "encoding", "percent", "url_hosts", "url_parse", "url", "url_params", "faces",
-    "harden", "entry",
+    "notices", "result", "encoding", "percent", "url_hosts", "url_parse", "url", "url_params",
+    "module_errors", "stable_text", "timers", "discovery", "modules", "faces", "harden", "entry",
 )  # fmt: skip
 
 
@@ -84,11 +84,13 @@ class WorkerImage:
                 "after": self.kernel.after,
             },
             "analyser": analyser if self.analyser_path is not None else None,
+            "lock_path": str(_GUEST / "lock.py"),
             "lockdown_path": str(_GUEST / "lockdown_linux.py"),
             "seccomp_filter_path": str(_GUEST / "seccomp_filter.py"),
             "layers_path": str(_GUEST / "layers.py"),
             "long_integers_path": str(_GUEST / "long_integers.py"),
             "rehearsal_path": str(_GUEST / "rehearsal.py"),
+            "asking_path": str(_GUEST / "asking.py"),
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
             **more,

@@ -53,7 +53,13 @@ const LIMIT_TEXTS = freeze({
   max_in_flight_bridge_requests: "too many calls at once: await some of them before making more",
 });
 const limitOrigin = (limit) => ',"limit":' + stringify(limit);
+// As the face of the program calls it.
+const limitName = (limit) => {
+  const own = limits.limit_names === undefined ? undefined : getOwnPropertyDescriptor(limits.limit_names, limit);
+  return own === undefined ? limit : own.value;
+};
 const refuse = (limit) => {
+  if (isModule()) return rejected(callLimitError(limit));
   const message = LIMIT_TEXTS[limit] + " (" + limit + " is " + limits[limit] + ")";
   const stack = guestStack(new Err().stack);
   return new NativePromise((_, reject) => {
@@ -90,14 +96,17 @@ const requireRunning = () => {
 
 // All that can fail for want of stack or memory comes first: the guest may catch that, and a request half made would
 // put the counts of kernel and host apart.
+const issue = (slot, json) => {
+  const lines = withLine("C", json);
+  mapSet(slots, slot.id, slot);
+  outbox = lines;
+  nextId++;
+};
 const send = (kind, name, text, isQuiet) => {
   const id = nextId, isCatalog = kind === "catalog", site = new Err().stack;
   const slot = { __proto__: null, id, kind, isQuiet, observed: false, delivered: false, site, resolve: undefined, reject: undefined };
   const promise = bridgePromise(slot);
-  const lines = withLine("C", requestJson(id, kind, name, text));
-  mapSet(slots, id, slot);
-  outbox = lines;
-  nextId++;
+  issue(slot, requestJson(id, kind, name, text));
   if (isCatalog) catalogRequests++;
   else {
     bridgeRequests++;
@@ -119,8 +128,9 @@ const settle = (answer) => {
   const resolve = slot.resolve, reject = slot.reject, site = slot.site;
   slot.resolve = slot.reject = slot.site = undefined; // they hold the promise, and it the value that the guest may drop
   slot.delivered = true;
-  if (slot.kind !== "catalog") inFlight--;
   if (answer.now > clock) clock = answer.now; // a program that reads the clock very often is ahead of the host's
+  if (slot.kind === "timer") return fire(slot);
+  if (slot.kind !== "catalog") inFlight--;
   if (answer.error !== undefined) settleError(slot, answer.error, resolve, reject, site);
   else if (slot.isQuiet) resolve({ success: true, data: answer.value === undefined ? null : answer.value });
   else resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);
@@ -130,6 +140,7 @@ const settle = (answer) => {
 const settleError = (slot, error, resolve, reject, site) => {
   const { name, message, code, fields = { code, message } } = error, origin = ',"request":' + slot.id;
   if (slot.isQuiet) resolve({ success: false, error: fields });
+  else if (isModule()) reject(moduleError(fields, guestStack(site), origin));
   else if (error.fields === undefined) reject(hostError(name, message, code, guestStack(site), origin));
   else reject(callError(fields, guestStack(site), origin));
 };

@@ -86,11 +86,13 @@ const run = (config) => {
   clock = config.now_ms;
   resultRule = config.result;
   wrapper = WRAPPERS[config.wrapper];
+  isStable = config.console === "stable";
   install(config);
   takeSidecar(config.sidecar);
   if (config.shadowed !== undefined) shadow(config);
   takeLanguageNames(config.language_names);
   programText = config.js;
+  if (isModule()) return "ok"; // the engine evaluates it, and what it has made of it comes to watch() or refused()
   let program;
   try {
     program = compileUnlessUnclear(config.js, config.draft);
@@ -102,6 +104,26 @@ const run = (config) => {
   if (config.compile_only === true) end("V", resultJson(undefined));
   else then(apply(program, undefined, wrapperArguments), programReturned, programThrew);
   return "ok";
+};
+
+// The engine's own promise of a module's evaluation. What the program has left is plain data by then: the property can
+// neither be taken away nor become an accessor.
+const watch = (promise) => {
+  then(promise, () => programReturned(G.__codemode_result__), programThrew);
+  return "ok";
+};
+// What the engine says of a text that it does not evaluate: no module, too large, or too deep.
+const refused = (text) => {
+  const colon = indexOf(text, ": "), name = colon < 0 ? "" : slice(text, 0, colon);
+  if (indexOf(text, "out of memory") >= 0 || colon < 0) endFenced(null, "");
+  else endFenced(refusal(name, slice(text, colon + 2)), name === "SyntaxError" ? ',"origin":"syntax"' : "");
+  return "ok";
+};
+const refusal = (name, text) => {
+  const lines = indexOf(text, "\n"), error = new Err(lines < 0 ? text : slice(text, 0, lines));
+  method(error, "name", name);
+  method(error, "stack", lines < 0 ? "" : guestStack(slice(text, lines + 1)));
+  return error;
 };
 
 const drain = () => {
@@ -149,6 +171,7 @@ const failure = (operation, error) => {
   }
 };
 
+// `text` is a string, but for `watch`.
 const kernel = (operation, text) => {
   try {
     if (operation === "finished") return finished ? "1" : "0";
@@ -158,6 +181,8 @@ const kernel = (operation, text) => {
     if (operation === "hold") return holdText(text);
     if (operation === "hold part") return holdPart(text, false);
     if (operation === "hold last part") return holdPart(text, true);
+    if (operation === "watch") return watch(text);
+    if (operation === "refused") return refused(text);
     if (operation === "run") return run(parse(text));
     if (operation === "run exactly") return run(parse(text, readExactly));
     if (operation === "reset") return reset();

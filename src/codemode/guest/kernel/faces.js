@@ -5,6 +5,8 @@ const GLOBALS = freeze({
   __proto__: null, tools: guestTools, console: guestConsole, fetch: guestFetch,
   URL, URLSearchParams, TextEncoder, TextDecoder,
   callTool: guestCallTool, getTool: guestGetTool, mcpLog: guestMcpLog, mcpNotify: guestMcpNotify,
+  // Of modules alone, as URL and its like are.
+  setTimeout: guestSetTimeout, clearTimeout: guestClearTimeout,
 });
 // Those that each program has its own of, made of what it was given.
 const MADE = freeze({ __proto__: null, codecallContext: makeContext });
@@ -26,6 +28,7 @@ const install = (config) => {
     if (value === undefined) throw new Err("unknown global");
     put(names[i], value, isRehearsal);
   }
+  if (isModule()) installModule(given.module, isRehearsal);
   if (given.namespaces !== undefined) installNamespaces(given.namespaces, config.shadowed, isRehearsal);
 };
 // A namespace never takes the place of what else has its name; `eval` is none that the engine has any more.
@@ -42,6 +45,7 @@ const installNamespaces = (names, shadowed, isRehearsal) => {
 const uninstall = () => {
   for (let i = 0; i < installed.length; i++) deleteProperty(G, installed[i]);
   installed = [];
+  if (isModule()) uninstallModule();
   given = NOTHING_GIVEN;
 };
 const namesOf = (list) => {

@@ -42,6 +42,7 @@ allowOverride(Err.prototype, ["constructor", "toString", "name", "message"]);
 allowOverride(G.Function.prototype, ["toString"]);
 allowOverride(NativePromise.prototype, ["constructor"]);
 allowOverride(DatePrototype, ["constructor"]);
+for (const name of ownKeys(CLASSES)) allowOverride(CLASSES[name].prototype, ["constructor", "name"]);
 for (const Type of [TypeErr, RangeErr, SyntaxErr, EvalErr, G.ReferenceError, G.URIError, G.AggregateError, G.InternalError])
   allowOverride(Type.prototype, ["constructor", "name", "message"]);
 
@@ -50,7 +51,6 @@ visit(getPrototypeOf(G));
 // Intrinsics that no global names.
 const arrayIterator = [][Sym.iterator]();
 for (const value of [
-  guestTools, guestConsole, URL, URLSearchParams, TextEncoder, TextDecoder,
   getPrototypeOf(arrayIterator), getPrototypeOf(getPrototypeOf(arrayIterator)), getPrototypeOf(""[Sym.iterator]()),
   getPrototypeOf(new NativeMap()[Sym.iterator]()), getPrototypeOf(new G.Set()[Sym.iterator]()),
   getPrototypeOf("".matchAll(/x/g)), getPrototypeOf(G.Uint8Array), getPrototypeOf(G.Uint8Array.prototype),
@@ -60,6 +60,10 @@ for (const value of [
   getPrototypeOf(G.Iterator.from({ next() { return { done: true }; }, __proto__: null })),
   getPrototypeOf([].values().map((x) => x)), getPrototypeOf(G.Iterator.concat()),
 ]) visit(value);
+// What programs find among their globals and in modules. A namespace closes itself.
+for (const things of [GLOBALS, CLASSES, discoveryExports])
+  for (const name of ownKeys(things)) visit(things[name]);
+visit(load);
 
 while (pendingCount > 0) {
   const object = pendingObjects[--pendingCount];

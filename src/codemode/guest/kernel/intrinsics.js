@@ -6,7 +6,7 @@ const SyntaxErr = G.SyntaxError, EvalErr = G.EvalError, NativePromise = G.Promis
 const NativeMap = G.Map, NativeWeakMap = G.WeakMap, NativeProxy = G.Proxy, Sym = G.Symbol;
 const { apply, construct, defineProperty, deleteProperty, ownKeys } = G.Reflect;
 const { getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf, preventExtensions } = G.Reflect;
-const { freeze, create } = Obj;
+const { freeze, create, is } = Obj;
 const { stringify, parse } = G.JSON;
 const { floor, imul } = G.Math;
 const indirectEval = G.eval;
@@ -23,6 +23,7 @@ const matchIn = uncurry(G.RegExp.prototype.exec);
 const mapGet = uncurry(NativeMap.prototype.get);
 const mapSet = uncurry(NativeMap.prototype.set);
 const mapClear = uncurry(NativeMap.prototype.clear);
+const sort = uncurry(Arr.prototype.sort);
 const mapSize = uncurry(getOwnPropertyDescriptor(NativeMap.prototype, "size").get);
 const mapForEach = uncurry(NativeMap.prototype.forEach);
 const weakGet = uncurry(NativeWeakMap.prototype.get);

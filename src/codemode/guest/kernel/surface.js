@@ -85,6 +85,7 @@ const guestTools = toolProxy(toolsRoot);
 // Each line costs the host a frame, however short it is.
 const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000, MAX_CONSOLE_LINES = 4096;
 let consoleBytes = 0, consoleLines = 0, consoleFull = false;
+let isStable = false; // whether the same values make the same text, and a line that is cut is the last
 
 const consoleText = (value) => {
   if (typeof value === "string") return clip(value, MAX_CONSOLE_LINE);
@@ -97,22 +98,25 @@ const consoleText = (value) => {
   }
 };
 
-const write = (level, args) => {
-  if (finished || consoleFull) return;
+const shortLine = (args) => {
   let line = "";
   for (let i = 0; i < args.length && i < MAX_CONSOLE_ARGUMENTS; i++)
     line = clip(i === 0 ? consoleText(args[i]) : line + " " + consoleText(args[i]), MAX_CONSOLE_LINE);
+  return line;
+};
+const writeLine = (level, line) => emit("L", '{"level":"' + level + '","text":' + stringify(line) + "}");
+const writeCut = (why) => {
+  consoleFull = true;
+  writeLine("warn", "console output cut: " + why);
+};
+const write = (level, args) => {
+  if (finished || consoleFull) return;
+  if (isStable) return writeStable(level, stableLine(args));
+  const line = shortLine(args);
   consoleBytes += utf8Length(line) + 1;
-  if (consoleBytes > limits.max_console_bytes) {
-    consoleFull = true;
-    level = "warn";
-    line = "console output cut: max_console_bytes is " + limits.max_console_bytes;
-  } else if (++consoleLines > MAX_CONSOLE_LINES) {
-    consoleFull = true;
-    level = "warn";
-    line = "console output cut: more than " + MAX_CONSOLE_LINES + " lines";
-  }
-  emit("L", '{"level":"' + level + '","text":' + stringify(line) + "}");
+  if (consoleBytes > limits.max_console_bytes) writeCut("max_console_bytes is " + limits.max_console_bytes);
+  else if (++consoleLines > MAX_CONSOLE_LINES) writeCut("more than " + MAX_CONSOLE_LINES + " lines");
+  else writeLine(level, line);
 };
 
 const guestConsole = create(Obj.prototype);

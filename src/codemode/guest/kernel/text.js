@@ -3,12 +3,18 @@
 const MAX_NAME = 100, MAX_MESSAGE = 4000, MAX_STACK = 4000, MAX_DETAILS = 16000;
 // Lines past this are the kernel's own: it is evaluated behind that many line breaks.
 const KERNEL_LINE = 1048576;
-// A program is the body of one of these functions: its first line stands behind the opening text.
+// A program is the body of one of these functions: its first line stands behind the opening text. A module is no body.
 const DIRECTIVES = freeze({ __proto__: null, sloppy: "", strict: '"use strict";' });
 const wrapperOf = (kind, parameters) =>
   freeze({ __proto__: null, open: "(async function(" + parameters + "){" + DIRECTIVES[kind], close: "\n})" });
-const WRAPPERS = freeze({ __proto__: null, sloppy: wrapperOf("sloppy", ""), strict: wrapperOf("strict", "") });
+const MODULE = freeze({ __proto__: null, open: "", close: "" });
+const WRAPPERS = freeze({
+  __proto__: null, sloppy: wrapperOf("sloppy", ""), strict: wrapperOf("strict", ""), module: MODULE,
+});
 let wrapper = WRAPPERS.sloppy;
+const isModule = () => wrapper === MODULE;
+// What the first line of the program stands behind, in bytes.
+const bytesBefore = () => (isModule() ? moduleGiven.prefix : wrapper.open.length);
 
 const clip = (text, length) => (text.length > length ? slice(text, 0, length) + "\u2026" : text);
 
@@ -34,8 +40,12 @@ const safeRead = (object, key, length) => {
 
 // The engine counts a column in bytes; everybody else counts UTF-16 units.
 let programText = "", programIsAscii;
+const readProgramText = () => {
+  if (isModule()) programText = slice(programText, beginningOf(programText, moduleGiven.prefix).length);
+  programIsAscii = utf8Length(programText) === programText.length;
+};
 const unitColumn = (row, column) => {
-  if (programIsAscii === undefined) programIsAscii = utf8Length(programText) === programText.length;
+  if (programIsAscii === undefined) readProgramText();
   if (programIsAscii) return column;
   let start = 0;
   for (let i = 1; i < row; i++) {
@@ -58,7 +68,7 @@ const guestFrame = (line) => {
   if (!(row < KERNEL_LINE)) return "";
   let column = parseInteger(slice(line, second + 1), 10);
   // The engine places what has no position of its own (`null.x`) at the wrapper's opening.
-  if (row === 1) column = column > wrapper.open.length ? column - wrapper.open.length : 1;
+  if (row === 1) column = column > bytesBefore() ? column - bytesBefore() : 1;
   column = unitColumn(row, column);
   const head = slice(line, 0, mark);
   const tail = lastIndexOf(head, "(") >= 0 ? ")" : "";
@@ -107,11 +117,23 @@ const describeError = (error, extra) => {
     message = safeText(error, MAX_MESSAGE);
   }
   return '{"name":' + stringify(name) + ',"message":' + stringify(message) + ',"code":' + stringify(code) +
-    ',"stack":' + stringify(indexOf(stack, "<input>:") < 0 ? stack : guestStack(stack)) + details + extra + "}";
+    ',"stack":' + stringify(indexOf(stack, "<input>:") < 0 ? stack : guestStack(stack)) + details + extra +
+    (isModule() ? classJson(error) : "") + "}";
 };
 
 // Half of a surrogate pair counts half of its four bytes.
 const unitBytes = (unit) => (unit <= 0x7f ? 1 : unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 3 : 2);
+
+// As much of a text as is no longer than so many bytes in UTF-8; no pair is broken.
+const beginningOf = (text, bytes) => {
+  let end = 0;
+  for (let left = bytes; end < text.length; end++) {
+    left -= unitBytes(charCodeAt(text, end));
+    if (left < 0) break;
+  }
+  if (end > 0 && end < text.length && (charCodeAt(text, end - 1) & 0xfc00) === 0xd800) end--;
+  return slice(text, 0, end);
+};
 
 const NOT_ASCII = /[^\x00-\x7f]/;
 // The one place that calls a method by name: an uncurried call per character took seconds for a text of some megabytes,

@@ -1,0 +1,96 @@
+"""Asks the engine whether a text is a module, without running it. Loaded by path; pure."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Problem = dict[str, Any]
+    Evaluate = Callable[[str], object]
+
+# No module can be loaded, and none is before the whole text has been read: nothing of it runs.
+_NEVER = 'import"codemode:never";'
+_SYNTAX_ERROR = "SyntaxError: "
+_PLACE = "<input>:"
+_UNCLEAR = "this is not understood, as TypeScript or as JavaScript: write it without types here"
+# A text up to this long is read again and again to find what the engine gives no place of.
+_MAX_SEARCHED = 1 << 16
+
+
+def checked(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
+    """What the analyser said of a module, or the problem that the engine has with it.
+
+    ``result["asked"]`` is what the engine is asked about; it is left out of what comes back. A ``"draft"`` is asked
+    about where the text itself is no module. What the engine has no memory or stack for is left to the run.
+    """
+    draft, text = result.pop("draft", None), result.pop("asked", None) or result.get("js")
+    if text is None:
+        return result
+    problem = problem_of(evaluate, text)
+    if draft is not None and (problem is not None or draft["is_ambiguous"]):
+        unclear = {"message": _UNCLEAR, "line": draft["line"], "column": draft["column"]}
+        problem = problem_of(evaluate, draft["js"]) or unclear
+    return result if problem is None else {"problems": [problem]}
+
+
+def problem_of(evaluate: Evaluate, text: str) -> Problem | None:
+    """The engine's syntax error as message, line and column of the text; None for a module."""
+    if (at := text.find("\0")) >= 0:
+        return {"message": "a program cannot have the character U+0000 in it", **_place(text, at)}
+    said = _answer(evaluate, text)
+    if said is None:
+        return None
+    message, _, rest = said.partition("\n")
+    row, _, column = rest.partition(_PLACE)[2].partition("\n")[0].partition(":")
+    if row.isdecimal() and column.isdecimal():
+        return {"message": message, "line": int(row), "column": _units(text, int(row), int(column))}
+    return {"message": message, **_place(text, _found(evaluate, text, message))}
+
+
+def _answer(evaluate: Evaluate, text: str) -> str | None:
+    if text.startswith("#!"):  # which means something at the very beginning alone
+        text = "//" + text[2:]
+    try:
+        evaluate(_NEVER + text)
+    except Exception as error:  # noqa: BLE001 -- the engine's class has no name here
+        said = str(error)
+        return said[len(_SYNTAX_ERROR) :] if said.startswith(_SYNTAX_ERROR) else None
+    return None
+
+
+def _units(text: str, row: int, column: int) -> int:
+    """The column in UTF-16 units; the engine counts bytes, and what it was asked about stands behind our import."""
+    lines = text.split("\n", row)
+    if row > len(lines):  # a line of the engine's may end where others see none
+        return 1
+    before = lines[row - 1].encode()[: max(0, column - 1 - (len(_NEVER) if row == 1 else 0))].decode("utf-8", "ignore")
+    return 1 + len(before) + sum(character > "\uffff" for character in before)
+
+
+def _place(text: str, at: int) -> dict[str, int]:
+    before = text[:at]
+    line = before[before.rfind("\n") + 1 :]
+    units = len(line) + sum(character > "\uffff" for character in line)
+    return {"line": 1 + before.count("\n"), "column": 1 + units}
+
+
+def _found(evaluate: Evaluate, text: str, message: str) -> int:
+    """Where that stands which the engine names without a place.
+
+    It reads from the front and stops there, so the shortest beginning with the same message ends there. What is said
+    of a whole text is no beginning's.
+    """
+    if message.startswith("exported variable "):
+        return max(0, text.find(message.split("'")[1], max(0, text.find("export"))))
+    if len(text) > _MAX_SEARCHED:
+        return 0
+    short, long = 0, len(text)
+    while short < long:
+        middle = (short + long) // 2
+        if (_answer(evaluate, text[:middle]) or "").partition("\n")[0] == message:
+            long = middle
+        else:
+            short = middle + 1
+    return max(0, text.rfind("/", 0, max(0, short - 1)))
