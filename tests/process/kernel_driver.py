@@ -9,7 +9,7 @@ from typing import Any
 
 from worker_driver import read_hello, read_messages, send
 
-from codemode.protocol.messages import RunProgram
+from codemode.protocol.messages import RunModule, RunProgram
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.process import WorkerProcess
 from codemode.workers.zygote import Zygote
@@ -82,8 +82,7 @@ class KernelDriver:
         prefix = f"const{{{bindings}load}}=$codemode;"
         module = {"prefix": len(prefix.encode()), "take": "$codemode", "imports": [name for name, _ in imports]}
         told = {"given": {"module": {**module, "servers": given or {}, "all": False}}}
-        frame = RunProgram(prefix + js, {**MODULE, **LIMITS, **told, **config}).frame()
-        return self._run(frame[:4] + b"M" + frame[5:], answer)
+        return self._run(RunModule(prefix + js, {**MODULE, **LIMITS, **told, **config}).frame(), answer)
 
     def _run(self, frame: bytes, answer: Answer) -> Said:
         worker = self._zygote.spawn()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import sys
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ import pytest
 from kernel_driver import KernelDriver
 from worker_driver import read_frame, read_hello
 
+from codemode.protocol.messages import AnalyseProgram
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 
@@ -279,8 +279,7 @@ def ask(text: str) -> dict[str, object]:
     worker = zygote.spawn()
     try:
         read_hello(worker)
-        payload = struct.pack(">IB", 5000, 2) + text.encode()
-        worker.channel.sendall(struct.pack(">I", 1 + len(payload)) + b"A" + payload)
+        worker.channel.sendall(AnalyseProgram(text, 5000, 2).frame())
         kind, answer = read_frame(worker)
         assert kind == b"a", answer
         return json.loads(answer)

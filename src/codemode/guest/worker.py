@@ -95,10 +95,9 @@ class Worker:
         process shares its memory until it writes to it, and each page that it writes to first has to be copied: a
         spare worker has the time to do that before there is a program. ``faces``: those whose analysis is rehearsed.
         """
-        for face in faces:
-            is_module = face == _MODULE_FACE
-            if self.analyse is not None:
-                self._analyse(self.rehearsal.MODULE if is_module else self.rehearsal.SOURCE, 1000, face, True)
+        for face in faces if self.analyse is not None else ():
+            source = self.rehearsal.MODULE if face == _MODULE_FACE else self.rehearsal.SOURCE
+            self._analyse(source, 1000, face, True)
         for frames in self.rehearsal.PROGRAMS:
             for body in frames:
                 self._answer(body)

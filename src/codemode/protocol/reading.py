@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
 
 CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
+_MAX_LINE = 65_537  # characters of a line of the console; the kernel cuts it there, or far below
 _MAX_TEXT = 20_000  # characters of an error's name, message or stack; the kernel clips far below
 _MAX_PROBLEMS = 1000
 _MAX_CLASS_NAME = 64
@@ -170,7 +171,7 @@ def _read_console(body: dict[str, Any]) -> ConsoleWritten:
     level = body.get("level")
     if level not in CONSOLE_LEVELS:
         _violation("a bad console level")
-    return ConsoleWritten(level, _text(body, "text"))
+    return ConsoleWritten(level, _text(body, "text", _MAX_LINE))
 
 
 def _read_notice(body: dict[str, Any]) -> GuestNotice:
