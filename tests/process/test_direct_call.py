@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from strict_surface import call_strict, go_on_strict, run_strict
 from test_strict_codes import NUMBER, OWN, raising
 from waiting import within
 
-from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool
+from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool, create_code_call_tools
 from codemode.protocol.messages import CallRequested
 from codemode.run.direct_call import DirectCall
+from codemode.run.engine_text import _number
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
 OK, NO = {"approved": True}, {"approved": False}
@@ -174,6 +176,55 @@ def test_whatever_is_passed_a_replay_makes_the_same_call(values):
     assert outcome.status == "completed", outcome.error
     for entry, call in zip(outcome.ledger.entries, calls, strict=True):
         assert entry.same_request(CallRequested(entry.id, "tool", "echo", call.input_json, None))
+
+
+def one_by_one(value: Any, *, is_literal: bool) -> str:
+    """A second reading: each value written for itself."""
+    if isinstance(value, dict):
+        indices = [key for key in value if re.fullmatch("0|[1-9][0-9]{0,9}", key) and int(key) < 2**32 - 1]
+        keys = [*sorted(indices, key=int), *(key for key in value if key not in indices)]
+        names = [f"[{json.dumps(key)}]" if is_literal and key == "__proto__" else _text(key) for key in keys]
+        texts = [one_by_one(value[key], is_literal=is_literal) for key in keys]
+        return "{" + ",".join(f"{name}:{text}" for name, text in zip(names, texts, strict=True)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(one_by_one(one, is_literal=is_literal) for one in value) + "]"
+    if type(value) is int and abs(value) > 2**53 and is_literal:
+        return f"{value}n"
+    return _number(value) if isinstance(value, float) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@given(st.lists(inputs, max_size=6) | st.dictionaries(keys, inputs, max_size=6))
+def test_what_is_written_at_once_is_written_as_one_by_one(value):
+    call = DirectCall.of("echo", value)
+    assert call.input_json == one_by_one(value, is_literal=False)
+    assert call.js == f'return await callTool("echo", {one_by_one(value, is_literal=True)})'
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 99, "\u00fc" * 50, {"a": [1] * 50}, [{"10": 1, "9": [2.5]}] * 20, "\u6587" * 33 + "\U0001f600"],
+    ids=["letters", "bytes", "numbers", "objects", "marks"],
+)
+@pytest.mark.parametrize("most", [10, 25, 26, 36, 60, 101, 102, 103, 104, 200])
+def test_an_input_over_the_limit_is_refused_as_that_of_a_script(value, most):
+    limits = {"execution_policy": {"max_tool_input_bytes": most}}
+    seen: list[Any] = []
+    code_call = create_code_call_tools(
+        [Tool("echo", execute=seen.append)], {"settings": limits, "direct_calls": {"enabled": True}}
+    )
+    answer = code_call.invoke_sync({"tool": "echo", "input": value})
+    assert answer == code_call.execute_sync({"script": DirectCall.of("echo", value).js})
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > most:
+        assert (answer["status"], answer["error"]["code"]) == ("tool_error", "VALIDATION")
+        units = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-16-le")) // 2
+        is_sent = units <= most
+        assert answer["error"]["toolInput"] == (value if is_sent else {"bytes": size})
+    assert seen == ([] if size > most else [value, value])
 
 
 @pytest.mark.parametrize("value", [2.0**-24, -(2.0**-44), 6.10987272699921e-151, 0.1, 1e-7])

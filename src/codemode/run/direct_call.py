@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..data.json_values import NOT_GIVEN, decode_json, encode_json, utf8_length, well_formed
-from ..data.narrowing import is_array, is_object
+from ..data.json_values import NOT_GIVEN, decode_json, encode_json, json_length, utf8_length, well_formed
 from ..data.records import record
 from ..errors import CodeModeProtocolError
-from ..host import steps
 from ..protocol.messages import (
     CallRequested,
     DeliverError,
@@ -23,21 +20,25 @@ from ..protocol.messages import (
     WorkerMessage,
 )
 from ..workers.nesting import Place
+from .engine_text import engine_texts, string_text
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
 
-_LAST_EXACT = 2**53
-_LAST_INDEX = 2**32 - 2
+_MAX_BYTES_OF_A_CHARACTER = 4
 
 
 @record
 class DirectCall:
-    """A call, and the script ``js`` that makes it and nothing else. A pause of the one is a pause of the other."""
+    """A call, and the script ``js`` that makes it and nothing else. A pause of the one is a pause of the other.
+
+    ``input_bytes`` stands in place of the input of one that is too large.
+    """
 
     js: str
     name: str
     input_json: str | None
+    input_bytes: int | None = None
 
     @classmethod
     def of(cls, name: str, value: Any) -> DirectCall:
@@ -45,71 +46,33 @@ class DirectCall:
 
         Raises `CodeModeSerializationError` for what is no JSON.
         """
-        name = well_formed(name)
         if value is NOT_GIVEN:
-            return cls(f"return await callTool({_string(name)})", name, None)
-        plain = decode_json(encode_json(value, what=f"the input of tool {name!r}"))
-        text, literal = list[str](), list[str]()
-        _write(plain, text.append, is_literal=False)
-        _write(plain, literal.append, is_literal=True)
-        return cls(f"return await callTool({_string(name)}, {''.join(literal)})", name, "".join(text))
+            name = well_formed(name)
+            return cls(f"return await callTool({string_text(name)})", name, None)
+        return cls.of_text(name, encode_json(value, what=f"the input of tool {name!r}"))
+
+    @classmethod
+    def of_text(cls, name: str, text: str, max_bytes: int | None = None) -> DirectCall:
+        """Return the call with an input that `encode_json` has written. One that is far too large is not even read."""
+        name = well_formed(name)
+        if max_bytes is not None and (size := _size_beyond(text, max_bytes)) is not None:
+            return cls(f"return await callTool({string_text(name)}, {text})", name, None, size)
+        text, literal = engine_texts(decode_json(text))
+        return cls(f"return await callTool({string_text(name)}, {literal})", name, text)
 
 
-def _write(value: Any, put: Callable[[str], object], *, is_literal: bool) -> None:
-    """Write a value as the engine's JSON has it, which a replay compares; or as JavaScript.
-
-    As a literal an integer that no number holds is a BigInt, and ``__proto__`` a key like any other.
-    """
-    steps.take()
-    if is_object(value):
-        put("{")
-        for at, key in enumerate(_in_order(value)):
-            shown = _string(key)
-            put(f"{',' if at else ''}{f'[{shown}]' if is_literal and key == '__proto__' else shown}:")
-            _write(value[key], put, is_literal=is_literal)
-        put("}")
-    elif is_array(value):
-        put("[")
-        for at, item in enumerate(value):
-            if at:
-                put(",")
-            _write(item, put, is_literal=is_literal)
-        put("]")
-    elif isinstance(value, float):
-        put(_number(value))
-    elif is_literal and type(value) is int and abs(value) > _LAST_EXACT:
-        put(f"{value}n")
-    else:
-        put(json.dumps(value, ensure_ascii=False))
+def _size_beyond(text: str, max_characters: int) -> int | None:
+    """Return the UTF-8 bytes of an input that certainly has more characters: of such a one a script sends the size."""
+    most = max_characters if "\\u" not in text else _MAX_BYTES_OF_A_CHARACTER * max_characters
+    if len(text) <= most:
+        return None
+    size = json_length(text)
+    return size if size > most else None
 
 
-def _in_order(value: Mapping[str, Any]) -> list[str]:
-    """Return the keys as an object has them: first those that are indices, by number."""
-    indices = [key for key in value if _is_index(key)]
-    return sorted(indices, key=int) + [key for key in value if not _is_index(key)] if indices else list(value)
-
-
-def _is_index(key: str) -> bool:
-    is_plain = key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
-    return is_plain and len(key) <= 10 and int(key) <= _LAST_INDEX
-
-
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _number(value: float) -> str:
-    """Return a number as ECMAScript writes it (Number::toString): with the digits that Python has, in other forms."""
-    mantissa, has_exponent, exponent_text = repr(value).partition("e")
-    if not has_exponent:
-        return "0" if value == 0 else mantissa.removesuffix(".0")
-    sign, exponent = "-" if value < 0 else "", int(exponent_text)
-    digits = mantissa.lstrip("-").replace(".", "")
-    if exponent > 20 or exponent < -6:
-        point = "." if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{point}{digits[1:]}e{exponent:+d}"
-    zeros = "0" * (-exponent - 1)
-    return f"{sign}0.{zeros}{digits}" if exponent < 0 else f"{sign}{digits}{'0' * (exponent + 1 - len(digits))}"
+def _utf16_units(text: str) -> int:
+    """Count characters as the engine does, which compares them with the limit before anybody counts bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 class DirectSeat:
@@ -153,8 +116,8 @@ class DirectSeat:
         """Ask for the call, unless the invocation has ended already."""
         if self._max_input_bytes is None:
             return
-        text, size = self._call.input_json, None
-        if text is not None and len(text) > self._max_input_bytes:
+        text, size = self._call.input_json, self._call.input_bytes
+        if text is not None and _utf16_units(text) > self._max_input_bytes:
             text, size = None, utf8_length(text)
         self._say(CallRequested(1, "tool", self._call.name, text, size))
         self._say(TurnEnded(1))

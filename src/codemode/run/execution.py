@@ -112,13 +112,14 @@ class Execution:
             return await self._run(js, error)
         return await self._run(source)
 
-    async def call(self, name: str, value: Any = NOT_GIVEN) -> RunOutcome:
+    async def call(self, name: str, value: Any = NOT_GIVEN, *, text: str | None = None) -> RunOutcome:
         """Make one call with plain JSON as its input, as a program that returns what it gives. It takes no worker.
 
-        Raises `CodeModeSerializationError` for an input that is no JSON.
+        ``text`` is an input that `encode_json` has written. Raises `CodeModeSerializationError` for what is no JSON.
         """
-        work = partial(DirectCall.of, name, value)
-        call = await run_check(0 if value is NOT_GIVEN else weigh(value, LARGE_CHARACTERS), work)
+        most, work = self._machine.settings.limits.max_tool_input_bytes, partial(DirectCall.of, name, value)
+        work = work if text is None else partial(DirectCall.of_text, name, text, most)
+        call = await run_check(weigh((value, text), LARGE_CHARACTERS), work)
         self._seat = DirectSeat(call, self._threads)
         return await self._run(call.js)
 

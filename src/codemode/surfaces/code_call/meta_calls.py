@@ -134,7 +134,7 @@ class MetaCalls:
         self._require_direct_calls()
         tools = self._tools
         try:
-            name, value = await asked_to_invoke(self._name_of("invoke"), input)
+            name, text = await asked_to_invoke(self._name_of("invoke"), input)
         except CodeModeToolError as error:
             await tell_wrong_input(self.options, self._profile, None, tool_call_id, error)
             raise
@@ -145,7 +145,7 @@ class MetaCalls:
         given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
         outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
-        return told(await execution.call(name, value))
+        return told(await execution.call(name, text=text))
 
     async def resume(
         self,

@@ -78,8 +78,8 @@ def script_in(given: Any) -> str:
     return script if isinstance(script, str) else ""
 
 
-async def asked_to_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
-    """Return name and input, or `NOT_GIVEN`, of the call that is asked for. What is large is read in a thread.
+async def asked_to_invoke(meta_tool: str, given: Any) -> tuple[str, str | None]:
+    """Return name and input, as JSON text or None, of the call that is asked for. What is large is read in a thread.
 
     Raises `CodeModeToolError` for a wrong input.
     """
@@ -100,16 +100,16 @@ def _read_execute(meta_tool: str, given: Any, script_context: Mapping[str, Any] 
     return request
 
 
-def _read_invoke(meta_tool: str, given: Any) -> tuple[str, Any]:
+def _read_invoke(meta_tool: str, given: Any) -> tuple[str, str | None]:
     reader = InputReader(meta_tool, given, ("tool", "input"))
     reader.require("tool")
-    name, value = reader.text("tool"), reader.anything("input")
+    name, value, text = reader.text("tool"), reader.anything("input"), None
     try:
-        value = value if value is NOT_GIVEN else _plain(value)
+        text = None if value is NOT_GIVEN else encode_json(value, what="it")
     except CodeModeSerializationError as error:
         reader.wrong("input", error.message.removeprefix("it "))
     reader.finish()
-    return (name or "")[:_MAX_CALLED_CHARACTERS], value
+    return (name or "")[:_MAX_CALLED_CHARACTERS], text
 
 
 def _hosts_context(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
