@@ -13,9 +13,9 @@ NAME = "modules"
 OUTER_TOOL = "codemode.run"
 ANALYSIS_MS = 1000
 _GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
-_CODES: Mapping[str, str] = {"validation": "SCHEMA_VALIDATION", "limit": "SANDBOX_LIMIT", "execution": "TOOL_FAILED"}
+_CODES: Mapping[str, str] = {"validation": "VALIDATION", "limit": "SANDBOX_LIMIT", "execution": "TOOL_FAILED"}
 _FACE = GuestFace(wrapper="module", globals=_GLOBALS, console="stable", limit_names=SHOWN_NAMES)
-_RULES = StaticRules(runs_unanalysed=False, checks_tools=False, analysis_ms=ANALYSIS_MS)
+_RULES = StaticRules(checks_tools=False, analysis_ms=ANALYSIS_MS)
 
 
 def profile_of(limits: RunLimits, words: Words) -> Profile:

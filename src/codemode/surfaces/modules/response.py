@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...data.narrowing import mapping_or_empty, string_or_empty
+from ...data.narrowing import mapping_or_empty
 from ...errors import CodeModeError
 from ...trace.events import NestedToolResultEvent
 from .diagnostic import Diagnostic, ordered
-from .words import class_and_code
+from .words import CLASSES, class_and_code
 
 if TYPE_CHECKING:
     from ...errors import Resumable
@@ -89,8 +89,8 @@ def _failure(one: NestedToolResultEvent) -> str:
     if one.status == "aborted":
         return "ToolCallError OUTCOME_UNKNOWN"
     told = mapping_or_empty(one.told_error)
-    if "class" in told:
-        return f"{string_or_empty(told.get('class'))} {string_or_empty(told.get('code'))}"
+    if told.get("name") in CLASSES:
+        return f"{told['name']} {told.get('code')}"
     if isinstance(one.error, CodeModeError):
         return " ".join(class_and_code(one.error, is_raised=False))
     return "ToolCallError WAITING" if one.status == "interrupted" else "ToolCallError TOOL_FAILED"

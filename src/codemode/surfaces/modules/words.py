@@ -26,7 +26,7 @@ FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
 
 _LOOK_UP = "Look the {} up with {} of @codemode/discovery."
 _KINDS: Mapping[str, tuple[str, str, str]] = {
-    "validation": (SCHEMA, "SCHEMA_VALIDATION", "Change {where} as `expected` says."),
+    "validation": (SCHEMA, "VALIDATION", "Change {where} as `expected` says."),
     "unknown_tool": (TOOL_NOT_FOUND, "TOOL_NOT_FOUND", _LOOK_UP.format("tool", "searchTools")),
     "unknown_server": (SERVER_NOT_FOUND, "SERVER_NOT_FOUND", _LOOK_UP.format("server", "listServers")),
     "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP.format("server", "listServers")),

@@ -77,7 +77,7 @@ def test_m30_a_wrong_input_has_all_its_fields():
     assert said.pop("message").startswith("Invalid input")
     assert said == {
         "class": "SchemaValidationError",
-        "code": "SCHEMA_VALIDATION",
+        "code": "VALIDATION",
         "hint": "Change the value at /title as `expected` says.",
         "serverId": "github",
         "toolName": "create-issue",
