@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 _SLACK_SECONDS = 0.001
 
@@ -14,13 +15,19 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Tally(Protocol):
+    """Seconds that somebody adds up, as `observe.hooks.Hooks` does."""
+
+    seconds: float
+
+
 class Clock:
     """Calls ``on_passed`` once it has run for so many ``seconds``. Those that are ``uncounted`` bring it no nearer.
 
     Standing still and going on cost no timer: the first one rings too early, and is set again for what is left.
     """
 
-    def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: Callable[[], float]) -> None:
+    def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: Tally) -> None:
         self._remaining = seconds
         self._on_passed = on_passed
         self._uncounted = uncounted
@@ -53,7 +60,7 @@ class Clock:
         self._on_passed = _nothing
 
     def _now(self) -> float:
-        return self._loop.time() - self._uncounted()
+        return self._loop.time() - self._uncounted.seconds
 
     def _ring(self) -> None:
         self._timer = None

@@ -46,8 +46,9 @@ class Reporter:
 
     The events of a call come in the task that performs it, so that a listener can set context variables for it. Events
     that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any;
-    ``console`` is what was written so far. With ``hides_inputs`` a call of a tool is told of when it is known what may
-    be seen of its input, at the latest when it ends: what the program gave is never part of an event then.
+    ``hooks`` add up how long they have kept the event loop; ``console`` is what was written so far. With
+    ``hides_inputs`` a call of a tool is told of when it is known what may be seen of its input, at the latest when it
+    ends: what the program gave is never part of an event then.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Reporter:
         *,
         hides_inputs: bool = False,
     ) -> None:
-        self._hooks = Hooks(lifecycle)
+        self.hooks = Hooks(lifecycle)
         self._listeners = listeners
         self._hides_inputs = hides_inputs
         self.is_watched = bool(listeners) or lifecycle.has_hooks
@@ -70,11 +71,6 @@ class Reporter:
         self._open: dict[int, CallRecord] = {}
         self._ended: list[CallRecord] = []
         self.console: list[ConsoleEvent] = []
-
-    @property
-    def seconds_in_hooks(self) -> float:
-        """How long hooks have kept the event loop, so that no deadline counts it."""
-        return self._hooks.seconds
 
     def started(
         self, text: str | SourceMeasure, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
@@ -159,7 +155,7 @@ class Reporter:
         if self.is_watched:
             self._tell_refusal(error, None)
             self._emit(trace)
-            await self._hooks.finish()
+            await self.hooks.finish()
         return trace
 
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
@@ -182,7 +178,7 @@ class Reporter:
 
     def _hears_end_of(self, entry: LedgerEntry) -> bool:
         ending = NestedToolResultEvent if entry.kind == "tool" else FetchResultEvent
-        return entry.id in self._open and self._hooks.hears(ending)
+        return entry.id in self._open and self.hooks.hears(ending)
 
     def _tell_start(self, record: CallRecord) -> None:
         record.is_told = True
@@ -205,8 +201,8 @@ class Reporter:
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
-            self._hooks.call(listener, event, getattr(listener, "name", "telemetry"))
-        self._hooks.tell(event)
+            self.hooks.call(listener, event, getattr(listener, "name", "telemetry"))
+        self.hooks.tell(event)
 
 
 def _results(records: tuple[CallRecord, ...], ids: dict[str, str]) -> tuple[Result, ...]:

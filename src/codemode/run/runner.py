@@ -295,8 +295,8 @@ class Runner:
         return clock
 
     def _clock_of(self, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
-        reporter = self._reporter  # and not this runner, which holds the clock
-        return Clock(milliseconds / 1000, on_passed, uncounted=lambda: reporter.seconds_in_hooks)
+        # How long hooks have kept the event loop no deadline counts.
+        return Clock(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
 
     def _replayed(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome

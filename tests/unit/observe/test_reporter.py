@@ -241,9 +241,9 @@ def test_the_time_that_hooks_take_is_counted():
         time.sleep(0.02)
 
     async def scenario(events):
-        before = events.seconds_in_hooks
+        before = events.hooks.seconds
         await one_call(events)
-        return before, events.seconds_in_hooks
+        return before, events.hooks.seconds
 
     before, after = told(scenario, on_nested_tool_call=block)
     assert before == 0

@@ -112,7 +112,7 @@ def _function_body(
         return {"problems": placed(data, problems)}
     found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
     found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
-    return {"js": blanked, "facts": found | {kind: placed(data, found[kind]) for kind in PLACED if kind in found}}
+    return {"js": blanked, "facts": found | {kind: placed(data, found[kind]) for kind in PLACED if found.get(kind)}}
 
 
 def _unclear(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:
