@@ -59,6 +59,21 @@ def test_a_definition_of_any_size_is_no_trouble():
     assert result(tools, "return 1") == 1
 
 
+def test_the_definitions_that_a_script_names_are_bounded_together():
+    large = {"type": "object", "description": "x" * 300_000}
+    names = [f"large_{at}" for at in range(6)]
+    tools = create_code_call_tools(
+        [*(Tool(name, execute=None, input_schema=large) for name in names), Tool("small", execute=None)]
+    )
+    every = ", ".join(f"() => getTool('{name}')" for name in [*names, "small", "none"])
+    tried = "try { return typeof get() } catch (error) { return error.message }"
+    said = result(tools, f"return [{every}].map((get) => {{ {tried} }})")
+    assert said[:3] == ["object"] * 3
+    assert all("large_" in one and "1 MiB together" in one for one in said[3:6])
+    assert said[6:] == ["object", "undefined"]
+    assert result(tools, "return getTool('large_5').inputSchema.description.length") == 300_000
+
+
 def named(name: str, value: Any) -> list[Any]:
     return [name, value]
 

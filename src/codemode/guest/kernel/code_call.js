@@ -118,7 +118,8 @@ const guestGetTool = freeze({
     }
     if (definition === undefined && given.all !== true)
       throw new Err("getTool(" + stringify(clip(name, MAX_NAME)) + "): the definitions of all tools are too large to go" +
-        ' along, so the name has to stand in the program as text, as in getTool("name")');
+        ' along, so the name has to stand in the program as text, as in getTool("name"), and those named so are at most' +
+        " 1 MiB together");
     return undefined;
   },
 }.getTool);

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...data.program_facts import Facts
 
 MAX_DEFINITIONS_BYTES = 64 * 1024
+MAX_NAMED_DEFINITIONS_CHARACTERS = 1 << 20
 _READS_DEFINITIONS = frozenset({"getTool", "globalThis"})
 
 
@@ -111,9 +112,23 @@ class CodeCallCatalog:
         definitions: dict[str, Any] | None = self._small_definitions if _READS_DEFINITIONS & used.keys() else {}
         are_all = definitions is not None
         if definitions is None:
-            literal = literal_definitions(facts)
-            definitions = {name: self._definition(name) if name in self else None for name in literal}
+            definitions = self._named_definitions(literal_definitions(facts))
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
+
+    def _named_definitions(self, names: list[str]) -> dict[str, Any]:
+        """The definitions of these names, as many as go along; None for a name that no tool has."""
+        definitions: dict[str, Any] = {}
+        left = MAX_NAMED_DEFINITIONS_CHARACTERS
+        for name in names:
+            tool = self.get(name)
+            if tool is None:
+                definitions[name] = None
+                continue
+            size = weigh((tool.description, tool.input_json_schema, tool.output_json_schema), left + 1)
+            if size <= left:
+                left -= size
+                definitions[name] = self._definition(name)
+        return definitions
 
     @cached_property
     def _small_definitions(self) -> WrittenObject | None:
