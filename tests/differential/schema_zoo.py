@@ -443,6 +443,21 @@ FEATURES: list[Specimen] = [
         },
         ({"v": 1, "kids": [{"v": 2}]}, {"v": 1, "kids": [{}]}),
     ),
+    Specimen(
+        "recursion_in_an_optional_tuple",
+        {"oneOf": [{"type": "array", "prefixItems": [{"type": "array", "prefixItems": [{"$ref": "#"}]}]}, NULL]},
+        (None, [[[[None]]]]),
+    ),
+    Specimen(
+        "recursion_behind_a_tuple",
+        {
+            "oneOf": [
+                {"type": "array", "prefixItems": [STRING], "items": {"type": "array", "items": {"$ref": "#"}}},
+                NULL,
+            ]
+        },
+        (None, ["x", [["y"], None]]),
+    ),
 ]
 
 # Here only the text is of interest: jsonschema refuses these, or recurses for ever.

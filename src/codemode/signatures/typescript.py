@@ -171,11 +171,43 @@ class TypePrinter:
 
     def _tuple(self, shape: Tuple, scope: _Scope) -> str:
         inner = scope.deeper()
+        optional = [*shape.items[shape.required :], *([] if shape.rest is None else [Array(shape.rest)])]
+        if any(self._turns_back(item, scope) for item in optional):
+            return self._labelled_tuple(shape, inner)
         items = [self._print(item, inner) for item in shape.items[: shape.required]]
         items += [f"{self._operand(item, scope)}?" for item in shape.items[shape.required :]]
         if shape.rest is not None:
             items.append(f"...{self._operand(shape.rest, scope)}[]")
         return f"[{', '.join(items)}]"
+
+    def _labelled_tuple(self, shape: Tuple, inner: _Scope) -> str:
+        # TypeScript puts off what is inside of `label?: T[]`, not of `T[]?`: an alias may refer to itself there.
+        marks = [""] * shape.required + ["?"] * (len(shape.items) - shape.required)
+        items = [
+            f"item{at}{mark}: {self._print(item, inner)}"
+            for at, (item, mark) in enumerate(zip(shape.items, marks, strict=True))
+        ]
+        if shape.rest is not None:
+            items.append(f"...rest: {self._print(Array(shape.rest), inner)}")
+        return f"[{', '.join(items)}]"
+
+    def _turns_back(self, shape: Shape, scope: _Scope) -> bool:
+        """Whether a tuple or array, with no object around it, leads back to the definition that it stands in."""
+        pending: list[Shape] = [shape] if isinstance(shape, Array | Tuple | Union | Intersection) else []
+        while pending:
+            match pending.pop():
+                case Array(item):
+                    pending.append(item)
+                case Tuple(items, _, rest):
+                    pending += [*items, *([] if rest is None else [rest])]
+                case Union(members) | Intersection(members):
+                    pending += members
+                case Reference(pointer):
+                    if scope.owner in _reachable(scope.part.document, pointer):
+                        return True
+                case _:
+                    pass
+        return False
 
     def _object(self, shape: Object, scope: _Scope) -> str:
         inner = scope.deeper()
