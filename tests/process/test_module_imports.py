@@ -95,6 +95,30 @@ def test_what_a_server_exports(kernel):
     assert said["meta"] == GITHUB
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "gh.then_", "gh.nope", "gh.__meta__", "gh.toString", "gh[Symbol.iterator]",
+        "Object.keys(gh)", "'get_user' in gh",
+        "delete gh.nope", "Reflect.deleteProperty(gh, 'get_user')", "Reflect.setPrototypeOf(gh, {})",
+        "Object.preventExtensions(gh)", "Object.isExtensible(gh)", "Reflect.set(gh, 'get_user', 1)",
+        "Reflect.defineProperty(gh, 'new', { value: 1 })", "Reflect.defineProperty(gh, 'get_user', { value: 1 })",
+        "Object.getOwnPropertyDescriptor(gh, 'a_b_c')", "JSON.stringify(gh)", "({ ...gh })",
+        "Object.getPrototypeOf(gh)",
+        "Object.setPrototypeOf({}, gh).get_user", "Reflect.set(Object.create(gh), 'get_user', 1)", "await gh",
+    ],
+)  # fmt: skip
+def test_a_namespace_is_the_same_whatever_is_looked_at_first(kernel, first):
+    js = f"""
+    {first};
+    const known = gh.get_user, all = Reflect.ownKeys(gh).map(String), entries = Object.entries(gh);
+    {RESULT}[all, gh.get_user === known, entries.every(([key, value]) => gh[key] === value), Object.isSealed(gh),
+      Object.getPrototypeOf(gh), typeof gh.nope, await gh.get_user(1)];
+    """
+    keys = ["__meta__", "a_b_c", "get_user", "then_", "Symbol(Symbol.toStringTag)"]
+    assert kernel.module(js, imports=ALL, given=GIVEN).value == [keys, True, True, True, None, "undefined", 1]
+
+
 def test_meta_is_frozen_through_and_through(kernel):
     js = """
     const frozen = (value) =>

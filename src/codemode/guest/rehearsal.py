@@ -16,8 +16,7 @@ _PROGRAM = b"""{
     "result": {"depth": 9, "properties": 9},
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
-_MODULE_PROGRAM = b"""{
-    "js": "const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__ = await r({ n: [1, 'a'] });",
+_OF_MODULE = b"""{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__=await r({n:[1,'a']});",
     "seed": "00000000000000000000000000000000", "now_ms": 1,
     "wrapper": "module", "globals": ["console", "setTimeout"], "console": "stable", "is_rehearsal": true,
     "given": {"module": {"prefix": 0, "take": "$codemode", "imports": ["@codemode/servers/rehearsed"],
@@ -27,4 +26,4 @@ _MODULE_PROGRAM = b"""{
 }"""
 _LIMITS = struct.pack(">II", 64 << 20, 2 << 20)
 _ANSWER = b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}'
-PROGRAMS = ((b"R" + _LIMITS + _PROGRAM, _ANSWER), (b"M" + _LIMITS + _MODULE_PROGRAM, _ANSWER))
+PROGRAMS = ((b"R" + _LIMITS + _PROGRAM, _ANSWER), (b"M" + _LIMITS + _OF_MODULE, _ANSWER))

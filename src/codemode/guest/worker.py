@@ -39,10 +39,9 @@ _ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD = b"ARMDS"
 # What a program is to be read as, by the number in the frame.
 _MODULE_FACE = 2
 _NO_MEMORY = b'F{"message": "MemoryError"}'
-_NO_MEMORY_TO_RUN = ("kernel-error: run: out of memory", "kernel-error: run exactly: out of memory")
 
-# How the program's frame names what it was given, which alone of it may hold such integers as a value.
-_GIVEN = '"given":'
+# The program's frame begins with its text. What it was given is named so, and alone may hold such integers as a value.
+_JS, _GIVEN, _DECODER = '{"js":', '"given":', json.JSONDecoder()
 
 
 class EngineFailed(Exception):  # noqa: N818 -- named as the frame it becomes
@@ -184,10 +183,10 @@ class Worker:
         if not is_module:
             return self._take_turn(operation, config)
         outcome = self.kernel(operation, config)
-        if outcome in _NO_MEMORY_TO_RUN:
+        if outcome != "ok" and _flat(outcome).endswith(": out of memory"):
             return self._take_turn("refused", "InternalError: out of memory")
         self._require_ok(outcome)
-        return self._take_turn(*self._evaluated(json.loads(config)["js"]))
+        return self._take_turn(*self._evaluated(_DECODER.raw_decode(config, len(_JS))[0]))
 
     def _evaluated(self, js: str) -> tuple[str, object]:
         """What the kernel is told of a module: the engine's promise, which is not looked at, or why there is none."""

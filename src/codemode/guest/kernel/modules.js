@@ -4,79 +4,12 @@
 const SERVERS = "@codemode/servers/";
 const MAX_SPECIFIER = 256;
 
-// As the language says of a namespace: no writing, though the members call themselves writable. All else the target
-// says by itself: it has no prototype and is not extensible, and its members stay.
-const namespaceTraps = freeze({
-  __proto__: null,
-  set() { return false; },
-  defineProperty(target, key, wanted) {
-    const own = getOwnPropertyDescriptor(target, key);
-    if (own !== undefined && own.writable) {
-      const value = getOwnPropertyDescriptor(wanted, "value");
-      if (wanted.writable === false || (value !== undefined && !is(value.value, own.value))) return false;
-    }
-    return defineProperty(target, key, wanted);
-  },
-});
-const namespaceOf = (exports) => {
-  const target = create(null), names = sort(ownKeys(exports));
-  for (let i = 0; i < names.length; i++)
-    defineProperty(target, names[i], { __proto__: null, value: exports[names[i]], writable: true, enumerable: true, configurable: false });
-  constant(target, Sym.toStringTag, "Module");
-  preventExtensions(target);
-  return new NativeProxy(target, namespaceTraps);
-};
-
 const OWN_MODULES = freeze({
   __proto__: null,
   "@codemode/discovery": namespaceOf(discoveryExports),
   "@codemode/errors": namespaceOf(CLASSES),
 });
 
-// --- calls ---
-
-const thrownText = (error) => (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
-const refuseInput = (fields) => {
-  const told = { __proto__: null, class: "SchemaValidationError", code: "VALIDATION", path: "", expected: "a JSON value" };
-  const keys = ownKeys(fields);
-  for (let i = 0; i < keys.length; i++) told[keys[i]] = fields[keys[i]];
-  told.hint = "pass plain data: no functions, symbols or cycles";
-  return rejected(moduleError(told, guestStack(new Err().stack), ""));
-};
-const sendModule = (kind, name, text) => {
-  if (finished) return rejected(new Err("the program has already ended"));
-  const limit = reachedLimit(kind);
-  return limit === undefined ? send(kind, name, text, false) : rejected(callLimitError(limit));
-};
-const refuseToolInput = (tool, message, received) => {
-  const { serverId, toolName, exportName } = tool;
-  return refuseInput({ message: exportName + "(input): the input " + message, serverId, toolName, exportName, received });
-};
-const callServer = (tool, input) => {
-  let text;
-  if (input !== undefined)
-    try {
-      text = toSent(input); // runs guest code, so it comes before the limits are looked at
-      if (text === undefined) return refuseToolInput(tool, "must be a JSON value, not " + typeof input, typeof input);
-    } catch (error) {
-      if (error === null) throw error; // no memory
-      return refuseToolInput(tool, "is no JSON value: " + thrownText(error), kindOf(input));
-    }
-  return sendModule("tool", tool.name, text);
-};
-
-// --- servers ---
-
-const serverFunction = (tool) => freeze({ [tool.exportName](input) { return callServer(tool, input); } }[tool.exportName]);
-const serverNamespace = (path, server) => {
-  const exports = create(null), tools = server.tools;
-  exports.__meta__ = freezeJson(server);
-  for (let i = 0; i < tools.length; i++) {
-    const { toolName, exportName } = tools[i];
-    exports[exportName] = serverFunction({ __proto__: null, name: path + "." + toolName, serverId: path, toolName, exportName });
-  }
-  return namespaceOf(exports);
-};
 const NO_MODULES = freeze({ __proto__: null, prefix: 0, imports: freeze([]), servers: freeze(create(null)) });
 let moduleGiven = NO_MODULES;
 const serverNamespaces = new NativeMap(); // path -> namespace
