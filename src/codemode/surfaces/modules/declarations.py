@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...data.json_shape import weigh
-from ...data.narrowing import is_mapping
 from ...host import steps
 from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
 from ...signatures.literals import comment_line, literal, string_literal
 from ...signatures.shapes import Doc
 from ...signatures.typescript import indented, jsdoc
 from .listing import ListedServer, ModuleTool
+from .schemas import says_nothing
 
 MAX_LOOKED_UP_CHARACTERS = 16_000
 """What one server's declarations may cost whoever looks them up."""
@@ -38,7 +38,6 @@ _UNDECLARABLE_TEXT = """
 """
 # No function can be declared under these, while a module may well export one.
 _UNDECLARABLE = frozenset(_UNDECLARABLE_TEXT.split())
-_SAYS_NOTHING = frozenset({"$schema", "$id", "title", "description", "$comment"})
 
 
 @dataclass(frozen=True)
@@ -216,15 +215,11 @@ def _export(one: ModuleTool) -> _Export:
     return _Export(
         one.export_name,
         tool.description,
-        None if _takes_anything(takes) else takes,
+        None if says_nothing(takes) else takes,
         tool.output_json_schema,
         tool.input_examples,
         tool.annotations,
     )
-
-
-def _takes_anything(schema: Any) -> bool:
-    return schema is True or (is_mapping(schema) and _SAYS_NOTHING.issuperset(schema))
 
 
 def _comment(one: ModuleTool) -> str:

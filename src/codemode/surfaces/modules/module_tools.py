@@ -11,13 +11,13 @@ from ...errors import CodeModeToolError
 from ...schemas.compiled import ValidatedInput
 from ...tools.collecting import collect_plain_tools
 from ...tools.names import any_names
-from ...tools.prepared import PreparedTool
+from ...tools.prepared import MISSING, PreparedTool
 from ...tools.tool import Tool
 from ...tools.tool_schemas import Mode, ToolSchemas
 from .listing import ModuleTool
 from .mismatch import received_of
 from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
-from .schemas import readable_schema
+from .schemas import readable_schema, says_nothing
 
 _log = logging.getLogger("codemode.tools")
 
@@ -49,7 +49,12 @@ class ServerTool(PreparedTool):
         self._schemas = _compiled(name, schemas)
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Do what every tool does; an error says in short what stands where it should not."""
+        """Do what every tool does; an error says in short what stands where it should not.
+
+        A tool that says nothing of its input gets ``{}`` from a call without one, as an MCP server would.
+        """
+        if value is MISSING and says_nothing(self.input_json_schema):
+            value = {}
         try:
             return super().validate_input(value)
         except CodeModeToolError as error:

@@ -19,6 +19,7 @@ _TYPES_OF_DRAFT_3 = frozenset({"any", "array", "boolean", "integer", "null", "nu
 _OLDER = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 _MAX_CHECKED_REFERENCES = 2_000
 _ANYTHING: Mapping[str, Any] = {}
+_SAY_NOTHING = frozenset({"$schema", "$id", "id", "$comment", "title", "description", "$defs", "definitions"})
 _NO_SCHEMAS: frozenset[type] = frozenset({list, tuple, set, frozenset, bytes, int, float})
 _OTHER_DRAFT = "does not fit the draft that it names, and is read as the draft that it fits"
 
@@ -37,6 +38,11 @@ def readable_schema(schema: Any) -> tuple[Any, str | None]:
         return _readable(schema)
     except Exception as error:  # noqa: BLE001 - whoever wrote the schema is a stranger
         return dict(_ANYTHING), _takes_anything(_reason(error))
+
+
+def says_nothing(schema: Any) -> bool:
+    """Tell whether a schema is absent or empty, so that a value may be absent too."""
+    return schema is None or schema is True or (is_mapping(schema) and _SAY_NOTHING.issuperset(schema))
 
 
 def _readable(schema: Mapping[str, Any]) -> tuple[Any, str | None]:
