@@ -88,11 +88,14 @@ class View:
         error.reason = "unknown_tool" if is_hidden else "access_denied"
         return error
 
-    def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
-        return self._catalog.search(query, limit)
+    def ask(self, name: str, argument: Any) -> Any:
+        return self._catalog.ask(name, argument)
 
-    def describe(self, name: str) -> str:
-        return self._catalog.describe(name)
+    def refusal(self, facts: Any) -> None:
+        """Nothing."""
+
+    def preparation(self, facts: Any, given: Any) -> None:
+        """Nothing."""
 
     def under(self, given: Mapping[str, Any] | None) -> View:
         return View(self._catalog, given)

@@ -174,7 +174,7 @@ def _told_error(outcome: Outcome | None) -> Late | None:
 def _as_read(outcome: Rejected) -> dict[str, str]:
     fields = mapping_or_empty(_read(outcome.fields_json))
     return {
-        "name": outcome.name if outcome.fields_json is None else "Error",
+        "name": outcome.name if outcome.fields_json is None else str(fields.get("class", "Error")),
         "message": str(fields.get("message", outcome.message)),
         "code": str(fields.get("code", outcome.code)),
     }

@@ -24,7 +24,7 @@ from .call_status import AT_THE_END, DetachedCall, call_id, call_status
 from .counts import MAX_TIMERS
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
 from .ledger import Ledger, LedgerEntry, Rejected
-from .messages import CallRequested, EngineFailed, ProgramReturned, ProgramThrew
+from .messages import CallRequested, Draft, EngineFailed, ProgramReturned, ProgramThrew
 from .rejections import failed_call, of_this_run
 from .settings import Settings
 
@@ -293,9 +293,10 @@ def illegal_access(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAc
     return CodeModeIllegalAccessError("; ".join(lines), details=details)
 
 
-def not_analysable(line: int = 1, column: int = 1) -> CodeModeIllegalAccessError:
-    """Return the error for a program that compiles, and of which nothing else is certain."""
-    return illegal_access([{"kind": "NotAnalysable", "location": {"line": line, "column": column}}])
+def not_analysable(draft: Draft | None) -> CodeModeIllegalAccessError:
+    """Return the error for a program that compiles, and of which nothing else is certain; ``draft`` says from where."""
+    place = {"line": 1, "column": 1} if draft is None else {"line": draft.line, "column": draft.column}
+    return illegal_access([{"kind": "NotAnalysable", "location": place}])
 
 
 def _violation_text(violation: Mapping[str, Any]) -> str:

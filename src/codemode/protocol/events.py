@@ -49,12 +49,14 @@ class ProgramAccepted:
 class ProgramRefused:
     """The program has problems, or breaks rules of its surface, or must fail for one reason; nothing of it may run.
 
-    A problem is ``{"message", "line", "column"}``, a violation ``{"kind", "name"?, "location"}``.
+    A problem is ``{"message", "line", "column"}``, a violation ``{"kind", "name"?, "location"}``. ``is_unclear``: it
+    cannot be told what the program does.
     """
 
     problems: tuple[ProgramProblem, ...] = ()
     violations: tuple[Mapping[str, Any], ...] = ()
     error: CodeModeError | None = None
+    is_unclear: bool = False
 
 
 @record

@@ -152,7 +152,7 @@ class Invocation:
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
 
     def _refused(self, event: events.ProgramRefused) -> None:
-        self._fail(endings.refusal(event))
+        self._fail(endings.not_analysable(self._draft) if event.is_unclear else endings.refusal(event))
 
     # -- turns
 
@@ -217,10 +217,6 @@ class Invocation:
         if self._work.held and not self._replay.is_unfinished(self.ledger):
             self._effects += self._work.begin()
 
-    def _deliver(self, entry: LedgerEntry) -> None:
-        self._effects.append(Send(entry.delivery()))
-        self._turns.delivered(entry)
-
     def _settled(self, event: events.CallSettled) -> None:
         if event.id not in self._work.running:
             return
@@ -231,7 +227,8 @@ class Invocation:
         if event.error is not None:
             self.host_errors[event.id] = event.error
         if not isinstance(event.outcome, Waiting):
-            self._deliver(entry)
+            self._effects.append(Send(entry.delivery()))
+            self._turns.delivered(entry)
         self._rest()
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
@@ -299,8 +296,7 @@ class Invocation:
     def _returned(self, event: messages.ProgramReturned) -> None:
         self._turns.require_one()
         if self._compiles_only:
-            place = () if self._draft is None else (self._draft.line, self._draft.column)
-            return self._fail(endings.not_analysable(*place))
+            return self._fail(endings.not_analysable(self._draft))
         if event.warnings and self.settings.profile.guest.result != "sanitised":
             raise CodeModeProtocolError("the worker cut a result that is taken as it is")
         self._replay.require_seen(self.ledger)

@@ -19,12 +19,14 @@ from ..errors import (
 from ..profile import HostErrors
 from ..trace.failures import message_of
 from ..trace.public_message import public_message, without_paths
+from .error_words import require_worded, worded
 from .ledger import LedgerEntry, Rejected
 
 MAX_DETAILS_BYTES = 64 << 10
 MAX_SHOWN_INPUT_BYTES = 8 << 10
 _MAX_DETAILS_VALUES = 5_000
 _FIELDS = {"code", "message", "toolName"}
+_WORDED = ("tool", "catalog")
 _SAID_BY_VALIDATORS = ("Value error, ", "Assertion failed, ")  # as pydantic has it
 # What the end of an invocation has put beside the details of the error that ended it.
 _PLACED = {"line", "column", "stack", "call", "is_resumed"}
@@ -36,6 +38,9 @@ def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_
     What host code has raised has a reason of its own only if this package says so, whatever instance it is.
     """
     name, message, code = guest_view(error)
+    if told.words is not None and entry.kind in _WORDED:
+        fields_json = worded(error, entry.kind, entry.name, told.words, is_raised=is_raised)
+        return Rejected(name, message, code, fields_json)
     if told.codes is None or entry.kind != "tool":
         return Rejected(name, message, code)
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
@@ -105,6 +110,8 @@ def read_fields(text: str) -> dict[str, Any]:
         fields = decode_json(text)
     except ValueError:
         fields = None
+    if is_object(fields) and "class" in fields:
+        return require_worded(text, fields)
     if not is_object(fields) or fields.keys() - {"details"} != _FIELDS:
         raise CodeModeProtocolError("the continuation holds an error with other fields than errors have")
     if not all(isinstance(fields[name], str) for name in _FIELDS):
@@ -116,7 +123,8 @@ def error_again(outcome: Rejected) -> CodeModeError:
     """Return the host's error of an outcome that was recorded, as far as a program was told of it."""
     error = error_from_view(outcome.name, outcome.message, outcome.code)
     if outcome.fields_json is not None:
-        details = read_fields(outcome.fields_json).get("details")
+        fields = read_fields(outcome.fields_json)
+        details = None if "class" in fields else fields.get("details")
         error.details |= details if is_object(details) else {}
     return error
 

@@ -205,8 +205,8 @@ class Execution:
         lease = self._seat if self._seat is not None else await self._worker()
         try:
             program = self._checker(source)
-            check = is_checked if program is None else program.check
-            runner = Runner(machine, lease, self._nested_calls(), self._reporter, check)
+            check = (is_checked, None) if program is None else (program.check, program.preparation)
+            runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check)
         except BaseException:
             lease.leave()
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -18,7 +18,7 @@ from ..protocol.ledger import LedgerEntry
 from ..protocol.rejections import read_fields, rejection
 from ..source.cache import AnalysedProgram, Fitted, ProgramCache
 from ..source.checks import check_program, fence_problems
-from ..source.rules import first_refused, is_analysable, violations
+from ..source.rules import first_refused, is_analysable, is_module, violations
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 
@@ -65,6 +65,7 @@ class ProgramChecker:
         self._given = given
         self._compares = compares
         self._rules = (profile.static_rules, compares)
+        self._changes = False  # the tools, before they are compared
         self.known = _programs.get(source, profile.name)
 
     def check(self, js: str, facts: Facts | None) -> ProgramAccepted | ProgramRefused:
@@ -74,6 +75,8 @@ class ProgramChecker:
             return fitted.found[1]
         if self.known is None and facts is not None:
             _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
+        if self._profile.guest.wrapper == "module" and not is_module(facts):
+            return ProgramRefused(is_unclear=True)
         if self._profile.static_rules.is_in_force and not is_analysable(facts):
             return ProgramAccepted(js, compile_only=True)
         refused = None if fitted is not None else self._refused(facts)
@@ -83,13 +86,19 @@ class ProgramChecker:
         self._keep(accepted)
         return accepted
 
+    def preparation(self, facts: Facts | None) -> Awaitable[None] | None:
+        """Return what the tools have to do before `check`, if there is anything."""
+        doing = self._catalog.preparation(facts, self._given)
+        self._changes = doing is not None
+        return doing
+
     def _fitted(self) -> Fitted | None:
-        fitted = None if self.known is None else self.known.fitted
+        fitted = None if self.known is None or self._changes else self.known.fitted
         return fitted if fitted is not None and fitted.is_of(self._catalog, self._rules) else None
 
     def _keep(self, accepted: ProgramAccepted) -> None:
         """Remember that a known program fits; and what it is given, where the next run is given the very same."""
-        if self.known is not None:
+        if self.known is not None and not self._changes:
             is_kept = self._given is None or type(self._given) is WrittenObject
             found = (self._given, accepted) if is_kept and len(accepted.given_json or "") <= _MAX_KEPT else None
             self.known.fitted = Fitted(ref(self._catalog), self._rules, found)
@@ -101,8 +110,13 @@ class ProgramChecker:
         return None if given is None else canonical_object(given)
 
     def _refused(self, facts: Facts | None) -> ProgramRefused | None:
+        error = self._catalog.refusal(facts)
+        if error is not None:
+            return ProgramRefused(error=error)
         if self._profile.static_rules.is_in_force:
             return self._broken_rules(facts) or self._refused_name(facts)
+        if self._profile.guest.wrapper == "module":
+            return None  # what it may import and call is for the tools to say
         problems = () if facts is None or not self._compares else self._problems(facts)
         return ProgramRefused(problems) if problems else None
 

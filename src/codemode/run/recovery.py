@@ -62,7 +62,7 @@ def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: Ho
 
 def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
     """Return how a call really ended, as a program of this face is told of it."""
-    if answer.error is None or errors.codes is None:
+    if answer.error is None or (errors.codes is None and errors.words is None):
         return answer.outcome
     return rejection(entry, answer.error, errors)
 

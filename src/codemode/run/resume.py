@@ -96,6 +96,9 @@ async def _resume(
     keeping = settings.continuation
     continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
     tools = catalog.under(continuation.given)
+    preparing = tools.preparation(None, continuation.given)
+    if preparing is not None:
+        await preparing
     with _refusals():
         own = restored_profile(continuation, profile)
         continuation = await _with_references(continuation, own.sidecar)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..data.records import record
-from ..errors import CodeModeProtocolError
+from ..errors import CodeModeError, CodeModeProtocolError
 from ..host import steps
 from ..host.clock import Clock
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -17,12 +17,12 @@ from ..options.parts import MAX_SOURCE_BYTES
 from ..protocol import events
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import LedgerEntry, Rejected, Waiting
-from ..protocol.messages import HostMessage, WorkerMessage
+from ..protocol.messages import WorkerMessage
 from ..protocol.settings import Settings
-from ..workers.nesting import Place
 from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
 from .nested_call import NestedCalls
+from .seat import Preparation, ProgramCheck, Seat
 from .timers import Timers
 
 if TYPE_CHECKING:
@@ -36,83 +36,30 @@ _CANCEL_GRACE_SECONDS = 1.0
 _PROGRAM = 0  # the task that checks the program, beside those of requests
 
 
-class ProgramCheck(Protocol):
-    """Compares an analysed program with the tools."""
-
-    def __call__(self, js: str, facts: Facts | None, /) -> events.ProgramAccepted | events.ProgramRefused:
-        """Return that it may run, or what is certainly wrong with it."""
-        ...
-
-
-class Channel(Protocol):
-    """The way to a worker, as `WorkerChannel` is."""
-
-    def listen(self) -> None:
-        """Begin to hear it."""
-        ...
-
-    def send(self, message: HostMessage, *, hold: bool = False) -> None:
-        """Send one message; with ``hold`` more may follow at once."""
-        ...
-
-    def close(self) -> None:
-        """Hear and send nothing more."""
-        ...
-
-
-class Seat(Protocol):
-    """What an invocation runs on, as `Lease` is."""
-
-    @property
-    def place(self) -> Place:
-        """The place that what it starts is part of."""
-        ...
-
-    def channel(
-        self,
-        max_frame_bytes: int,
-        *,
-        on_message: Callable[[WorkerMessage], None],
-        on_end: Callable[[str], None],
-        on_violation: Callable[[CodeModeProtocolError], None],
-        on_failure: Callable[[Exception], None],
-    ) -> Channel:
-        """Open the way to the worker."""
-        ...
-
-    def refill(self, wanted: int | None = None) -> None:
-        """Let the next one be made ready."""
-        ...
-
-    def kill(self) -> None:
-        """End the worker at once."""
-        ...
-
-    def leave(self) -> None:
-        """End the worker at once, and give all back."""
-        ...
-
-    def give_back(self) -> None:
-        """Give all back."""
-        ...
-
-
 class Runner:
     """Drives one invocation on one worker, from `start` to its end. ``ended`` gives that; `close` must follow it."""
 
     def __init__(
-        self, machine: Invocation, lease: Seat, calls: NestedCalls, reporter: Reporter, check: ProgramCheck
+        self,
+        machine: Invocation,
+        lease: Seat,
+        calls: NestedCalls,
+        reporter: Reporter,
+        check: ProgramCheck,
+        prepare: Preparation | None = None,
     ) -> None:
         self._machine = machine
         self._lease = lease
         self._calls = calls
         self._reporter = reporter
         self._check = check
+        self._prepare = prepare
         self._effects: deque[events.Effect] = deque()
         self._performing = False
         self._errors = KeptErrors()
         self._timers: Timers | None = None
-        self._tasks: dict[int, asyncio.Task[None]] = {}  # by request id
+        self._is_preparing = False
+        self._tasks: dict[int, asyncio.Future[None]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
         self._clock = self._clock_of(machine.settings.limits.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
@@ -128,7 +75,7 @@ class Runner:
         """Perform the first effects; what can wait until the worker has begun comes after them."""
         self.perform(effects)
         self._channel.listen()
-        if not self.ended.done():
+        if not self.ended.done() and not self._is_preparing:
             self._clock.start()
 
     def feed(self, event: WorkerMessage | events.HostEvent) -> None:
@@ -191,6 +138,32 @@ class Runner:
                 self._replayed(entry)
 
     def _check_program(self, js: str, facts: Facts | None) -> None:
+        doing = None if self._prepare is None else self._prepare(facts)
+        if doing is None:
+            self._check_now(js, facts)
+            return
+        self._is_preparing = True
+        self._clock.stop()
+        task = self._tasks[_PROGRAM] = asyncio.ensure_future(doing)
+        task.add_done_callback(lambda _: self._prepared(task, js, facts))
+
+    def _prepared(self, task: asyncio.Future[None], js: str, facts: Facts | None) -> None:
+        self._call_done(_PROGRAM)
+        if task.cancelled():  # by the end of the run, or from inside
+            self._fail(CodeModeError("the tools were not made ready: what does it was cancelled"))
+            return
+        error = task.exception()
+        if error is not None:
+            self._fail(error)
+        elif not self.ended.done():
+            self._is_preparing = False
+            self._clock.start()
+            try:
+                self._check_now(js, facts)
+            except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
+                self._fail(error)
+
+    def _check_now(self, js: str, facts: Facts | None) -> None:
         try:
             self.feed(steps.run_on_the_loop(lambda: self._check(js, facts)))
         except steps.TooLongForTheLoop:

@@ -57,6 +57,12 @@ def is_analysable(facts: Any) -> bool:
     return all(check(mapping_or_empty(facts).get(key)) for key, check in _NEEDED.items())
 
 
+def is_module(facts: Any) -> bool:
+    """Whether the facts (unverified) say what a program imports that is a module."""
+    module = mapping_or_empty(mapping_or_empty(facts).get("module"))
+    return all(is_array(module.get(key)) for key in ("imports", "dynamic", "namespace_calls"))
+
+
 def not_analysable() -> Violation:
     """The violation of a program that nothing certain is known of."""
     return {"kind": "NotAnalysable", "location": {"line": 1, "column": 1}}

@@ -1,0 +1,79 @@
+"""What a runner is given: a place to run on, the way to a worker, and who checks the program. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ..errors import CodeModeProtocolError
+from ..protocol import events
+from ..protocol.messages import HostMessage, WorkerMessage
+from ..workers.nesting import Place
+
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts
+
+
+class ProgramCheck(Protocol):
+    """Compares an analysed program with the tools."""
+
+    def __call__(self, js: str, facts: Facts | None, /) -> events.ProgramAccepted | events.ProgramRefused:
+        """Return that it may run, or what is certainly wrong with it."""
+        ...
+
+
+Preparation: TypeAlias = "Callable[[Facts | None], Awaitable[None] | None]"
+"""Returns what the tools have to do before a program is checked, if there is anything."""
+
+
+class Channel(Protocol):
+    """The way to a worker, as `WorkerChannel` is."""
+
+    def listen(self) -> None:
+        """Begin to hear it."""
+        ...
+
+    def send(self, message: HostMessage, *, hold: bool = False) -> None:
+        """Send one message; with ``hold`` more may follow at once."""
+        ...
+
+    def close(self) -> None:
+        """Hear and send nothing more."""
+        ...
+
+
+class Seat(Protocol):
+    """What an invocation runs on, as `Lease` is."""
+
+    @property
+    def place(self) -> Place:
+        """The place that what it starts is part of."""
+        ...
+
+    def channel(
+        self,
+        max_frame_bytes: int,
+        *,
+        on_message: Callable[[WorkerMessage], None],
+        on_end: Callable[[str], None],
+        on_violation: Callable[[CodeModeProtocolError], None],
+        on_failure: Callable[[Exception], None],
+    ) -> Channel:
+        """Open the way to the worker."""
+        ...
+
+    def refill(self, wanted: int | None = None) -> None:
+        """Let the next one be made ready."""
+        ...
+
+    def kill(self) -> None:
+        """End the worker at once."""
+        ...
+
+    def leave(self) -> None:
+        """End the worker at once, and give all back."""
+        ...
+
+    def give_back(self) -> None:
+        """Give all back."""
+        ...
