@@ -49,6 +49,7 @@ HIDDEN_LOOPS = (
     "for (let i = 0; i < 1; i++) {}",
     "for (const a in b) {}",
     "for (a of b) ;",
+    "for (a of /[/'\"]/g.exec(b)) ;",
     "for (const [a, { b: c }] of d) {}",
     "for await (const a of b) {}",
     "while (x) break;",
@@ -75,6 +76,9 @@ HARMLESS = (
     "x = '\\'@' + \"\\\"@\" + `\\`@`;",
     "x = /@/g.test(/[/]@/.source);",
     "x = 1 / 2 / 3; // @\n",
+    "x = { @: 1 } / 2; x = f({ @: 2 } / 3 / 4);",
+    "x = { a: '@' }\n/ 2;",
+    "x = function () { return '@'; } / 2; x = class { @() {} } / 2;",
     "/* @ */ x = 1; /* * / @ */",
     "let a2: @ = 1;",
     "let a3: Map<@, typeof @[]> | { @: @ } = x;",
@@ -161,6 +165,9 @@ STATEMENTS = (
     *("a=x=>{}\n@", "a=function(){}\n@", "enum A{}", "a=class{}\n@", "var f=()=>{}\n/@/", "function f(a:@){}"),
     *("let a:b=@", "f<a>(@)", "@ as a\n@", "a!\n@", "let\na\n/@/", 'let\na\n/"/;eval(1)//"', "if(@){$}/'/.b//'"),
     *("function f(){$}\n/'/;eval//'", 'class A{$}/"/.b;@//"', "try{$}finally{$}/'/;@//'", 'x={}\n/"/;@//"'),
+    *("for(a of /@/)@", "for(of of /@/.b)@", "for(@ of\n/@/)@", "for(@ of /@/;;)@", "for(let of /@/;;)@", "@ of /@/ @"),
+    *("a={a:@}/@", "a={@}\n/@", "f({$}/@/@)", "a=function(){$}/@", "a=class{}\n/@/@", "return{a}/@", "a=>{$}/@/@"),
+    *("a?{a}/@:@", "a={}//\n/@", 'a={}/"/;@//"', 'f({},{a}\n/"/;@//")', 'for(a of/"/;@//")@', "[{}/@/@]", "@&&{}/@"),
     *('switch(@){}\n/"/;@//"', '{$}/"/;@//"', 'do{$}while(@)/"/;@//"'),
 )
 

@@ -305,8 +305,8 @@ def test_what_is_not_understood_and_no_mistake_does_not_run():
 
 
 def test_a_doubt_behind_the_imports_is_none():
-    assert names_of("import { a } from 'm'\nfor (;;) { break }\nlet x = {} / 2") == [("m", ("a", "a"))]
-    assert result_of("let x = {} / 2\nimport('m')")["facts"] is None
+    assert names_of("import { a } from 'm'\nfor (;;) { break }\nlet x = {}\n/ 2 / 1") == [("m", ("a", "a"))]
+    assert result_of("let x = {}\n/ 2 / 1\nimport('m')")["facts"] is None
 
 
 def test_past_the_deadline_the_engine_alone_says_what_is_wrong():

@@ -35,6 +35,8 @@ BLOCK_LED = (
 )
 # These end a statement where they stand like one.
 DECLARED = ("function_declaration", "generator_function_declaration", "class_declaration")
+# These end an expression where they are one; after an arrow function's block there is nothing more.
+DIVIDED = ("object", "function_expression", "generator_function", "class")
 BLOCKS = ("statement_block", "class_body", "switch_body")
 
 LAST_WORD = re.compile(rb"(?:\.[ \t]*|\\)?[\w$\x80-\xff]+\Z")
@@ -104,7 +106,7 @@ class Doubts:
         if len(self.slashes) > MAX_SLASHES:
             yield self.slashes[MAX_SLASHES].start_byte
         for node in self.slashes[:MAX_SLASHES]:
-            if not _is_division(code, node.start_byte):
+            if not (_is_division(code, node.start_byte) or _divides_expression(code, node)):
                 yield node.start_byte
                 break
         for node in self._texts:
@@ -148,7 +150,23 @@ class Doubts:
             return self._is_behind_block(code, node)
         if last in BEFORE_REGEX:
             return True
-        return _last_word(before) in WORDS_BEFORE_REGEX
+        word = _last_word(before)
+        return word in WORDS_BEFORE_REGEX or (word == b"of" and self._is_behind_of(node))
+
+    def _is_behind_of(self, node: Node) -> bool:
+        """Whether the `of` before a regular expression is that of a loop's head."""
+        self._lookups_left -= 1
+        if self._lookups_left < 0:
+            return False
+        step: Node | None = node
+        for _ in range(MAX_CLIMB):
+            before = step.prev_sibling if step is not None else None
+            while before is not None and before.type == "comment":
+                before = before.prev_sibling
+            if before is not None:
+                return before.type == "of" and before.parent is not None and before.parent.type == "for_in_statement"
+            step = step.parent if step is not None else None
+        return False
 
     def _is_behind_head(self, node: Node) -> bool:
         """Whether the `)` before a regular expression closes the head of an `if` or a loop."""
@@ -229,6 +247,23 @@ def _is_division(code: bytes, at: int) -> bool:
     if last in (b"+", b"-"):  # a step behind its operand, on the operand's line
         return before[-2:-1] == last and _ends_operand(before[:-2].rstrip(b" \t"))
     return _ends_operand(before)
+
+
+def _divides_expression(code: bytes, slash: Node) -> bool:
+    """Whether what a `}` ends before a `/` stands where only an expression can: the engine divides it, too.
+
+    On a line of its own the `/` must be none that could begin a regular expression either.
+    """
+    operand = slash.prev_sibling
+    while operand is not None and operand.type == "comment":
+        operand = operand.prev_sibling
+    if slash.type != "/" or operand is None or operand.type not in DIVIDED:
+        return False
+    between = code[operand.end_byte : slash.start_byte]
+    if between.strip() or (between.strip(b" \t") and REGEX.match(code, slash.start_byte)):
+        return False
+    at = operand.start_byte
+    return _before(code, at).endswith(BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
 
 
 def _ends_operand(before: bytes) -> bool:
