@@ -7,14 +7,17 @@ from functools import cache
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any
 
+from codemode.guest import asking
 from codemode.workers.image import engine_location
 
-# Reads what a module gave on a later job, and hands it on as JSON.
 WATCH = """(function () {
   let ending = "";
-  const done = () => { ending = JSON.stringify({ value: globalThis.R }) };
+  const logged = [];
+  globalThis.log = (value) => { logged.push(JSON.stringify(value) ?? typeof value); };
+  const done = () => { ending = JSON.stringify({ value: globalThis.R, log: logged }); };
   const failed = (e) => {
-    ending = JSON.stringify({ error: e instanceof Error ? e.name : String(e), stack: String(e && e.stack) });
+    const error = e instanceof Error ? e.name : String(e);
+    ending = JSON.stringify({ error, stack: String(e && e.stack), log: logged });
   };
   return (operation, value) => {
     if (operation === "watch") { value.then(done, failed); return ""; }
@@ -46,25 +49,22 @@ def engine() -> Any:
     return module
 
 
-def ask(text: str) -> str:
-    """What the engine says of a module that cannot run."""
-    try:
-        engine().Context().module(text)
-    except engine().JSException as error:
-        return str(error)
-    raise AssertionError("it ran")
+def checked(result: dict[str, Any]) -> dict[str, Any]:
+    """What the analyser said of a module, with what the engine says of its syntax."""
+    return asking.checked(engine().Context().module, result)
 
 
 def evaluate(js: str, module: dict[str, Any], exports: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What `globalThis.R` is in the end, ``{"value"}``, or what was thrown, ``{"error", "stack"}``; {} while it waits.
 
-    ``module`` are the facts about ``js``; ``exports`` the modules that there are, by specifier.
+    Beside either stands ``"log"``: what the global `log` was called with, as JSON or as `typeof` says. ``module`` are
+    the facts about ``js``; ``exports`` the modules that there are, by specifier.
     """
     context = engine().Context()
     kernel = context.eval(WATCH)
     if module["take"] is not None:
         flat = [one["from"] for one in module["imports"]]
-        kernel("take", json.dumps({"name": module["take"], "modules": exports, "flat": flat}))
+        kernel("take", json.dumps({"name": module["take"], "modules": exports, "flat": flat}, sort_keys=True))
     kernel("watch", context.module(js))
     while context.execute_pending_job():
         pass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +17,8 @@ _NEVER = 'import"codemode:never";'
 _SYNTAX_ERROR = "SyntaxError: "
 _PLACE = "<input>:"
 _UNCLEAR = "this is not understood, as TypeScript or as JavaScript: write it without types here"
+_NO_EXPORT = re.compile(r"exported variable '(.+)' does not exist")
+_EXPORTS = re.compile(r"\bexport\s*\{([^}]*)\}")
 # A text up to this long is read again and again to find what the engine gives no place of.
 _MAX_SEARCHED = 1 << 16
 
@@ -23,7 +27,9 @@ def checked(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     """What the analyser said of a module, or the problem that the engine has with it.
 
     ``result["asked"]`` is what the engine is asked about; it is left out of what comes back. A ``"draft"`` is asked
-    about where the text itself is no module. What the engine has no memory or stack for is left to the run.
+    about where the text itself is no module, and ``"js"`` too where a name that is imported could be declared again:
+    to the engine an import is nothing that a declaration collides with; what stands for it in front of the text is.
+    What the engine has no memory or stack for is left to the run.
     """
     draft, text = result.pop("draft", None), result.pop("asked", None) or result.get("js")
     if text is None:
@@ -32,11 +38,24 @@ def checked(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     if draft is not None and (problem is not None or draft["is_ambiguous"]):
         unclear = {"message": _UNCLEAR, "line": draft["line"], "column": draft["column"]}
         problem = problem_of(evaluate, draft["js"]) or unclear
+    if problem is None and (prefix := _binding_prefix(result.get("facts"))):
+        problem = problem_of(evaluate, result["js"], prefix)
     return result if problem is None else {"problems": [problem]}
 
 
-def problem_of(evaluate: Evaluate, text: str) -> Problem | None:
-    """The engine's syntax error as message, line and column of the text; None for a module."""
+def _binding_prefix(facts: dict[str, Any] | None) -> int:
+    """How many bytes stand in front of the program that bind names of its imports."""
+    module = None if facts is None else facts.get("module")
+    if module is None or not any(local for one in module["imports"] for _, local in one["names"]):
+        return 0
+    return module["prefix"]
+
+
+def problem_of(evaluate: Evaluate, text: str, prefix: int = 0) -> Problem | None:
+    """The engine's syntax error as message, line and column of the text; None for a module.
+
+    The first ``prefix`` bytes of the text are not the author's.
+    """
     if (at := text.find("\0")) >= 0:
         return {"message": "a program cannot have the character U+0000 in it", **_place(text, at)}
     said = _answer(evaluate, text)
@@ -45,7 +64,7 @@ def problem_of(evaluate: Evaluate, text: str) -> Problem | None:
     message, _, rest = said.partition("\n")
     row, _, column = rest.partition(_PLACE)[2].partition("\n")[0].partition(":")
     if row.isdecimal() and column.isdecimal():
-        return {"message": message, "line": int(row), "column": _units(text, int(row), int(column))}
+        return {"message": message, "line": int(row), "column": _units(text, int(row), int(column), prefix)}
     return {"message": message, **_place(text, _found(evaluate, text, message))}
 
 
@@ -60,12 +79,16 @@ def _answer(evaluate: Evaluate, text: str) -> str | None:
     return None
 
 
-def _units(text: str, row: int, column: int) -> int:
+def _units(text: str, row: int, column: int, prefix: int) -> int:
     """The column in UTF-16 units; the engine counts bytes, and what it was asked about stands behind our import."""
     lines = text.split("\n", row)
-    if row > len(lines):  # a line of the engine's may end where others see none
+    if row > len(lines):  # lines of the engine's may end where others see no end
+        lines = text.replace("\u2028", "\n").replace("\u2029", "\n").split("\n", row)
+    if row > len(lines):
         return 1
-    before = lines[row - 1].encode()[: max(0, column - 1 - (len(_NEVER) if row == 1 else 0))].decode("utf-8", "ignore")
+    skipped = prefix if row == 1 else 0
+    end = max(skipped, column - 1 - (len(_NEVER) if row == 1 else 0))
+    before = lines[row - 1].encode()[skipped:end].decode("utf-8", "ignore")
     return 1 + len(before) + sum(character > "\uffff" for character in before)
 
 
@@ -82,8 +105,11 @@ def _found(evaluate: Evaluate, text: str, message: str) -> int:
     It reads from the front and stops there, so the shortest beginning with the same message ends there. What is said
     of a whole text is no beginning's.
     """
-    if message.startswith("exported variable "):
-        return max(0, text.find(message.split("'")[1], max(0, text.find("export"))))
+    unknown = _NO_EXPORT.fullmatch(message)
+    if unknown is not None:
+        word = re.compile(rf"(?<![\w$]){re.escape(unknown[1])}(?![\w$])")
+        exports = (word.search(text, names.start(1), names.end(1)) for names in _EXPORTS.finditer(text))
+        return next((name.start() for name in exports if name is not None), 0)
     if len(text) > _MAX_SEARCHED:
         return 0
     short, long = 0, len(text)

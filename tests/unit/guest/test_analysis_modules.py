@@ -7,7 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from module_engine import ask, evaluate
+from module_engine import checked, evaluate
 
 from codemode.guest.analysis import analyse, modules
 
@@ -18,7 +18,7 @@ _analyser = analyse.load(SITE_PATHS)
 
 
 def result_of(source):
-    return _analyser(source, LONG_MS, analyse.MODULE, ask=ask)
+    return checked(_analyser(source, LONG_MS, analyse.MODULE))
 
 
 def facts_of(source):
@@ -121,7 +121,7 @@ def test_types_go_with_their_keyword(source, expected):
     result = result_of(source)
     if "type" not in source.replace('"type"', "").replace(":as", ""):
         assert "{ b: 1 }" not in result["js"]
-    assert evaluate(result["js"], result["facts"]["module"], {"m": EXPORTS["m"]}).keys() <= {"value"}
+    assert evaluate(result["js"], result["facts"]["module"], {"m": EXPORTS["m"]}).keys() <= {"value", "log"}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_types_go_with_their_keyword(source, expected):
         ),
         ('let \\u0024codemode = 1; import { a } from "m"; globalThis.R = a', 1),
         ('globalThis.R = 5; let n = 3; while (n --> 0) R += (await import("m")).a', 8),
-        ("let b = 1; globalThis.R = 3 <!--b", False),
+        ("globalThis.R = '<!--' + `<!--` + /<!--/.source // <!--", "<!--<!--<!--"),
         ("#!/usr/bin/env node\nglobalThis.R = 1", 1),
         ("\ufeffimport { a } from 'm'; globalThis.R = a", 1),
         ("globalThis.R = `a\rb\r\nc`", "a\nb\nc"),
@@ -290,6 +290,9 @@ def test_places_are_the_authors():
         ("import defer * as a from 'm'", 1, 14),
         ("new import('m')", 1, 12),
         ("a\n--> b", 2, 3),
+        ("let b = 1; '<!--'\nb <!-- b", 2, 3),
+        ("import a, from 'm'", 1, 9),
+        ("; import { 'a' } from 'm'", 1, 12),
     ],
 )
 def test_mistakes_stand_where_the_author_wrote_them(source, line, column):
@@ -310,8 +313,8 @@ def test_a_doubt_behind_the_imports_is_none():
 
 
 def test_past_the_deadline_the_engine_alone_says_what_is_wrong():
-    assert _analyser("import 'm'", -1, analyse.MODULE, ask=ask) == {"js": "import 'm'", "facts": None}
-    late = _analyser("import 'm'\nconst = 1", -1, analyse.MODULE, ask=ask)
+    assert checked(_analyser("import 'm'", -1, analyse.MODULE)) == {"js": "import 'm'", "facts": None}
+    late = checked(_analyser("import 'm'\nconst = 1", -1, analyse.MODULE))
     assert late == {"problems": [{"message": "variable name expected", "line": 2, "column": 7}]}
 
 
@@ -320,7 +323,10 @@ def test_without_an_engine_what_to_ask_it_comes_with_the_result():
     result = _analyser(source, LONG_MS, analyse.MODULE)
     assert result["asked"] == "import {         a } from 'm'; const x    = import('n')"
     assert result["js"].startswith('const{0:{"a":a},load:impo$_}=$codemode;;')
-    assert _analyser("const x: A = 1\nconst = 1", LONG_MS, analyse.MODULE)["asked"] == "const x    = 1\nconst = 1"
+    unclear = _analyser("const x: A = 1\nconst = 1", LONG_MS, analyse.MODULE)
+    assert (unclear["asked"], unclear["facts"]) == ("const x: A = 1\nconst = 1", None)
+    assert unclear["draft"]["js"] == "const x    = 1\nconst = 1"
+    assert (unclear["draft"]["line"], unclear["draft"]["is_ambiguous"]) == (2, False)
 
 
 def test_facts_of_a_function_body_are_as_ever():
@@ -341,7 +347,7 @@ def test_modules_of_a_megabyte():
     start = time.perf_counter()
     filler = "/* import x from 'y' */ " * 44_000
     assert names_of(f"{filler}\nimport {{ a }} from 'm'\n`{filler}`") == [("m", ("a", "a"))]
-    deep = _analyser("(" * 500_000, LONG_MS, analyse.MODULE, ask=ask)
+    deep = checked(_analyser("(" * 500_000, LONG_MS, analyse.MODULE))
     assert deep["facts"] is None
     assert len(facts_of("import('m');" * 20_000)["dynamic"]) == 257
     assert facts_of(NS + "ns.a();" * 60_000)["namespace_calls"] == []

@@ -37,7 +37,6 @@ PARTS = (
     "places",
     "rereading",
     "strip_types",
-    "syntax",
 )
 # What a program is: the body of a function, the same with its names, an ES module.
 PLAIN, WITH_NAMES, MODULE = range(3)
@@ -54,9 +53,8 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     "named_calls": [{"name", "caught", "line", "column"}], "definitions": [name]}``.
     Of a module they are ``{"module": {"prefix", "take", "imports", "dynamic", "namespace_calls"}}``: how many bytes
     stand in front of line 1 of ``"js"``, the global that these read, what is imported under which names, what
-    `import()` loads, and which members of a namespace must be functions. ``ask(text)`` evaluates a module that cannot
-    be linked, and returns what the engine says of it; without it nobody has looked at the syntax of a module, and
-    ``"asked"`` is what to ask. There is no draft of a module.
+    `import()` loads, and which members of a namespace must be functions; beside them ``"asked"``, the text of which the
+    engine says whether it is a module.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
@@ -73,11 +71,10 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
         deadline_ms: int,
         face: int = PLAIN,
         is_rehearsal: bool = False,
-        ask: Callable[[str], str] | None = None,
     ) -> dict[str, Any]:
         in_time = partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
         if face == MODULE:
-            return modules.analyse(text, in_time, is_rehearsal=is_rehearsal, ask=ask)
+            return modules.analyse(text, in_time, is_rehearsal=is_rehearsal)
         return _function_body(parts, walk, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal)
 
     walk.prepare()

@@ -61,12 +61,17 @@ class Specifier:
 
 
 class Clause:
-    """What stands between the first word of a statement and the module that it names, and that module's token."""
+    """What stands between the first word of a statement and the module that it names, and that module's token.
 
-    __slots__ = ("is_type", "source", "specifiers")
+    ``comma`` is one with no name behind it.
+    """
 
-    def __init__(self, specifiers: list[Specifier], source: Token | None, *, is_type: bool) -> None:
-        self.specifiers, self.source, self.is_type = specifiers, source, is_type
+    __slots__ = ("comma", "is_type", "source", "specifiers")
+
+    def __init__(self, specifiers: list[Specifier], *, is_type: bool) -> None:
+        self.specifiers, self.is_type = specifiers, is_type
+        self.source: Token | None = None
+        self.comma: Token | None = None
 
 
 def tokens_of(data: bytes, start: int, end: int) -> list[Token]:
@@ -87,13 +92,14 @@ def read_clause(tokens: list[Token]) -> Clause:
     """Read the tokens of an import, or of an export with names or `*`, without the statement's first word."""
     is_type = _is_type_only(tokens)
     specifiers: list[Specifier] = []
+    clause = Clause(specifiers, is_type=is_type)
     at = 1 if is_type else 0
-    while at < len(tokens):
+    while at < len(tokens) and clause.source is None:
         token = tokens[at]
         following = tokens[at + 1] if at + 1 < len(tokens) else None
         if token.kind == "string":
-            return Clause(specifiers, token, is_type=is_type)
-        if token.text == "{":
+            clause.source = token
+        elif token.text == "{":
             end = next((i for i in range(at, len(tokens)) if tokens[i].text == "}"), len(tokens))
             specifiers += _braced(tokens[at + 1 : end])
             at = end + 1
@@ -103,10 +109,12 @@ def read_clause(tokens: list[Token]) -> Clause:
             at += 3 if has_name else 1
         else:
             is_from = token.text == "from" and following is not None and following.kind == "string"
-            if token.kind == "word" and not is_from:
+            if is_from and at > 0 and tokens[at - 1].text == ",":
+                clause.comma = tokens[at - 1]
+            elif token.kind == "word" and not is_from:
                 specifiers.append(Specifier(token, token, token.end, is_default=True))
             at += 1
-    return Clause(specifiers, None, is_type=is_type)
+    return clause
 
 
 def _is_type_only(tokens: list[Token]) -> bool:

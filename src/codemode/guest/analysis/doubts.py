@@ -81,10 +81,6 @@ class Doubts:
         """True when there is nothing that could be doubtful but methods."""
         return not (self._texts or self.slashes or self._comments)
 
-    def regexes(self) -> list[tuple[int, int]]:
-        """Where regular expressions stand."""
-        return [node.byte_range for node in self._texts if node.type == "regex"]
-
     def first(self, code: bytes, methods: list[Node]) -> int | None:
         """The place of the first doubt in ``code``, which has types and comments blank; None: there is none.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .edits import Gap
     from .import_calls import Load
-    from .syntax import Ask
+    from .strip_types import TypeStripper
 
     Parse = Callable[[bytes], Tree | None]
     Result = dict[str, Any]
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LONE_RETURN = re.compile("\r(?!\n)")
 IMPORT = re.compile(rb"\bimport\b")
 MAX_PROBLEMS = 64
-NUL = "a program holds no NUL character; in a string it is written \\0"
+HTML_COMMENT = "<!-- begins no comment in a module: write //"
 
 
 class ModuleAnalysis:
@@ -42,15 +42,13 @@ class ModuleAnalysis:
         """Make what listens to the first program."""
         self._ahead = _Listeners(self._parts, self._symbols)
 
-    def analyse(self, text: str, parse: Parse, *, is_rehearsal: bool, ask: Ask | None) -> Result:
-        """As `analyse.load` says. ``ask`` is the engine's, `syntax.Engine`; without it `asked` says what to ask it."""
+    def analyse(self, text: str, parse: Parse, *, is_rehearsal: bool) -> Result:
+        """As `analyse.load` says."""
         shown = _as_evaluated(text)
         data = shown.encode()
-        if "\0" in shown:
-            return self._problems(data, [(data.index(b"\0"), NUL)])
         view, tree = self._parts["module_rereading"].parsed(data, parse)
         if tree is None:
-            return self._not_understood(text, shown, shown, ask)
+            return {"js": text, "asked": shown, "facts": None}
         tree, arguments = self._parts["rereading"].reread(view, tree, parse)
         listeners = self._listeners(is_rehearsal)
         listeners.begin(data, arguments)
@@ -58,19 +56,19 @@ class ModuleAnalysis:
         stripper = listeners.stripper
         asked = self._parts["edits"].blanked_text(data, stripper.gaps)
         if tree.root_node.has_error:
-            return self._not_understood(text, shown, asked, ask)
+            unclear = {"js": text, "asked": shown, "facts": None}
+            return unclear if asked == shown else {**unclear, "draft": self._draft(asked, data, tree, stripper)}
+        html = self._parts["module_rereading"].html_comment(data, tree)
+        if html is not None:
+            stripper.problems.append((html, HTML_COMMENT))
         if stripper.problems:
-            return self._problems(data, stripper.problems)
+            return {"problems": self._problems(data, stripper.problems)}
         program = _Program(self._parts, data, listeners)
         if program.is_doubtful():
-            return self._not_understood(text, shown, asked, ask)
-        js = program.prefix + self._parts["edits"].blanked_text(data, program.gaps)
+            return {"js": text, "asked": asked, "facts": None}
         facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.facts()}
-        result: Result = {"js": js, "facts": facts}
-        if ask is None:
-            return {**result, "asked": asked}
-        problem = self._problem(self._engine(ask), asked, js, program)
-        return result if problem is None else {"problems": [problem]}
+        js = program.prefix + self._parts["edits"].blanked_text(data, program.gaps)
+        return {"js": js, "asked": asked, "facts": facts}
 
     def _listeners(self, is_rehearsal: bool) -> _Listeners:
         ahead = None if is_rehearsal else self._ahead
@@ -78,30 +76,17 @@ class ModuleAnalysis:
             self._ahead = None
         return ahead or _Listeners(self._parts, self._symbols)
 
-    def _problems(self, data: bytes, found: list[tuple[int, str]]) -> Result:
+    def _problems(self, data: bytes, found: list[tuple[int, str]]) -> list[dict[str, Any]]:
         problems = [{"message": message, "at": at} for at, message in found[:MAX_PROBLEMS]]
+        return self._placed(data, problems)
+
+    def _draft(self, js: str, data: bytes, tree: Tree, stripper: TypeStripper) -> dict[str, Any]:
+        (place,) = self._placed(data, [{"at": self._parts["parse"].first_error(tree)}])
+        return {"js": js, "is_ambiguous": stripper.is_ambiguous, **place}
+
+    def _placed(self, data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         places = self._parts["places"]
-        return {"problems": places.placed(places.with_plain_breaks(data), problems)}
-
-    def _engine(self, ask: Ask) -> Any:
-        places = self._parts["places"]
-        return self._parts["syntax"].Engine(ask, places.places, places.with_plain_breaks)
-
-    def _problem(self, engine: Any, asked: str, js: str, program: _Program) -> dict[str, Any] | None:
-        problem = engine.problem(asked, "", program.regexes)
-        # To the engine an import is nothing that another declaration could collide with; the prefix is.
-        return engine.problem(js, program.prefix) if problem is None and program.binds else problem
-
-    def _not_understood(self, text: str, shown: str, draft: str, ask: Ask | None) -> Result:
-        """It does not run; if the engine finds a mistake in it, that is why. ``draft`` is without its types."""
-        result: Result = {"js": text, "facts": None}
-        if ask is None:
-            return {**result, "asked": draft}
-        engine = self._engine(ask)
-        problem = engine.problem(shown)
-        if problem is not None and draft != shown:
-            problem = engine.problem(draft)
-        return result if problem is None else {"problems": [problem]}
+        return places.placed(places.with_plain_breaks(data), found)
 
 
 class _Listeners:
@@ -135,8 +120,7 @@ class _Program:
         for load in self._loads:
             load.gap.first = load_name
         self.gaps: list[Gap] = [*listeners.stripper.gaps, *modules.gaps, *(load.gap for load in self._loads)]
-        self.binds = bool(modules.bindings)
-        self._take = names.global_name() if self.binds or self._loads else None
+        self._take = names.global_name() if modules.bindings or self._loads else None
         self.prefix = "" if self._take is None else parts["module_text"].prefix(modules.bindings, load_name, self._take)
         self._namespaces = {
             binding.name: modules.imports[binding.index]["from"]
@@ -146,12 +130,7 @@ class _Program:
         is_read = (
             not listeners.doubts.is_idle() or listeners.calls.methods or listeners.calls.may_read(self._namespaces)
         )
-        self._code = parts["edits"].code_of(data, self.gaps) if is_read else b""
-
-    @property
-    def regexes(self) -> tuple[str, ...]:
-        """The regular expressions of the program."""
-        return tuple(self._data[start:end].decode() for start, end in self._listeners.doubts.regexes())
+        self._code = parts["places"].with_plain_blanks(parts["edits"].code_of(data, self.gaps)) if is_read else b""
 
     def is_doubtful(self) -> bool:
         """Whether the engine may read in another way what is changed here, or read an import that was not seen."""

@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 3
 STATEMENTS = ("import_statement", "export_statement")
-# No comment begins with this in a module: `a <!--b` compares.
+# No comment begins with this in a module; the grammar would read nothing of what stands behind it.
 HTML_COMMENT = (b"<!--", b"< --")
+MAX_HTML_COMMENTS = 256
 WIDE_BREAK = re.compile(rb"\xe2\x80[\xa8\xa9]")
-_SOURCE = rb"(?:\bfrom|^[ \t]*import)\s*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
+WIDE_BLANK = re.compile(rb"\xef\xbb\xbf|\xc2\xa0")
+_SOURCE = rb"(?:\bfrom|^[ \t]*import)(?:\s|/\*[^*]*\*/)*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
 ATTRIBUTES = re.compile(rb"(" + _SOURCE + rb")(\s*with\s*\{[\w\s,:\"'./-]*\})", re.MULTILINE)
-# The names in braces are read from the original.
+# Names, and a comma with none behind it, are read from the original.
 NAMES = re.compile(
-    rb"(^[ \t]*(?:import|export)\b[ \t]*(?:type\b)?[ \t]*(?:[\w$]+\s*,\s*)?\{)"
+    rb"((?:^|;|\*/)[ \t]*(?:import|export)\b[ \t]*(?:type\b)?[ \t]*(?:[\w$]+\s*,\s*)?\{)"
     rb"([\w$\s,\"'\\\x80-\xff.-]*)(?=\})",
     re.MULTILINE,
 )
+COMMA = re.compile(rb"((?:^|;|\*/)[ \t]*import\s+[\w$]+\s*),(?=\s*from\b)", re.MULTILINE)
 TYPE_STAR = re.compile(rb"(\bexport\s+)type(?=\s*\*)")
 TYPE_FROM = re.compile(rb"(\bimport\s+type\s+)from(?=\s+from\b)")
 BEFORE_TEMPLATE = re.compile(rb"(^[ \t]*export\b[ \t]*\{[^{}()`]*\}[ \t]*)\r?\n(?=\s*`)", re.MULTILINE)
@@ -52,11 +55,26 @@ def parsed(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
     return shown, tree
 
 
+def html_comment(data: bytes, tree: Tree) -> int | None:
+    """The place of the first HTML-like comment that is not inside a text or a comment of the language."""
+    at = data.find(HTML_COMMENT[0])
+    for _ in range(MAX_HTML_COMMENTS):
+        if at < 0:
+            break
+        node = tree.root_node.descendant_for_byte_range(at, at + 1)
+        if node is not None and node.type == "<":
+            return at
+        at = data.find(HTML_COMMENT[0], at + 1)
+    return None
+
+
 def _rewritten(text: bytes) -> bytes:
     if not text.isascii():
         text = WIDE_BREAK.sub(b"  \n", text)
+        text = WIDE_BLANK.sub(lambda found: b" " * len(found[0]), text)
     text = ATTRIBUTES.sub(lambda found: found[1] + NOT_BREAK.sub(b" ", found[2]), text)
     text = NAMES.sub(lambda found: found[1] + NOT_BREAK.sub(b" ", found[2]), text)
+    text = COMMA.sub(lambda found: found[1] + b" ", text)
     text = TYPE_STAR.sub(lambda found: found[1] + b"    ", text)
     text = TYPE_FROM.sub(lambda found: found[1] + b"From", text)
     return BEFORE_TEMPLATE.sub(lambda found: found[1] + b" " * (len(found[0]) - len(found[1]) - 1) + b";", text)

@@ -34,6 +34,7 @@ RESERVED = re.compile(
 
 TOO_MANY = f"a program has at most {MAX_IMPORTS} import statements and {MAX_NAMES} imported names"
 LONE_SURROGATE = "the name of an export holds no lone surrogate"
+STRAY_COMMA = "no name follows this comma"
 NOT_A_NAME = "an import cannot be named {}: write `import {{ {} as name }}`"
 
 
@@ -104,12 +105,12 @@ class ModuleCollector:
         if declaration is not None:
             if not self._is_only_types(declaration):
                 return True
-            self._stripper.add_type_statement(node.start_byte, node.end_byte)
+            self._stripper.add_type_statement(node.start_byte, self._end(node))
             return False
         has_source = node.child_by_field_name("source") is not None
         if not has_source and not any(child.type == "export_clause" for child in node.children):
             return True
-        end = self._end(node) if has_source else node.end_byte
+        end = self._end(node)
         clause = self._clause(node, end)
         if clause is None:
             return False
@@ -133,6 +134,8 @@ class ModuleCollector:
         """What a statement says behind its first word; None when that is only types."""
         tokens = self._clauses.tokens_of(self.data, node.start_byte, end)
         clause = self._clauses.read_clause(tokens[1:])
+        if clause.comma is not None:
+            self._problem(clause.comma.start, STRAY_COMMA)
         if not clause.is_type:
             return clause
         self._stripper.add_type_statement(node.start_byte, end)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE_BREAKS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+WIDE_BLANKS = (b"\xc2\xa0", b"\xef\xbb\xbf")
 
 
 def placed(data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -50,3 +51,12 @@ def with_plain_breaks(data: bytes) -> bytes:
         for wide in WIDE_BREAKS:
             data = data.replace(wide, b"  \n")
     return data.replace(b"\r\n", b" \n").replace(b"\r", b"\n") if b"\r" in data else data
+
+
+def with_plain_blanks(data: bytes) -> bytes:
+    """The same, and the most usual of the blanks beyond ASCII are spaces."""
+    if data.isascii():
+        return data
+    for wide in WIDE_BLANKS:
+        data = data.replace(wide, b" " * len(wide))
+    return with_plain_breaks(data)

@@ -1,0 +1,164 @@
+"""Modules are what Node takes for modules: the same programs, names, values and places, though nothing is linked."""
+
+import re
+import sysconfig
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from module_engine import checked, evaluate
+from module_forms import EXPORTS, MISTAKES, MODULES, SAME_PLACE, STATEMENTS, program
+from node_answers import NodeAnswers
+from required import missing, node_path
+
+from codemode.guest.analysis import analyse
+
+pytestmark = pytest.mark.node
+SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+PARSE_MS = 10_000
+_analyser = analyse.load(SITE_PATHS)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[NodeAnswers]:
+    script = Path(__file__).with_name("module_runs.js")
+    with NodeAnswers(script, "--expose-internals", "--experimental-vm-modules") as started:
+        yield started
+
+
+def ours(source: str) -> dict[str, Any]:
+    """What becomes of a program here, told as `module_runs.js` tells it."""
+    result = checked(_analyser(source, PARSE_MS, analyse.MODULE))
+    if "problems" in result:
+        return {"stage": "syntax", **result["problems"][0]}
+    if result["facts"] is None:
+        return {"stage": "unknown"}
+    module = result["facts"]["module"]
+    requests = list(dict.fromkeys(one["from"] for one in module["imports"]))
+    for one in module["imports"]:
+        known = MODULES.get(one["from"])
+        if known is None or any(name != "*" and name not in known for name, _ in one["names"]):
+            return {"stage": "link", "requests": requests}
+    ended = evaluate(result["js"], module, MODULES)
+    found = {"requests": requests, "log": ended["log"]}
+    if "error" not in ended:
+        return {"stage": "done", **found}
+    (place, *_) = re.findall(r"<input>:([0-9]+):", ended["stack"])
+    return {"stage": "run", **found, "name": ended["error"], "line": int(place)}
+
+
+def compared(node: NodeAnswers, source: str, *, strip: bool = False) -> str:
+    """Compares a program with Node's reading of it; how far it came, in a word."""
+    theirs, mine = node({"source": source, "modules": MODULES, "strip": strip}), ours(source)
+    if mine["stage"] != "unknown":
+        assert mine["stage"] == theirs["stage"], (source, mine, theirs)
+        if mine["stage"] != "syntax":
+            same = {key: theirs[key] for key in mine.keys() & theirs.keys()}
+            assert {**mine, **same} == mine, (source, mine, theirs)
+    return mine["stage"]
+
+
+def test_each_form_by_itself(node: NodeAnswers):
+    head = "import { a } from 'm'\nimport * as b from 'n'\n"
+    for piece in (*STATEMENTS, *EXPORTS):
+        for name in ("a", "b", "c"):
+            source = head + piece.replace("@", name) + "\nlog(1)"
+            assert compared(node, source) != "unknown", source
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_mistake_by_itself(node: NodeAnswers, mistake: str):
+    for source in (mistake, f"import {{ a as z }} from 'm';\n/* é😀 */ {mistake}", f"log(1)\n;{mistake}\nlog(2)"):
+        found, theirs = ours(source), node({"source": source, "modules": MODULES})
+        assert theirs["stage"] == "syntax", (source, theirs)
+        assert found["stage"] == "syntax", (source, found)
+        # Elsewhere the engine's place is the token behind the mistake, and Node's the end of the text, for instance.
+        if mistake in SAME_PLACE:
+            assert found["line"] == theirs["line"], (source, found, theirs)
+            assert theirs["column"] <= found["column"] <= theirs["column"] + theirs["width"] + 1, (
+                source,
+                found,
+                theirs,
+            )
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_programs_of_all_forms(node: NodeAnswers, seed: int):
+    compared(node, program(Random(seed), may_fail=False))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_programs_with_mistakes(node: NodeAnswers, seed: int):
+    source = program(Random(seed), may_fail=True)
+    # Of a statement without an end the next one is the rest: what is one of them may be another's mistake.
+    stages = ours(source)["stage"], node({"source": source, "modules": MODULES})["stage"]
+    assert stages[0] == "unknown" or (stages[0] == "syntax") == (stages[1] == "syntax"), source
+
+
+def test_few_programs_are_not_understood(node: NodeAnswers):
+    stages = Counter(compared(node, program(Random(seed), may_fail=False)) for seed in range(400))
+    assert stages["unknown"] <= 12
+    assert min(stages[stage] for stage in ("done", "run", "link", "syntax")) >= 20
+
+
+TYPES = (
+    "import type { A } from 't'",
+    "import type A from 't'",
+    "import type * as A from 't'",
+    "import { type A, a } from 'm'; log(a)",
+    "import { a, type A as B, b, } from 'm'; log(b)",
+    "import { type } from 'm'; log(type)",
+    "import { type as as } from 'm'; log(as)",
+    "import { type as as x } from 'm'; log(typeof x)",
+    "import { type as x } from 'm'; log(x)",
+    "import type, { b } from 'm'; log(type)",
+    "import type from 'm'; log(type)",
+    "export type { A } from 't'",
+    "export type { A }",
+    "export type * from 't'",
+    "export { type A, a as z } from 'm'",
+    "const q = 1; export { type A, q, type B as C }",
+    "export interface A { b: 1 }",
+    "export default interface A { b: 1 }",
+    "export type A<T> = { [K in T]: K }\n[log(1)]",
+    "export declare const a: number, b: string",
+    "export declare function f(): void",
+    "export declare class C { a: string }",
+    "export namespace N { type A = 1 }",
+    "export function f(a: string): void;\nexport function f(a: any) { log(a) } f(1)",
+    "export default function f(a: string): void;\nexport default function f() { log(2) } f('')",
+    "export abstract class A<T> { abstract a(): void; private b?: T = undefined } log(typeof A)",
+    "let x = 1\nexport interface A {}\n[x].map((y: number) => log(y as any))",
+    "let x: typeof import('t') = 1 as unknown as import('t').Y; log(x)",
+    "const f = async <T,>(x: T) => (await import('m' as string)).a as number; log(await f(1))",
+)
+
+
+@pytest.mark.parametrize("source", TYPES)
+def test_types_are_those_that_node_strips(node: NodeAnswers, source: str):
+    assert compared(node, source, strip=True) in ("done", "run")
+    assert compared(node, f"import {{ a as z1 }} from 'm'\n{source}\nlog(z1)\nnull.x", strip=True) == "run"
+
+
+def test_plain_javascript_modules_keep_their_text():
+    """Every module that ships with Node's npm: what is not an import stays as it is."""
+    folder = Path(node_path()).parent.parent / "lib" / "node_modules"
+    files = [path for path in sorted(folder.rglob("*.js")) if path.stat().st_size < 60_000]
+    if not files:
+        missing("node", "no JavaScript files beside this node")
+    unknown = 0
+    for path in files:
+        # A script that is one function is a module too, unless it returns at the top.
+        source = f"export default function () {{{path.read_text(encoding='utf-8')}\n}}"
+        result = _analyser(source, PARSE_MS, analyse.MODULE)
+        unknown += "problems" in result or result["facts"] is None
+        if result.get("facts") and "import(" not in source:
+            assert result["js"] == source, path
+    assert unknown <= len(files) // 50
