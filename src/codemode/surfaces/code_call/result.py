@@ -22,7 +22,7 @@ from ...errors import (
     Resumable,
     guest_view,
 )
-from ...protocol.call_status import IN_ERRORS
+from ...protocol.call_status import IN_ERRORS, may_have_run
 from ...trace.public_message import without_paths
 from .profile import TOOL_ERROR_CODES
 
@@ -80,7 +80,7 @@ def _left_open(error: CodeModeError | None) -> list[str]:
     """Return what a failed script has begun and not seen the end of: its answer is all that a model knows of that."""
     if error is None:
         return []
-    names = [call["name"] for call in error.calls if call["status"] == IN_ERRORS.open and call["is_started"]]
+    names = [call["name"] for call in error.calls if call["status"] == IN_ERRORS.open and may_have_run(call)]
     ended_it = mapping_or_empty(error.details.get("call"))
     own = string_or_empty(ended_it.get("toolName"))
     if ended_it.get("code") == TOOL_ERROR_CODES["timeout"] and own in names:
