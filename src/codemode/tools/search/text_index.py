@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from ...host import steps
@@ -117,25 +118,22 @@ class TextIndex:
         return scores
 
     def _scored(self, slots: list[int], asked: list[_Word], most: float) -> Iterator[float]:
-        norms = self.postings.norms
-        for slot in slots:
-            gain = sure = 0.0
-            norm = norms[slot]
-            for tiers, rarity in asked:
-                best = surest = 0.0
-                for weight, counts, _ in tiers:
-                    if weight <= best:
-                        break  # what is less sure gives less
-                    counted = counts.get(slot)
+        norms = [self.postings.norms[slot] for slot in slots]
+        gains = [0.0] * len(slots)
+        sures = gains.copy()
+        for tiers, rarity in asked:
+            best = [0.0] * len(slots)
+            for weight, counts, _ in tiers:
+                sure = max(weight, _LEAST_SURE)
+                for at, counted in enumerate(map(counts.get, slots)):
                     if counted is not None:
-                        surest = surest or weight
-                        given = weight * counted / (counted + norm)
-                        if given > best:
-                            best = given
-                if best:
-                    gain += rarity * best
-                    sure += surest if surest > _LEAST_SURE else _LEAST_SURE  # noqa: FURB136 - of what is done most
-            yield min(gain * sure / most, _ALMOST_ONE)
+                        given = weight * counted / (counted + norms[at])
+                        if given > best[at]:
+                            if not best[at]:
+                                sures[at] += sure
+                            best[at] = given
+            gains = [gain + rarity * given for gain, given in zip(gains, best, strict=True)]
+        return (min(gain * sure / most, _ALMOST_ONE) for gain, sure in zip(gains, sures, strict=True))
 
     def _word(self, word: str, joined: list[str]) -> _Word:
         key = (word, *joined)
@@ -152,11 +150,11 @@ class TextIndex:
         return self._words.get((mark,)) or self._keep((mark,), self._tiers([Reading([(mark,)], FORM)]))
 
     def _keep(self, key: tuple[str, ...], tiers: list[_Tier]) -> _Word:
-        tiers = sorted((tier for tier in tiers if tier.counts), key=lambda tier: -tier.weight)
-        word = _Word(tiers, self._rarity(max((len(tier.counts) for tier in tiers), default=1)))
-        self._room -= 1 + sum(
-            len(tier.counts) for tier in tiers if tier.weight < GIVEN
-        )  # that of a stem is kept anyway
+        tiers = [tier for tier in tiers if tier.counts]
+        tiers.sort(key=_weight_of, reverse=True)
+        word = _Word(tiers, self._rarity(max([len(tier.counts) for tier in tiers], default=1)))
+        # That of a stem is kept anyway.
+        self._room -= 1 + sum([len(tier.counts) for tier in tiers if tier.weight < GIVEN])
         if self._room < 0:
             self._words = {}
             self._room = _KEPT
@@ -167,12 +165,14 @@ class TextIndex:
         return [_Tier(one.weight, self._any(one.any_of), one.weight == SYNONYM) for one in readings]
 
     def _any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
-        found = [self._all(stems) for stems in any_of]
-        if len(found) == 1:
-            return found[0]
+        counted = self.postings.counted
+        found = [counted.get(stems[0]) if len(stems) == 1 else self._all(stems) for stems in any_of]
+        found = [counts for counts in found if counts]
+        if len(found) <= 1:
+            return found[0] if found else {}
+        steps.take(1 + sum(map(len, found)) // _POSTINGS_OF_A_UNION)
         together: dict[int, float] = {}
         for counts in reversed(found):  # of a tool with several of them the first counts
-            steps.take(1 + len(counts) // _POSTINGS_OF_A_UNION)
             together |= counts
         return together
 
@@ -186,6 +186,9 @@ class TextIndex:
     def _rarity(self, tools: int) -> float:
         """Tell words apart by how many tools have them; above 0 even when all do."""
         return math.log(1 + (len(self.postings) - tools + 0.5) / (tools + 0.5))
+
+
+_weight_of = attrgetter("weight")
 
 
 def _had(tier: _Tier) -> float:
