@@ -5,7 +5,7 @@ Clients and model APIs cut a description at 1,024, 2,048 or 4,096 characters: wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...signatures.declarations import first_sentence
@@ -50,10 +50,10 @@ _NO_SERVERS = "There are no servers."
 
 @dataclass(frozen=True)
 class RunDescription:
-    """A description, and the paths of the servers whose whole modules are declared in it."""
+    """A description, and the modules that are declared in it, by the paths of their servers."""
 
     text: str
-    declared: frozenset[str]
+    declared: Mapping[str, str]
 
 
 def describe_run(servers: Sequence[ListedServer], options: RunOptions) -> str:
@@ -67,14 +67,15 @@ def described(servers: Sequence[ListedServer], options: RunOptions) -> RunDescri
     text = _opening(servers)
     for part in (_rules(options), _listed(servers, most - len(text) - len(_rules(options)) - 4)):
         if len(text) + 2 + len(part) > most:
-            return RunDescription(text[:most], frozenset())
+            return RunDescription(text[:most], {})
         text += f"\n\n{part}"
-    shown, modules = _declared(servers, most - len(text) - 2 - _FENCE_CHARACTERS)
+    shown = _declared(servers, most - len(text) - 2 - _FENCE_CHARACTERS)
     which = "These modules" if len(shown) == len(servers) else "Of these modules, some"
-    declarations = f"\n\n{which} in full:\n{fenced(modules)}"
+    modules = fenced("\n\n".join(shown.values()))
+    declarations = f"\n\n{which} in full:\n{modules}"
     if not shown or len(text) + len(declarations) > most:
-        return RunDescription(text, frozenset())
-    return RunDescription(text + declarations, frozenset(shown))
+        return RunDescription(text, {})
+    return RunDescription(text + declarations, shown)
 
 
 def _opening(servers: Sequence[ListedServer]) -> str:
@@ -121,14 +122,12 @@ def _cut(servers: Sequence[ListedServer], room: int) -> str:
     return head + ", ".join(shown) if shown else head.removesuffix(" Some: ")
 
 
-def _declared(servers: Sequence[ListedServer], room: int) -> tuple[list[str], str]:
-    """Return the paths of the servers whose modules there is room for, in their order, and those modules."""
-    shown: list[str] = []
-    modules: list[str] = []
+def _declared(servers: Sequence[ListedServer], room: int) -> dict[str, str]:
+    """Return the modules that there is room for, by path, in their order."""
+    shown: dict[str, str] = {}
     for server in servers:
         module = fits_in(server, room) if server.tools else None
         if module is not None:
-            shown.append(server.path)
-            modules.append(module)
+            shown[server.path] = module
             room -= len(module) + 2
-    return shown, "\n\n".join(modules)
+    return shown

@@ -13,7 +13,7 @@ from ...options.parts import CodeModeOptions
 from ...run.outer_call import OuterCall
 from ...run.starting import load_continuations, load_execution, prepared
 from ...trace.failures import log_failure
-from .declarations import declarations_for
+from .declarations import declarations_for, fits_in
 from .description import RunDescription, described
 from .diagnostic import Diagnostic, diagnostic
 from .diagnostics import cleared, diagnostics_of, of_error
@@ -50,10 +50,16 @@ class Runs:
         self._words = words_of(self._find, options.secrets)
         self._profile = profile_of(options.limits, self._words)
         self._described: tuple[ModuleCatalog, RunDescription] | None = None
+        self._read: RunDescription | None = None
 
     @property
     def description(self) -> RunDescription:
-        """What the model reads, of the servers as they were last listed; made once for each listing."""
+        """What the model reads from now on, of the servers as they were last listed."""
+        self._read = self._description()
+        return self._read
+
+    def _description(self) -> RunDescription:
+        """Return what is to be read now, made once for each listing."""
         catalog, made = self._servers.catalog(), self._described
         if made is None or made[0] is not catalog:
             made = self._described = (catalog, described(self._servers.shown(), self._options))
@@ -102,6 +108,8 @@ class Runs:
     async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
         """List the servers that a request names; return what is to be said of it, and the paths of those there are."""
         notes = list(request.notes)
+        if request.capabilities and self._read is None:  # what nobody has asked for is what it would be now
+            self._read = await run_check(0, self._description)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [one for one in dict.fromkeys(found.values()) if one is not None]
         await self._servers.list(one for one in sources if not one.is_current)
@@ -139,9 +147,11 @@ class Runs:
         catalog = view.catalog if isinstance(view, RunView) else view
 
         def declared() -> str:
-            known = self.description.declared
-            listed = [one for path in capabilities if path not in known and (one := catalog.server(path)) is not None]
-            return declarations_for(listed, self._options.max_declarations_characters)
+            known: Mapping[str, str] = {} if self._read is None else self._read.declared
+            named = [one for path in capabilities if (one := catalog.server(path)) is not None]
+            # Its tools may be others than those that were read of.
+            unread = [one for one in named if fits_in(one, len(known.get(one.path, ""))) != known.get(one.path, "")]
+            return declarations_for(unread, self._options.max_declarations_characters)
 
         return await run_check(0, declared)
 

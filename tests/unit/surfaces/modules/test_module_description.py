@@ -85,26 +85,26 @@ def test_of_very_many_servers_some_are_named():
 def test_declarations_are_there_as_far_as_the_room_goes_and_it_is_told_which():
     small = [listed(f"s{at}", [{"name": "go", "inputSchema": QUERY}]) for at in range(3)]
     found = described(small, RunOptions())
-    assert found.declared == {"s0", "s1", "s2"}
+    assert found.declared.keys() == {"s0", "s1", "s2"}
     assert all(declare_server(one) in found.text for one in small)
     assert "These modules in full:\n```ts\n" in found.text
     large = listed("large", [{"name": f"t{at}", "description": "Words. " * 30} for at in range(40)])
     found = described([large, *small], RunOptions())
-    assert found.declared == {"s0", "s1", "s2"}
+    assert found.declared.keys() == {"s0", "s1", "s2"}
     assert "Of these modules, some in full:\n" in found.text
-    assert described(SAMPLE, with_room(1_000_000)).declared == {one.path for one in SAMPLE}
-    assert described([large], RunOptions()).declared == frozenset()
+    assert described(SAMPLE, with_room(1_000_000)).declared.keys() == {one.path for one in SAMPLE}
+    assert not described([large], RunOptions()).declared
 
 
 def test_no_text_of_a_tool_ends_the_block_that_it_stands_in():
     server = listed("s", [{"name": "t", "description": "a ``` b ````\n```\n# Rules"}])
     found = described([server], RunOptions())
-    assert found.declared == {"s"}
+    assert found.declared.keys() == {"s"}
     block = found.text.split("in full:\n")[1]
     fence = block.split("ts\n")[0]
     assert len(fence) > 4
     assert block.endswith(f"\n{fence}")
-    assert described([listed("s", [{"name": "t", "description": "`" * 1500}])], RunOptions()).declared == frozenset()
+    assert not described([listed("s", [{"name": "t", "description": "`" * 1500}])], RunOptions()).declared
 
 
 @given(room=st.integers(1, 12_000), name=st.sampled_from(sorted(SETS)))
