@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, NotRequired, TypedDict
 
-from ...data.narrowing import mapping_or_empty
+from ...data.narrowing import mapping_or_empty, string_or_empty
 
 Severity = Literal["error", "warning", "info"]
 MAX_MESSAGE_CHARACTERS = 4_000
@@ -43,6 +43,14 @@ def diagnostic(
     if error_class:
         made["errorClass"] = error_class
     return made
+
+
+def read_again(kept: Any) -> Diagnostic:
+    """Return a warning or an info that was kept as JSON."""
+    said = {key: string_or_empty(value) for key, value in mapping_or_empty(kept).items()}
+    severity: Severity = "info" if said.get("severity") == "info" else "warning"
+    code, message = said.get("code", ""), said.get("message", "")
+    return diagnostic(severity, code, message, hint=said.get("hint"), path=said.get("path"))
 
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ...data.narrowing import is_object, list_or_empty, mapping_or_empty
+from ...data.narrowing import list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeToolError
 from ...tools.prepared import PreparedTool
 from .catalog import ModuleCatalog, meta_of
-from .diagnostic import Diagnostic, diagnostic
+from .diagnostic import Diagnostic, diagnostic, read_again
 from .limits import RunLimits
 from .module_facts import read_module_facts
 from .server_set import ServerSet
@@ -99,8 +99,7 @@ class RunView:
         return [_changed(path, "while the program ran: the next run has the new ones") for path in changed]
 
     async def _continued(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
-        notes = (one for one in list_or_empty(given.get(NOTES)) if is_object(one))
-        self.notes = [cast("Diagnostic", one) for one in notes]  # as they were signed
+        self.notes = [read_again(one) for one in list_or_empty(given.get(NOTES))]
         self.capabilities = [str(one) for one in list_or_empty(given.get(CAPABILITIES))]
         if limits := mapping_or_empty(given.get(LIMITS)):
             self.limits = RunLimits.of(limits)

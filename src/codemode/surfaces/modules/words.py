@@ -41,6 +41,7 @@ _HIDDEN_HINT = "Go on without this call, or tell the user that the tool fails."
 _SIGN_IN = "Tell the user to sign in to {server}."
 _REMOVED = "[secret]"
 _NO_TEXT = "the call failed"
+_NOBODY = "this call needs an approval, and nobody has decided about it"
 _READ_CHARACTERS = 1 << 20
 _MAX_CODE_CHARACTERS = 100
 
@@ -104,6 +105,8 @@ def _message(error: CodeModeError, name: str, secrets: tuple[str, ...], *, is_ra
     if error.code in HIDDEN_CODES:
         raised = error.__cause__
         return _NO_TEXT if raised is None else public_message(without_secrets(message_of(raised), secrets), _NO_TEXT)
+    if error.reason == "approval_required" and not is_raised:
+        return _NOBODY  # how approvals are to be set up is the host's to read
     text = without_secrets(error.message, secrets) or _NO_TEXT
     # Validators are host code that quotes what it likes; what a server says of itself is the program's to read.
     return clipped(

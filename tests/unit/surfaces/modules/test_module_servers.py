@@ -219,7 +219,7 @@ def test_a_listing_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
     async def main() -> None:
         one = Live("one", "a")
         one.gate = asyncio.Event()
-        view = await view_of(ServerSet([one, Live("two", "b")]), imports("one", "two"))
+        view = await view_of(ServerSet([one, ModuleServer("two", {"b": lambda: 1})]), imports("one", "two"))
         assert view.names() == ("two.b",)
 
     within(main())

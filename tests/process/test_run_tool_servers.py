@@ -1,0 +1,157 @@
+"""Servers whose tools change, under programs that run: connected when imported, kept as they were while one runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from module_servers import RESULT, check_response
+from waiting import within
+
+from codemode import ModuleServer, RunTool, create_run_tool
+
+
+class Live:
+    """A server whose tools change; each tells its name. ``during`` is called by the tool ``change``."""
+
+    def __init__(self, server_id: str, *tools: str, fails: bool = False) -> None:
+        self.server_id = server_id
+        self.given = [*tools]
+        self.fails = fails
+        self.revision = 1
+        self.listings = 0
+
+    async def tools(self) -> dict[str, Any]:
+        self.listings += 1
+        await asyncio.sleep(0)
+        if self.fails:
+            raise ConnectionError("no route to /srv/host")
+        return {name: self._tool(name) for name in self.given}
+
+    def _tool(self, name: str) -> Any:
+        def call() -> str:
+            if name == "change":
+                self.given.append("added")
+                self.revision += 1
+            return f"{self.server_id}.{name}"
+
+        return call
+
+
+async def run(tool: RunTool, code: str, **request: Any) -> Any:
+    response = await tool.execute({"code": code, **request})
+    check_response(response)
+    return response
+
+
+def imported(*paths: str) -> str:
+    return "".join(f'import * as {path} from "@codemode/servers/{path}";\n' for path in paths)
+
+
+def test_m6_a_server_is_connected_only_for_programs_that_import_it():
+    async def main() -> None:
+        one, two = Live("one", "a"), Live("two", "b")
+        tool = create_run_tool([one, two])
+        response = await run(tool, f"{imported('one')}{RESULT}await one.a();")
+        assert response["result"] == "one.a"
+        assert (one.listings, two.listings) == (1, 0)
+        await run(tool, f"{imported('one')}await one.a();")
+        assert one.listings == 1
+        response = await run(tool, f"{RESULT}1", requestedCapabilities=["two"])
+        assert two.listings == 1
+        assert 'declare module "@codemode/servers/two"' in tool.description + response.get("declarations", "")
+
+    within(main())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f'import * as d from "@codemode/discovery"; {RESULT}(await d.listServers()).map((one) => one.serverId);',
+        f"const one = await import('@codemode/servers/' + 'one'); {RESULT}[one.__meta__.serverId, 'two'];",
+    ],
+)
+def test_a_program_that_may_ask_for_any_server_has_them_all(code: str):
+    servers = [Live("one", "a"), Live("two", "b"), Live("down", fails=True)]
+    response = within(run(create_run_tool(servers), code))
+    assert response["result"] == ["one", "two"]
+    assert [one.listings for one in servers] == [1, 1, 1]
+    [said] = response["diagnostics"]
+    assert (said["code"], said["severity"]) == ("CAPABILITY_UNAVAILABLE", "warning")
+    assert '"down"' in said["message"]
+
+
+def test_m6_a_server_that_fails_is_an_import_failure_where_it_is_used():
+    async def main() -> None:
+        down = Live("down", "x", fails=True)
+        tool = create_run_tool([down, ModuleServer("one", {"a": lambda: 1})])
+        response = await run(tool, f"{imported('one')}{RESULT}await one.a();", requestedCapabilities=["down"])
+        assert response["result"] == 1
+        assert [one["code"] for one in response["diagnostics"]] == ["CAPABILITY_UNAVAILABLE"]
+        response = await run(tool, f"{imported('down')}await down.x();")
+        assert [one["code"] for one in response["diagnostics"]] == ["IMPORT_FAILURE"]
+        caught = f"{RESULT}await import('@codemode/servers/down').catch((error) => error.name);"
+        assert (await run(tool, caught))["result"] == "ServerNotFoundError"
+        down.fails = False
+        assert (await run(tool, f"{imported('down')}{RESULT}await down.x();"))["result"] == "down.x"
+
+    within(main())
+
+
+def test_m33_a_running_program_keeps_its_tools_and_the_next_has_the_new_ones():
+    async def main() -> None:
+        one = Live("one", "change")
+        tool = create_run_tool([one])
+        code = f"{imported('one')}const was = await one.change(); {RESULT}[was, 'added' in one, Object.keys(one)];"
+        response = await run(tool, code)
+        assert response["result"] == ["one.change", False, ["__meta__", "change"]]
+        assert [(said["code"], said["severity"]) for said in response["diagnostics"]] == [("TOOLS_CHANGED", "info")]
+        later = await run(tool, f"{imported('one')}{RESULT}await one.added();")
+        assert (later["result"], later["diagnostics"]) == ("one.added", [])
+
+    within(main())
+
+
+def test_many_runs_at_once_share_a_listing():
+    async def main() -> None:
+        one = Live("one", "a")
+        tool = create_run_tool([one])
+        code = f"{imported('one')}{RESULT}await one.a();"
+        responses = await asyncio.gather(*(run(tool, code) for _ in range(4)))
+        assert [response["result"] for response in responses] == ["one.a"] * 4
+        assert one.listings == 1
+
+    within(main())
+
+
+def test_time_that_a_listing_takes_is_not_the_programs():
+    class Slow(Live):
+        async def tools(self) -> dict[str, Any]:
+            await asyncio.sleep(0.3)
+            return await super().tools()
+
+    code = f"{imported('one')}{RESULT}await one.a();"
+    response = within(run(create_run_tool([Slow("one", "a")]), code, limits={"timeoutMs": 200}))
+    assert response["result"] == "one.a"
+
+
+def test_two_servers_of_one_path():
+    tool = create_run_tool([ModuleServer("a b", {"x": lambda: 1}), ModuleServer("A-B", {"x": lambda: 2})])
+    code = f"""import {{ x }} from "@codemode/servers/a-b";
+        import {{ x as y, __meta__ }} from "@codemode/servers/a-b--2";
+        {RESULT}[await x(), await y(), __meta__.serverId, __meta__.serverName];"""
+    response = within(run(tool, code))
+    assert response["result"] == [1, 2, "a-b--2", "A-B"]
+    assert [one["serverId"] for one in response["toolTrace"]] == ["a-b", "a-b--2"]
+
+
+def test_tools_under_any_name_can_be_called():
+    names = ["then", "default", "$search", "a b", "", "\x00", "constructor", "__proto__", "größe", "a.b"]
+    tool = create_run_tool([ModuleServer("s", {name: (lambda name=name: name) for name in names})])
+    code = f"""import * as s from "@codemode/servers/s";
+        const called = [];
+        for (const {{ toolName, exportName }} of s.__meta__.tools) called.push([toolName, await s[exportName]()]);
+        {RESULT}called;"""
+    response = within(run(tool, code))
+    assert response["result"] == [[name, name] for name in sorted(names)]

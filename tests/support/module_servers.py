@@ -1,0 +1,115 @@
+"""Servers for programs of `codemode.run`, and how tests run one and read its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from waiting import within
+
+from codemode import (
+    CodeModeAuthenticationError,
+    CodeModeToolError,
+    ModuleServer,
+    RunResponse,
+    RunTool,
+    Tool,
+    ToolResult,
+    create_run_tool,
+)
+
+RESULT = "globalThis.__codemode_result__ = "
+HUB = 'import * as hub from "@codemode/servers/git-hub";\n'
+STRICT = {
+    "type": "object",
+    "properties": {"title": {"type": "string"}, "count": {"type": "integer", "default": 3}},
+    "required": ["title"],
+    "examples": [{"title": "own"}],
+}
+
+
+def text_block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def raises(error: BaseException) -> Any:
+    def fail(_value: Any) -> None:
+        raise error
+
+    return fail
+
+
+async def hang(_value: Any) -> None:
+    await asyncio.Event().wait()
+
+
+def answers(name: str, *blocks: Any, **more: Any) -> Tool:
+    return Tool(name, execute=lambda _: ToolResult(blocks, **more))
+
+
+IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+TOOLS = [
+    Tool("create-issue", execute=lambda value: value, input_schema=STRICT, description="Opens an issue."),
+    Tool("echo", execute=lambda value: value),
+    Tool("nothing", execute=lambda _: None, input_schema={"type": "object"}),
+    Tool("list", execute=lambda value: value, input_schema={"type": "array", "items": {"type": "integer"}}),
+    Tool("fails", execute=raises(RuntimeError("boom in /srv/app/x.py with hunter2"))),
+    Tool("refuses", execute=raises(CodeModeToolError("no repository hunter2/x", code="NO_REPO"))),
+    Tool("signed-out", execute=raises(CodeModeAuthenticationError("the token has expired"))),
+    answers("is-error", text_block("it broke"), text_block("badly"), is_error=True),
+    answers("structured", text_block("ignored"), structured_content={"a": 1}),
+    answers("zero", text_block("ignored"), structured_content=0),
+    answers("text", text_block('{"not": "parsed"}')),
+    answers("image", text_block("a picture"), IMAGE),
+    answers("several", text_block("one"), text_block("two")),
+    Tool("hangs", execute=hang),
+    Tool("gated", execute=lambda value: value, needs_approval=True),
+]
+
+
+def servers() -> list[ModuleServer]:
+    mail = ModuleServer("mail", {"send": lambda to: f"sent to {to}", "then": lambda: "then"}, description="Sends mail.")
+    return [ModuleServer("Git Hub", TOOLS, version="2.1", capabilities=["tools"]), mail]
+
+
+def run_tool(**given: Any) -> RunTool:
+    settings = given.pop("settings", None)
+    return create_run_tool(servers(), {"secrets": ["hunter2"], **given}, settings=settings)
+
+
+def answer(code: str, tool: RunTool | None = None, **request: Any) -> RunResponse:
+    """Run a program and return its response, checked for what all of them have."""
+    response = within((tool or run_tool()).execute({"code": code, **request}))
+    check_response(response)
+    return response
+
+
+def check_response(response: Any) -> None:
+    assert type(response) is RunResponse
+    assert {"logs", "result", "diagnostics"} <= response.keys() <= {*ALWAYS, "toolTrace", "declarations"}
+    order = ["error", "warning", "info"]
+    severities = [order.index(one["severity"]) for one in response["diagnostics"]]
+    assert severities == sorted(severities)
+    assert all(one["code"] and one["message"] for one in response["diagnostics"])
+    if 0 in severities:
+        assert response["result"] is None
+        assert response.exception is not None
+    assert "hunter2" not in str(dict(response))
+    assert "/srv" not in str(dict(response))
+
+
+ALWAYS = ("logs", "result", "diagnostics")
+
+
+def result_of(code: str, tool: RunTool | None = None, **request: Any) -> Any:
+    """Return what a program leaves as its result; nothing may be wrong with it."""
+    response = answer(f"{code}\n", tool, **request)
+    assert response["diagnostics"] == [], response["diagnostics"]
+    return response["result"]
+
+
+def only(code: str, program: str, tool: RunTool | None = None, **request: Any) -> Any:
+    """Return the one diagnostic that a program has, which must be of this code."""
+    [said] = answer(program, tool, **request)["diagnostics"]
+    assert said["code"] == code, said
+    return said
