@@ -62,10 +62,11 @@ def unknown_server(servers: _Servers, server_id: str) -> CodeModeToolError:
     """Return the error for an id that is no server's, with the nearest that are."""
     shown = server_id.removeprefix(_SERVERS)[:_MAX_NAME_CHARACTERS]
     near = nearest_names(shown.lower(), [one.path for one in servers])
-    hint = f"Did you mean {_either(near)}?" if near else "listServers() has those that there are."
-    if not servers:
-        hint = "There are no servers here."
-    return _unknown("unknown_server", f'There is no server "{shown}". {hint}', server_id=shown, nearest=near, hint=hint)
+    said = f" Did you mean {_either(near)}?" if near else "" if servers else " There are no servers here."
+    hint = (
+        f'Use "{near[0]}".' if near else "Take a serverId from listServers()." if servers else "Go on without servers."
+    )
+    return _unknown("unknown_server", f'There is no server "{shown}".{said}', server_id=shown, nearest=near, hint=hint)
 
 
 def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
@@ -84,10 +85,11 @@ def unknown_tool(servers: _Servers, server: ListedServer, name: str) -> CodeMode
         shown, dict.fromkeys(known for one in server.tools for known in (one.tool_name, one.export_name))
     )
     elsewhere = next((one.path for one in servers if one is not server and _named(one, name)), None)
-    hint = f"Did you mean {_either(near)}?" if near else 'searchTools("...") finds tools by what they do.'
+    said = f" Did you mean {_either(near)}?" if near else ""
+    hint = f'Use "{near[0][:_MAX_NAME_CHARACTERS]}".' if near else "Find tools by what they do with searchTools."
     if elsewhere is not None:
-        hint = f'Server "{elsewhere}" has a tool of that name.'
-    message = f'Server "{server.path}" has no tool "{shown}". {hint}'
+        said, hint = f' Server "{elsewhere}" has a tool of that name.', f'Use the server "{elsewhere}".'
+    message = f'Server "{server.path}" has no tool "{shown}".{said}'
     return _unknown("unknown_tool", message, server_id=server.path, tool_name=shown, nearest=near, hint=hint)
 
 
