@@ -118,7 +118,7 @@ class Reporter:
 
     def console_written(self, level: str, text: str) -> None:
         """Tell about a line of console output."""
-        event = ConsoleEvent(**self._ids, level=level, text=text)
+        event = ConsoleEvent(**self._ids, level=level, text=text, written_at_ms=self._clock())
         self.console.append(event)
         self._emit(event)
 

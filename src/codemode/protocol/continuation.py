@@ -28,8 +28,11 @@ from .kept_values import (
 from .ledger import Ledger
 from .settings import Settings, limits_that
 
-REPLAY_VERSION = 3
-"""Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits."""
+REPLAY_VERSION = 4
+"""Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
+
+4: ledgers hold timers, withdrawn ones among them, and what a face has said of an error.
+"""
 
 
 @dataclass(frozen=True, slots=True)

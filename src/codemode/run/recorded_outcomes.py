@@ -32,7 +32,7 @@ _DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
 class RecordedOutcomes:
     """Writes and reads the outcomes of resumes of one continuation, which ``auth`` has signed.
 
-    ``keeps_output``: with what was written to the console, and what was cut of the value.
+    ``keeps_output``: with what was written to the console, what was cut of the value, and which calls were abandoned.
     """
 
     options: ContinuationOptions
@@ -77,8 +77,9 @@ class RecordedOutcomes:
         """Return the members beside what a run came to, behind a comma; both are as bounded as the run itself."""
         if not self.keeps_output:
             return ""
-        lines = [[line.invocation_id, line.level, line.text] for line in outcome.console]
-        return f',"console":{_json(lines)},"warnings":{_json(list(outcome.warnings))}'
+        lines = [[line.invocation_id, line.level, line.text, line.written_at_ms] for line in outcome.console]
+        said = {"console": lines, "warnings": list(outcome.warnings), "abandoned": list(outcome.abandoned)}
+        return "," + _json(said)[1:-1]
 
     def replayed(self, text: str) -> RunOutcome:
         """Return the outcome that was recorded. Raises `CodeModeProtocolError` when it cannot be read."""
@@ -88,7 +89,8 @@ class RecordedOutcomes:
             raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
         outer_id = self.outer_tool_call_id
         console = [_console_event(outer_id, *line) for line in outcome.get("console", ())]
-        more: dict[str, Any] = {"is_replayed": True, "warnings": tuple(outcome.get("warnings", ()))}
+        more: dict[str, Any] = {"is_replayed": True}
+        more |= {name: tuple(outcome.get(name, ())) for name in ("warnings", "abandoned")}
         if "value" in outcome:
             return RunOutcome("completed", outer_id, console, value=outcome["value"], **more)
         if "interrupt" in outcome:
@@ -163,8 +165,11 @@ def _as_text(value: Any) -> str:
     return json.dumps(str(value))
 
 
-def _console_event(outer_tool_call_id: str, invocation_id: str, level: str, text: str) -> ConsoleEvent:
-    return ConsoleEvent(invocation_id=invocation_id, outer_tool_call_id=outer_tool_call_id, level=level, text=text)
+def _console_event(
+    outer_tool_call_id: str, invocation_id: str, level: str, text: str, written_at_ms: float = 0.0
+) -> ConsoleEvent:
+    ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
+    return ConsoleEvent(**ids, level=level, text=text, written_at_ms=written_at_ms)
 
 
 def _recorded_error(outcome: Mapping[str, Any], texts: _Texts) -> CodeModeError:

@@ -149,10 +149,14 @@ class FetchResultEvent(FetchRequestEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class ConsoleEvent(Event):
-    """The program wrote a line to its console. ``level`` is debug, log, info, warn or error."""
+    """The program wrote a line to its console. ``level`` is debug, log, info, warn or error.
+
+    ``written_at_ms`` is when the host heard of it, which it does of all lines of one turn together.
+    """
 
     level: str
     text: str
+    written_at_ms: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
