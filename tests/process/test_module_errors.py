@@ -143,6 +143,7 @@ def test_the_error_of_a_call_has_all_its_fields_frozen_and_in_json(program):
     text, refused, *rest = program(CAUGHT + js).value
     told = {key: value for key, value in TOLD.items() if key != "class"}
     assert json.loads(text) == {"name": "SchemaValidationError", **told}
+    assert list(json.loads(text))[:3] == ["name", "message", "code"]
     assert (refused, rest) == (8, [True] * 5)
 
 

@@ -148,6 +148,21 @@ def test_an_export_that_is_not_there_is_undefined(kernel):
     assert said.value == ["undefined"] * 2
 
 
+@pytest.mark.parametrize(
+    "name", ["__proto__", "constructor", "toString", "hasOwnProperty", "length", "name", "default"]
+)
+def test_a_tool_may_have_a_name_that_the_language_has(kernel, name):
+    odd = {**GITHUB, "tools": [{"toolName": name, "exportName": name}]}
+    js = f"""
+    const f = gh[{json.dumps(name)}];
+    const shape = [Object.getPrototypeOf(gh), Reflect.ownKeys(gh).length];
+    {RESULT}[await f(1), f.name, same === f, ...shape, gh.__meta__.tools[0]];
+    """
+    said = kernel.module(js, imports=[(GH, "gh"), (GH, f'{{"{name}":same}}')], given={"github": odd})
+    assert said.value == [1, name, True, None, 3, {"toolName": name, "exportName": name}]
+    assert said.of_kind("C")[0]["name"] == f"github.{name}"
+
+
 # --- calls ---
 
 

@@ -74,7 +74,7 @@ const classOf = (value) => {
 // Frozen with all that it holds. Only the error made here is that of the call, the limit or the import it is about.
 const moduleError = (fields, stack, origin) => {
   const Class = CLASSES[fields.class] || CodemodeError, keys = ownKeys(fields);
-  const error = construct(Err, [fields.message], Class);
+  const error = construct(Err, [], Class); // its message comes behind its name
   constant(error, "stack", stack);
   shown(error, "name", fields.name === undefined ? Class.prototype.name : fields.name, true);
   shown(error, "message", fields.message, true);
