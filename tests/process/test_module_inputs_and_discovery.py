@@ -107,3 +107,32 @@ def test_m20_tools_are_searched_on_all_servers_or_one():
     }
     assert gives('(await d.searchTools("send", { serverId: "git-hub" })).results') == []
     assert gives('(await d.searchTools("old one", { limit: 1 })).results[0].exportName') == "old_one"
+
+
+def refusal(expression: str) -> Any:
+    return result_of(
+        'import * as d from "@codemode/discovery"; import * as e from "@codemode/errors";\n'
+        f"const error = await {expression}.catch((error) => error);\n"
+        "const is = Object.keys(e).filter((name) => error instanceof e[name]);\n"
+        "globalThis.__codemode_result__ = { ...error, is };"
+    )
+
+
+def test_m29_m30_wrong_arguments_are_a_schema_validation_error():
+    told = refusal('d.listTools("git-hub", { detail: "all" })')
+    assert told["is"] == ["CodemodeError", "SchemaValidationError"]
+    assert (told["toolName"], told["exportName"], told["path"]) == ("listTools", "listTools", "/1/detail")
+    assert told["expected"] == "detail to be one of name, description, full"
+    assert told["received"] == "'all'"
+    assert told["hint"].startswith("Call it as listTools(")
+
+
+def test_m29_m31_names_that_lead_nowhere_say_what_is_near():
+    told = refusal('d.describeServer("git-hbu")')
+    assert told["is"] == ["CodemodeError", "ServerNotFoundError"]
+    assert (told["serverId"], told["hint"]) == ("git-hbu", 'Use "git-hub".')
+    told = refusal('d.getTool("git-hub", "objct")')
+    assert told["is"] == ["CodemodeError", "ToolNotFoundError"]
+    assert (told["serverId"], told["toolName"], told["hint"]) == ("git-hub", "objct", 'Use "object".')
+    told = refusal('d.getTool("git-hub", "send")')
+    assert told["hint"] == 'Use the server "git-hub--2".'

@@ -63,9 +63,12 @@ def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...])
         }
         if path:
             fields["serverId"] = path
+        asked = error.details if kind == "catalog" and not is_raised else {}
+        fields |= _asked_for(asked, error_class)
         if error_class == SCHEMA:
-            fields |= _mismatched(error, find(name) if kind == "tool" else None)
-        own_hint = string_or_empty(error.details.get("hint")) if kind == "catalog" and not is_raised else ""
+            tool = find(name) if kind == "tool" else None
+            fields |= {"exportName": tool_name, **_mismatched(error, tool)}
+        own_hint = string_or_empty(asked.get("hint"))
         return {**fields, "hint": own_hint or _hint(hint, fields), **_without_secrets_in(fields, secrets)}
 
     return words
@@ -128,6 +131,16 @@ def _mismatched(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]
         if example is not NOT_GIVEN:
             found["example"] = example
     return found
+
+
+def _asked_for(details: Mapping[str, Any], error_class: str) -> dict[str, str]:
+    """Return the server and the tool that a question to discovery was about, where one of them is not there."""
+    names = {
+        SERVER_NOT_FOUND: {"serverId": "server_id"},
+        TOOL_NOT_FOUND: {"serverId": "server_id", "toolName": "tool_name"},
+    }
+    said = {field: details.get(key) for field, key in names.get(error_class, {}).items()}
+    return {field: value for field, value in said.items() if isinstance(value, str)}
 
 
 def _hint(hint: str, fields: Mapping[str, Any]) -> str:
