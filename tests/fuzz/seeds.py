@@ -100,6 +100,10 @@ SYNTAX = tuple(
     word.encode() for word in ("as ", "<T>", "!", "?.", "=>", "`${", "}`", "/*", "*/", "//", "\n", "tools.", "await ",
                                "abstract ", "declare ", "enum ", "@a ", "😀", "\u2028", "\\u0061", "#a", "/x/v", "<a/>")
 )  # fmt: skip
+MODULE_SYNTAX = tuple(
+    word.encode() for word in ("import ", "export ", "from 'm'", "* as ", "type ", "{a as b}", "import('m')", "with {}",
+                               "default ", "$codemode", "impo$_", "<!--", "-->", "#!", "\r", "\r\n", "ns.a()", "try{")
+)  # fmt: skip
 
 FRAME_SEEDS = (b"\x03" + frame(b"T", in_flight=0) * 2, b"\0\0\0\0\4T\nTT", b"\0\0\0\0\2ab\0\0\0\1c")
 WORKER_SEEDS = (
@@ -126,3 +130,22 @@ INTERRUPT_SEEDS = (json.dumps(signed_interrupt()).encode(),)
 FACTS_SEEDS = (json.dumps(FACTS).encode(),)
 HELLO_SEEDS = (b"!H" + json.dumps(HELLO).encode(), b" H" + json.dumps(HELLO).encode(), b' F{"message":"m"}')
 PROGRAM_SEEDS = tuple(program.encode() for program in PROGRAMS)
+MODULE_SEEDS = tuple(
+    "\n".join(lines).encode()
+    for lines in (
+        ("import { a, type B as C } from 'm'", "import * as ns from 'n' with { type: 'json' }", "[ns.a(a) as C].map()"),
+        (
+            "#!x",
+            "import d, { 'x y' as e } from 'm';/* é😀 */export * as f from 'n'",
+            "`${await import(`m`)}`; export { d }",
+        ),
+        (
+            "const g = await import('m'); try { g.a() } catch { g['b']() / 2 }\r",
+            "export interface I { a: 1 } /import/g",
+        ),
+        (
+            "export type { T } from 't'; export default class<A> { static { import(x) } import() {} }",
+            "a: for (;;) break a",
+        ),
+    )
+)

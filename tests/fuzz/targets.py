@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import module_engine
+from module_engine import checked
 from tests.fuzz import seeds
 
 from codemode.data.json_values import decode_json
 from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
+from codemode.guest import asking
 from codemode.guest.analysis import analyse
 from codemode.interrupts.interrupt import pending_requests
 from codemode.interrupts.resolutions import read_answers
@@ -205,6 +208,22 @@ def analysis(data: bytes) -> None:
     json.dumps(result["facts"])
 
 
+def modules(data: bytes) -> None:
+    """What takes the place of a module is a module, with every character that is no blank where it was."""
+    text = data.decode("utf-8", "replace")
+    result = checked(_analyser()(text, 50, analyse.MODULE))
+    json.dumps(result)
+    if "problems" in result:
+        assert all(problem["line"] >= 1 and problem["column"] >= 1 for problem in result["problems"])
+    elif result["facts"] is not None:
+        module = result["facts"]["module"]
+        body = result["js"].encode()[module["prefix"] :].decode()
+        assert len(body.encode("utf-16-le")) == len(text.encode("utf-16-le"))
+        problem = asking.problem_of(module_engine.engine().Context().module, result["js"])
+        assert problem is None, (problem, result["js"])
+        _checked(result["facts"])
+
+
 @cache
 def _analyser() -> Any:
     return analyse.load(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
@@ -227,5 +246,6 @@ TARGETS = {
         Target(facts, seeds.FACTS_SEEDS, seeds.WORDS),
         Target(hello, seeds.HELLO_SEEDS, seeds.WORDS),
         Target(analysis, seeds.PROGRAM_SEEDS, seeds.SYNTAX),
+        Target(modules, seeds.MODULE_SEEDS, (*seeds.SYNTAX, *seeds.MODULE_SYNTAX)),
     )
 }

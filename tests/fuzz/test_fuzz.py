@@ -17,7 +17,7 @@ from codemode.source.checks import check_program
 from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.hello import HelloCheck
 
-INPUTS = {"analysis": 3000, "interrupt": 3000}
+INPUTS = {"analysis": 3000, "interrupt": 3000, "modules": 1500}
 MOST_INPUTS = 8000
 FINDINGS = Path(__file__).parent / "findings"
 

@@ -18,7 +18,7 @@ _SYNTAX_ERROR = "SyntaxError: "
 _PLACE = "<input>:"
 _UNCLEAR = "this is not understood, as TypeScript or as JavaScript: write it without types here"
 _NO_EXPORT = re.compile(r"exported variable '(.+)' does not exist")
-_EXPORTS = re.compile(r"\bexport\s*\{([^}]*)\}")
+_EXPORTS = re.compile(r"\bexport\s*\{([^{}]*)\}")
 # A text up to this long is read again and again to find what the engine gives no place of.
 _MAX_SEARCHED = 1 << 16
 

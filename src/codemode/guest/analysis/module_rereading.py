@@ -27,7 +27,7 @@ _SOURCE = rb"(?:\bfrom|^[ \t]*import)(?:\s|/\*[^*]*\*/)*(?:\"[^\"\r\n]*\"|'[^'\r
 ATTRIBUTES = re.compile(rb"(" + _SOURCE + rb")(\s*with\s*\{[\w\s,:\"'./-]*\})", re.MULTILINE)
 # Names, and a comma with none behind it, are read from the original.
 NAMES = re.compile(
-    rb"((?:^|;|\*/)[ \t]*(?:import|export)\b[ \t]*(?:type\b)?[ \t]*(?:[\w$]+\s*,\s*)?\{)"
+    rb"((?:^|;|\*/)[ \t]*(?:import|export)\b(?:[ \t]*type\b)?[ \t]*(?:[\w$]+\s*,\s*)?\{)"
     rb"([\w$\s,\"'\\\x80-\xff.-]*)(?=\})",
     re.MULTILINE,
 )
