@@ -1,0 +1,68 @@
+"""A surface that only tests know: programs that are modules, over one server of plain tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strict_surface import View
+
+from codemode import CodeModeOptions, ExecutionPolicy, Interrupt, Tool
+from codemode.profile import GuestFace, HostErrors, Profile
+from codemode.run.starting import load_continuations, load_execution, prepared
+from codemode.tools.catalog import Catalog
+from codemode.tools.collecting import collect_tools
+
+
+def words(error: Any, kind: str, name: str, is_raised: bool) -> dict[str, Any]:
+    return {"class": "ToolCallError", "message": error.message, "code": error.code, "hint": "Go on.", "kind": kind}
+
+
+MODULES = Profile(
+    name="testModules",
+    outer_tool="runModule",
+    guest=GuestFace(wrapper="module", globals=("console", "setTimeout", "clearTimeout"), console="stable"),
+    request_kinds=frozenset({"tool", "catalog", "timer"}),
+    limits=ExecutionPolicy(timeout_ms=10_000),
+    host_errors=HostErrors(words=words),
+    unawaited="abandon",
+)
+
+
+class Shop(View):
+    """One server, ``shop``, whose tools are called by their own names."""
+
+    def __init__(self, tools: Mapping[str, Any]) -> None:
+        named = [Tool(f"shop.{name}", execute=one) if callable(one) else one for name, one in tools.items()]
+        super().__init__(Catalog(collect_tools(named)))
+
+    def under(self, given: Mapping[str, Any] | None) -> Shop:
+        return self
+
+    def given_for(self, facts: Any) -> dict[str, Any]:
+        module = facts["module"]
+        tools = [{"toolName": name[5:], "exportName": name[5:]} for name in self.names()]
+        shop = {"serverId": "shop", "serverName": "shop", "tools": tools}
+        imports = [one["from"] for one in module["imports"]]
+        told = {"prefix": module["prefix"], "take": module["take"], "imports": imports, "all": False}
+        return {"module": {**told, "servers": {"shop": shop}}}
+
+
+async def run_module(js: str, tools: Mapping[str, Any], options: Any = None, **outer: Any) -> Any:
+    """Return the outcome of a module, which finds its tools in ``@codemode/servers/shop``."""
+    settings = CodeModeOptions.of(options)
+    pool = await prepared(None, settings)
+    run = load_execution()
+    return await run.Execution(MODULES, Shop(tools), settings, run.OuterCall(**outer), pool).start(js)
+
+
+async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, **answers: Any) -> Any:
+    """Return the outcome of a paused module that goes on; ``answers`` are ``resolution`` or ``resolutions``."""
+    continuations, run = load_continuations(), load_execution()
+
+    def answers_to(paused: Interrupt) -> dict[str, Any]:
+        return continuations.answers_of(
+            paused, answers.get("resolution", continuations.NOT_GIVEN), answers.get("resolutions")
+        )
+
+    return await continuations.resume(MODULES, interrupt, answers_to, Shop(tools), options, run.OuterCall(), None)
