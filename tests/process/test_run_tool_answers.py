@@ -227,7 +227,7 @@ def test_m13_all_that_is_known_before_the_start_comes_at_once_and_nothing_ran():
         {HUB}import "fs";
         console.log("ran");
         await hub.nothing(); await hub.nothin(); await hub.nothng();"""
-    response = answer(code, limits={"timeoutMs": -1})
+    response = answer(code, limits={"maxToolCalls": -1})
     assert [(one["code"], one.get("errorClass")) for one in response["diagnostics"]] == [
         ("IMPORT_FAILURE", None),
         ("IMPORT_FAILURE", None),

@@ -49,6 +49,8 @@ class Runs:
         self._settings = settings.having(execution_policy=policy)
         self._words = words_of(self._find, options.secrets)
         self._profile = profile_of(options.limits, self._words)
+        # Of requests that name no limits; put together once.
+        self._usual = self._settings.under(self._profile.limits)
         self._described: tuple[ModuleCatalog, RunDescription] | None = None
         self._read: RunDescription | None = None
 
@@ -87,7 +89,8 @@ class Runs:
         brought = {NOTES: notes, CAPABILITIES: capabilities, LIMITS: asked}
         given = {name: value for name, value in brought.items() if value}
         pool = await prepared(self._pool, self._settings)
-        execution = load_execution().Execution(profile, view, self._settings, outer, pool, given=given or None)
+        settings = self._usual if request.limits is None else self._settings
+        execution = load_execution().Execution(profile, view, settings, outer, pool, given=given or None)
         outcome = await execution.start(request.code)
         notes = view.notes if isinstance(view, RunView) else notes
         return await self._told(outcome, view, limits, notes, capabilities)
