@@ -131,6 +131,12 @@ def test_m8_logs_have_a_level_a_text_and_a_time():
     assert all(type(line["timeMs"]) is int and line["timeMs"] >= 0 for line in logs)
 
 
+def test_m8_times_count_from_the_beginning_of_the_program():
+    code = "console.log(1); await new Promise((resolve) => setTimeout(resolve, 30)); console.log(2);"
+    first, second = (line["timeMs"] for line in answer(code)["logs"])
+    assert second - first >= 25
+
+
 def test_m9_the_last_line_names_the_limit_that_cut_the_rest():
     response = answer("for (let i = 0; i < 1000; i++) console.log('x'.repeat(100));", limits={"maxLogBytes": 2_000})
     last = response["logs"][-1]

@@ -131,9 +131,10 @@ def test_time_that_a_listing_takes_is_not_the_programs():
             await asyncio.sleep(0.3)
             return await super().tools()
 
-    code = f"{imported('one')}{RESULT}await one.a();"
-    response = within(run(create_run_tool([Slow("one", "a")]), code, limits={"timeoutMs": 200}))
+    code = f"{imported('one')}console.log('begun'); {RESULT}await one.a();"
+    response = within(run(create_run_tool([Slow("one", "a")]), code, limits={"timeoutMs": 5_000}))
     assert response["result"] == "one.a"
+    assert response.trace.duration_ms - response["logs"][0]["timeMs"] >= 250
 
 
 def test_two_servers_of_one_path():

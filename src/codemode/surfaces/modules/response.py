@@ -40,11 +40,16 @@ def refused(diagnostics: Iterable[Diagnostic], exception: BaseException | None =
     return response
 
 
-def response_of(outcome: RunOutcome, diagnostics: Sequence[Diagnostic], declarations: str = "") -> RunResponse:
-    """Return the response to a request whose program was begun. After an error there is no result."""
+def response_of(
+    outcome: RunOutcome, diagnostics: Sequence[Diagnostic], declarations: str = "", began_ms: float = 0.0
+) -> RunResponse:
+    """Return the response to a request whose program was begun. After an error there is no result.
+
+    ``began_ms``: when its tools were ready, where they had to be listed.
+    """
     error = outcome.error
     response = RunResponse(
-        logs=_logs(outcome),
+        logs=_logs(outcome, began_ms),
         result=outcome.value if error is None else None,
         diagnostics=ordered(diagnostics),
     )
@@ -58,12 +63,15 @@ def response_of(outcome: RunOutcome, diagnostics: Sequence[Diagnostic], declarat
     return response
 
 
-def _logs(outcome: RunOutcome) -> list[dict[str, Any]]:
-    return [_log(line) for line in outcome.console]
+def _logs(outcome: RunOutcome, began_ms: float) -> list[dict[str, Any]]:
+    if outcome.trace is not None:
+        began_ms = max(began_ms, outcome.trace.started_at_ms)
+    return [_log(line, began_ms) for line in outcome.console]
 
 
-def _log(line: ConsoleEvent) -> dict[str, Any]:
-    return {"level": _LEVELS.get(line.level, "log"), "message": line.text, "timeMs": 0}
+def _log(line: ConsoleEvent, began_ms: float) -> dict[str, Any]:
+    time_ms = max(round(line.written_at_ms - began_ms), 0)
+    return {"level": _LEVELS.get(line.level, "log"), "message": line.text, "timeMs": time_ms}
 
 
 def _calls(outcome: RunOutcome) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeToolError
+from ...host.clock import now_ms
 from ...tools.prepared import PreparedTool
 from .catalog import ModuleCatalog, meta_of
 from .diagnostic import Diagnostic, diagnostic, read_again
@@ -26,12 +27,14 @@ class RunView:
     """What one run asks about its tools. ``notes`` say what a model should know beside whatever it comes to.
 
     ``capabilities`` are the paths that its request named. A pause brings its own of both, and its ``limits``.
+    ``ready_ms`` is when all was listed that it needs.
     """
 
     def __init__(self, servers: ServerSet, notes: Sequence[Diagnostic] = (), capabilities: Sequence[str] = ()) -> None:
         self.notes = list(notes)
         self.capabilities = list(capabilities)
         self.limits: RunLimits | None = None
+        self.ready_ms = 0.0
         self._servers = servers
         self._named: list[Source] = []
         self._now = servers.catalog()
@@ -117,6 +120,7 @@ class RunView:
             wanted += [one for one in self._servers.sources if one.listed is None or one.failure is not None]
         await self._servers.list(wanted)
         self._now = self._servers.catalog()
+        self.ready_ms = float(now_ms())
         if wants_all:
             self.notes += [unavailable(one) for one in self._servers.sources if one.failure is not None]
 

@@ -143,7 +143,8 @@ class Runs:
         if isinstance(view, RunView):
             said += view.changed_meanwhile()
         declarations = await self._declarations(view, capabilities) if capabilities else ""
-        return response_of(outcome, cleared(said, self._secrets), declarations)
+        ready_ms = view.ready_ms if isinstance(view, RunView) else 0.0
+        return response_of(outcome, cleared(said, self._secrets), declarations, ready_ms)
 
     async def _declarations(self, view: RunView | ModuleCatalog, capabilities: Sequence[str]) -> str:
         """Return the declarations of those servers that the model has not read in the description."""
