@@ -1,0 +1,281 @@
+"""M1 to M15 and M32: the one tool, its input, its answer, what a program finds around it. A test for each item."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from module_servers import codes, drive, github, respond, result_of
+
+from codemode import create_run_tool
+
+SET = "globalThis.__codemode_result__ = "
+
+
+async def test_m01_one_tool_and_a_fresh_sandbox_per_call():
+    run = create_run_tool([github()])
+    assert run.name == "codemode.run"
+    assert (await run.execute({"code": "globalThis.left = 1;" + SET + "1;"}))["result"] == 1
+    assert (await run.execute({"code": SET + "typeof left;"}))["result"] == "undefined"
+
+
+async def test_m02_input_and_what_is_documented_of_it():
+    run = create_run_tool([github(), drive()])
+    schema = run.input_schema
+    assert schema["required"] == ["code"]
+    assert set(schema["properties"]) == {"code", "limits", "requestedCapabilities"}
+    for key in (
+        "timeoutMs",
+        "maxMemoryBytes",
+        "maxLogBytes",
+        "maxToolCalls",
+        "maxConcurrentToolCalls",
+        "maxResultBytes",
+    ):
+        assert key in run.description
+    assert "github" in run.description
+    assert "google-drive" in run.description
+    assert (await run.execute({"code": SET + "1", "limits": {}, "requestedCapabilities": []}))["result"] == 1
+
+
+async def test_m03_module_semantics():
+    code = """
+    import { ping } from "@codemode/servers/github";
+    export const one = await ping();
+    export default one;
+    const own = { self: this, strict: (function () { return this === undefined; })() };
+    globalThis.__codemode_result__ = [one, own.self === undefined, own.strict, typeof arguments];
+    """
+    assert await result_of(code) == ["pong", True, True, "undefined"]
+    for text in ("return 1;", "with ({}) {}", "await = 1;", "export { nothing };"):
+        response = await respond(text)
+        assert codes(response) == ["SYNTAX_ERROR"], text
+        assert response["result"] is None
+
+
+async def test_m04_result_is_what_was_assigned_last():
+    assert await result_of(SET + "1; " + SET + "{ ok: true };") == {"ok": True}
+    assert await result_of("42;") is None
+    assert await result_of("export default 42;") is None
+    assert await result_of(SET + "undefined;") is None
+    assert codes(await respond(SET + "() => 1;")) == ["RESULT_NOT_JSON"]
+    assert codes(await respond(SET + "'x'.repeat(2000);", limits={"maxResultBytes": 1000})) == ["RESULT_TOO_LARGE"]
+
+
+async def test_m05_limits_known_and_unknown():
+    assert (await respond(SET + "1;", limits={"unheardOf": "x", "timeoutMs": 5000}))["diagnostics"] == []
+    response = await respond("for (;;) {}", limits={"timeoutMs": 100})
+    assert codes(response) == ["SANDBOX_LIMIT"]
+    assert "timeoutMs" in response["diagnostics"][0]["message"]
+    response = await respond(
+        "const all = []; for (;;) all.push('x'.repeat(99999) + all.length);", limits={"maxMemoryBytes": 8 << 20}
+    )
+    assert codes(response) == ["SANDBOX_LIMIT"]
+    assert "maxMemoryBytes" in response["diagnostics"][0]["message"]
+    calls = 'import { ping } from "@codemode/servers/github"; for (let i = 0; i < 3; i++) await ping();'
+    response = await respond(calls, limits={"maxToolCalls": 2})
+    assert codes(response) == ["SANDBOX_LIMIT"]
+    assert "maxToolCalls" in response["diagnostics"][0]["message"]
+    assert response["diagnostics"][0]["errorClass"] == "SandboxLimitError"
+
+
+async def test_m06_requested_capabilities():
+    response = await respond(SET + "1;", requestedCapabilities=["github", "Google  Drive!", "slack"])
+    assert codes(response) == ["CAPABILITY_UNAVAILABLE"]
+    assert "slack" in response["diagnostics"][0]["message"]
+    assert response["diagnostics"][0]["severity"] == "warning"
+    assert response["result"] == 1
+    response = await respond('import * as slack from "@codemode/servers/slack";', requestedCapabilities=["slack"])
+    assert codes(response)[0] == "IMPORT_FAILURE"
+    assert response["diagnostics"][0]["severity"] == "error"
+
+
+async def test_m07_what_every_answer_has():
+    for code in (SET + "1;", "throw 1;", "}", 'import "nope";'):
+        response = await respond(code)
+        assert set(response) == {"logs", "result", "diagnostics"}
+        json.dumps(response)
+    response = await respond('import { ping } from "@codemode/servers/github"; await ping();')
+    assert set(response) == {"logs", "result", "diagnostics", "toolTrace"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("1, 'a', true, null, undefined", "1 a true null undefined"),
+        ("Symbol('s')", "Symbol(s)"),
+        ("-0, 10n, NaN", "0 10 NaN"),
+        ("{ b: 1, a: { d: [1, 'x'], c: 2 } }", '{"a":{"c":2,"d":[1,"x"]},"b":1}'),
+        ("[3, 1]", "[3,1]"),
+    ],
+)
+async def test_m08_logs(argument: str, message: str):
+    response = await respond(f"console.log({argument});")
+    assert [(entry["level"], entry["message"]) for entry in response["logs"]] == [("log", message)]
+    assert type(response["logs"][0]["timeMs"]) is int
+
+
+async def test_m08_levels_and_what_is_no_json():
+    code = """
+    for (const level of ["debug", "log", "info", "warn", "error"]) console[level](level);
+    const circle = {}; circle.circle = circle; console.log(circle);
+    console.log({ get x() { throw 1; } });
+    """
+    logs = (await respond(code))["logs"]
+    assert [entry["level"] for entry in logs[:5]] == ["debug", "log", "log", "warn", "error"]
+    assert all(isinstance(entry["message"], str) and 0 < len(entry["message"]) < 200 for entry in logs[5:])
+    times = [entry["timeMs"] for entry in logs]
+    assert times == sorted(times)
+
+
+async def test_m09_cut_logs_end_with_a_warning():
+    response = await respond(
+        "for (let i = 0; i < 500; i++) console.log('x'.repeat(50));" + SET + "1;", limits={"maxLogBytes": 1000}
+    )
+    assert response["result"] == 1
+    last = response["logs"][-1]
+    assert last["level"] == "warn"
+    assert "maxLogBytes" in last["message"]
+    assert "1000" in last["message"]
+
+
+async def test_m10_trace_without_inputs_and_outputs():
+    code = """
+    import * as gh from "@codemode/servers/github";
+    import { list_files } from "@codemode/servers/google-drive";
+    await gh["create-issue"]?.();
+    await gh.create_issue({ title: "secret-in" });
+    await list_files();
+    try { await gh.broken(); } catch {}
+    """
+    trace = (await respond(code))["toolTrace"]
+    assert [(one["serverId"], one["toolName"], one["ok"]) for one in trace] == [
+        ("github", "create-issue", True), ("google-drive", "list-files", True), ("github", "broken", False),
+    ]  # fmt: skip
+    assert all(type(one["durationMs"]) is int and one["durationMs"] >= 0 for one in trace)
+    assert "secret-in" not in json.dumps(trace)
+    assert "quota" not in json.dumps(trace)
+    assert trace[2]["error"] is not None
+
+
+async def test_m11_shape_of_diagnostics():
+    response = await respond('const a = 1;\nthrow new TypeError("bad");')
+    (one,) = response["diagnostics"]
+    assert {key: one[key] for key in ("severity", "code", "path")} == {
+        "severity": "error",
+        "code": "UNCAUGHT_EXCEPTION",
+        "path": "2:7",
+    }
+    assert "TypeError" in one["message"]
+    assert "bad" in one["message"]
+    assert "errorClass" not in one
+
+
+async def test_m12_fatal_errors_keep_logs_and_trace():
+    code = """
+    import { ping, broken } from "@codemode/servers/github";
+    console.log("before");
+    globalThis.__codemode_result__ = await ping();
+    await broken();
+    """
+    response = await respond(code)
+    assert response["result"] is None
+    assert [entry["message"] for entry in response["logs"]] == ["before"]
+    assert [one["ok"] for one in response["toolTrace"]] == [True, False]
+    (one,) = response["diagnostics"]
+    assert (one["code"], one["errorClass"]) == ("UNCAUGHT_EXCEPTION", "ToolCallError")
+    assert one["hint"]
+
+
+async def test_m13_codes():
+    programs = {
+        "let = 1;": "SYNTAX_ERROR",
+        "throw 1;": "UNCAUGHT_EXCEPTION",
+        'import "@codemode/servers/nope";': "IMPORT_FAILURE",
+        "for (;;) {}": "SANDBOX_LIMIT",
+        "await new Promise(() => {});": "DEADLOCK",
+    }
+    for code, expected in programs.items():
+        assert codes(await respond(code, limits={"timeoutMs": 300})) == [expected], code
+
+
+PRESENT = """
+JSON Math Date URL URLSearchParams Promise Map Set WeakMap WeakSet Symbol Proxy Reflect RegExp Error Array
+Object String Number Boolean BigInt parseInt parseFloat isNaN isFinite TextEncoder TextDecoder ArrayBuffer
+DataView Uint8Array Int8Array Uint16Array Int16Array Uint32Array Int32Array Float32Array Float64Array
+setTimeout clearTimeout console
+"""
+ABSENT = """
+fetch XMLHttpRequest WebSocket EventSource setInterval setImmediate process require module exports Buffer
+global window tools callTool eval importScripts Worker navigator
+"""
+
+
+async def test_m14_built_ins():
+    code = f"""
+    globalThis.__codemode_result__ = [{PRESENT.split()}.filter((name) => !(name in globalThis)),
+      {ABSENT.split()}.filter((name) => name in globalThis), Infinity > 0, NaN !== NaN];"""
+    assert await result_of(code) == [[], [], True, True]
+    code = """
+    const tried = [];
+    for (const make of [() => (0, eval)("1"), () => Function("return 1")(), () => (async () => {}).constructor("1")(),
+      () => (function* () {}).constructor("1")(), () => setTimeout("1", 0), () => new (class extends Function {})("1")])
+      try { tried.push(["ran", make()]); } catch (error) { tried.push(error instanceof Error); }
+    globalThis.__codemode_result__ = tried;
+    """
+    assert await result_of(code) == [True] * 6
+
+
+async def test_m15_no_way_out_but_calls():
+    code = """
+    const found = [];
+    for (const name of ["fs", "node:fs", "http", "https://example.com/x.js", "data:text/javascript,1",
+      "file:///etc/passwd", "./x.js", "<input>"])
+      try { await import(name); found.push(name); }
+      catch (error) { if (!(error instanceof Error)) found.push("not an error"); }
+    globalThis.__codemode_result__ = found;
+    """
+    assert await result_of(code) == []
+    response = await respond('import fs from "node:fs";')
+    assert codes(response) == ["IMPORT_FAILURE"]
+
+
+async def test_m32_limits_are_errors_in_the_program_and_logs_are_kept():
+    code = """
+    import { ping } from "@codemode/servers/github";
+    import { SandboxLimitError, CodemodeError } from "@codemode/errors";
+    console.log("kept");
+    const ended = await Promise.allSettled([ping(), ping(), ping()]);
+    const error = ended[2].reason;
+    globalThis.__codemode_result__ = [ended.map((one) => one.status),
+      error instanceof SandboxLimitError, error instanceof CodemodeError, !!error.hint];
+    """
+    response = await respond(code, limits={"maxToolCalls": 2})
+    assert response["result"] == [["fulfilled", "fulfilled", "rejected"], True, True, True]
+    assert response["logs"][0]["message"] == "kept"
+    for endless in ("for (;;) {}", "for (;;) await 1;"):
+        response = await respond(f"console.log('kept'); {endless}", limits={"timeoutMs": 300})
+        assert codes(response) == ["SANDBOX_LIMIT"]
+        assert [entry["message"] for entry in response["logs"]] == ["kept"]
+        assert response["result"] is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        1,
+        "code",
+        [],
+        {},
+        {"code": 1},
+        {"code": "1", "limits": 3},
+        {"code": "1", "requestedCapabilities": "x"},
+        {"code": "1", "requestedCapabilities": [1]},
+    ],
+)
+async def test_wrong_input_is_an_answer(given: Any):
+    response = await create_run_tool([github()]).execute(given)
+    assert codes(response)[0] == "BAD_REQUEST"
+    assert response["result"] is None
