@@ -1,0 +1,2 @@
+//! {"codes": [], "result": false}
+globalThis.__codemode_result__ = URL.canParse(' '.repeat(2000000) + 'x');

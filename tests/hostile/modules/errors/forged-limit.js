@@ -1,0 +1,3 @@
+//! {"codes": ["UNCAUGHT_EXCEPTION", "SANDBOX_LIMIT"]}
+import * as errors from "@codemode/errors";
+throw new errors.SandboxLimitError('forged');

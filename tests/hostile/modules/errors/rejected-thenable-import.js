@@ -1,0 +1,3 @@
+//! {"codes": ["UNCAUGHT_EXCEPTION"]}
+const bad = { then() { throw new RangeError('then'); } };
+await bad;

@@ -1,0 +1,2 @@
+//! {"codes": ["UNCAUGHT_EXCEPTION"]}
+throw undefined;

@@ -1,0 +1,2 @@
+//! {"codes": ["UNCAUGHT_EXCEPTION", "SANDBOX_LIMIT"]}
+throw null;

@@ -1,0 +1,2 @@
+//! {"codes": ["UNCAUGHT_EXCEPTION"]}
+const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); throw proxy;

@@ -1,0 +1,2 @@
+//! {"codes": ["UNCAUGHT_EXCEPTION"]}
+throw { then(f) { f(1); } };

@@ -1,0 +1,2 @@
+//! {"codes": ["IMPORT_FAILURE"]}
+import x from './x.json' with { type: 'json' };

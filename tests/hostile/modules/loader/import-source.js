@@ -1,0 +1,2 @@
+//! {"codes": ["SYNTAX_ERROR", "NOT_ANALYSABLE"]}
+import source x from '@codemode/errors';

@@ -1,0 +1,2 @@
+//! {"codes": ["SYNTAX_ERROR"]}
+if (true) { import { x } from '@codemode/servers/host'; }

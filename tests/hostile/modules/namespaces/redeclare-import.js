@@ -1,0 +1,3 @@
+//! {"codes": ["SYNTAX_ERROR"], "calls": []}
+import { x } from '@codemode/servers/host';
+const x = 1;

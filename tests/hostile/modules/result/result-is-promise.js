@@ -1,0 +1,2 @@
+//! {"codes": [], "result": {}}
+globalThis.__codemode_result__ = Promise.reject(new Error('x'));

@@ -1,0 +1,2 @@
+//! {"codes": ["RESULT_NOT_JSON"]}
+globalThis.__codemode_result__ = { toJSON() { throw new Error('no'); } };
