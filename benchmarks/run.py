@@ -10,10 +10,12 @@ import asyncio
 import json
 from dataclasses import dataclass, replace
 
-from .code_call import code_call_rows
+from .code_call import CODE_CALL
+from .faces import face_rows
 from .heartbeat import heartbeat_rows
 from .large_strings import large_string_rows
 from .latency import Latencies
+from .modules import MODULES
 from .plugins import plugins
 from .programs import PROGRAMS
 from .scaling import description_rows, resume_rows, throughput_rows
@@ -21,7 +23,7 @@ from .search_updates import UPDATES, updates_row
 from .table import Row, machine, table
 from .whole_process import cold_rows, memory_rows
 
-_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14")
+_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15")
 _LEGEND = """\
 ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
 asyncio: ours / the bare engine plus the same round trips through an event loop
@@ -60,7 +62,9 @@ async def measure(scale: Scale) -> list[Row]:
     if "W13" in scale.only:
         rows += await large_string_rows(scale.rounds, min(scale.runs, 5))
     if "W14" in scale.only:
-        rows += await code_call_rows(scale.rounds, scale.runs)
+        rows += await face_rows(CODE_CALL, scale.rounds, scale.runs)
+    if "W15" in scale.only:
+        rows += await face_rows(MODULES, scale.rounds, scale.runs)
     return sorted(rows, key=lambda row: _ORDER.index(row.name))
 
 

@@ -15,7 +15,25 @@ import pytest
 from leftovers import read_line
 
 ROOT = Path(__file__).parents[2]
-WORKLOADS = ["W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14"]
+WORKLOADS = [
+    "W0",
+    "W1",
+    "W2",
+    "W2u",
+    "W3",
+    "W4",
+    "W5",
+    "W6",
+    "W7",
+    "W8",
+    "W9",
+    "W10",
+    "W11",
+    "W12",
+    "W13",
+    "W14",
+    "W15",
+]
 WAIT_SECONDS = 240
 
 
