@@ -21,7 +21,8 @@ class GuestFace:
     beside them where profile and policy have it. ``shadowed`` are names of the engine's that mean nothing in it.
     ``result`` "sanitised" cuts what it returns beyond ``max_result_depth`` levels and ``max_result_properties`` members
     in all, and says so; "json" takes it as it is, or not at all. ``console`` "stable" writes objects with their keys
-    sorted. ``limit_names`` are what limits are called in it, by their names here.
+    sorted. ``limit_names`` are what limits are called in it, by their names here. With ``stops_itself`` its own worker
+    stops a program that takes too long in a turn, and sends what it has written.
     """
 
     wrapper: Literal["sloppy", "strict", "module"]
@@ -32,6 +33,7 @@ class GuestFace:
     max_result_properties: int = 0
     console: Literal["plain", "stable"] = "plain"
     limit_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    stops_itself: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,6 @@ _OF_MODULE = b"""{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codem
             "tools": [{"toolName": "rehearse", "exportName": "rehearse"}]}}, "all": false}},
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
-_LIMITS = struct.pack(">II", 64 << 20, 2 << 20)
+_LIMITS = struct.pack(">III?", 64 << 20, 2 << 20, 0, False)
 _ANSWER = b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}'
 PROGRAMS = ((b"R" + _LIMITS + _PROGRAM, _ANSWER), (b"M" + _LIMITS + _OF_MODULE, _ANSWER))

@@ -28,13 +28,12 @@ CHANNEL_FD = 3
 READ_BYTES = 1 << 12
 # A turn's messages go out as one frame up to this size.
 BATCH_BYTES = 1 << 16
-JOBS_PER_CHECK = 64
 MESSAGE_CHARACTERS = 300
 UNLOCKED_CPU_SECONDS = 3600
 # Kernel stack frames get line numbers that no guest source reaches.
 KERNEL_LINES_BEFORE = 1 << 20
 
-_HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">II", ">IB"))
+_HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">III?", ">IB"))
 _ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD = b"ARMDS"
 # What a program is to be read as, by the number in the frame.
 _MODULE_FACE = 2
@@ -81,6 +80,9 @@ class Worker:
         ).may_hold_long_integers
         self.rehearsal = load_source("rehearsal", config["rehearsal_path"])
         self.asking = load_source("asking", config["asking_path"])
+        self.turns = load_source("turns", config["turns_path"]).Turns(
+            self.context, self.kernel, EngineFailed, time.monotonic
+        )
         self.identity = {"engine": config["engine_version"], "kernel": _sha256(text)}
 
     def hello(self, isolation: dict[str, str]) -> bytes:
@@ -100,7 +102,7 @@ class Worker:
         for frames in self.rehearsal.PROGRAMS:
             for body in frames:
                 self._answer(body)
-            self._require_ok(self.kernel("reset", ""))
+            self.turns.tell("reset", "")
 
     def serve(self) -> None:
         """Answer frames until the program has ended or the host has gone. Does not return."""
@@ -148,9 +150,9 @@ class Worker:
         kind = body[0] if body else 0
         if kind == _DELIVER:
             operation = "deliver exactly" if self.may_hold_long_integers(body) else "deliver"
-            return self._take_turn(operation, str(body[1:], "utf-8"))
+            return _framed(*self.turns.take(operation, str(body[1:], "utf-8")))
         if kind == _HOLD:
-            self._require_ok(self.kernel("hold", str(body[1:], "utf-8")))
+            self.turns.tell("hold", str(body[1:], "utf-8"))
             return b"", False
         if kind in (_RUN, _RUN_MODULE):
             return self._run(body, is_module=kind == _RUN_MODULE)
@@ -161,11 +163,11 @@ class Worker:
 
     def _hold_parts(self, begun: bytes | bytearray, left: int) -> None:
         """Hand a long text on as it comes: each buffer as long as it is memory that first has to be made present."""
-        self._require_ok(self.kernel("hold part", str(begun, "ascii")))
+        self.turns.tell("hold part", str(begun, "ascii"))
         while left:
             part = _read(min(left, BATCH_BYTES))
             left -= len(part)
-            self._require_ok(self.kernel("hold part" if left else "hold last part", str(part, "ascii")))
+            self.turns.tell("hold part" if left else "hold last part", str(part, "ascii"))
 
     def _analyse(self, text: str, deadline_ms: int, face: int, is_rehearsal: bool = False) -> dict[str, Any]:
         if self.analyse is None:
@@ -174,19 +176,23 @@ class Worker:
         return self.asking.checked(self.context.module, found) if face == _MODULE_FACE else found
 
     def _run(self, body: bytes | memoryview, *, is_module: bool) -> tuple[bytes, bool]:
-        memory_limit_bytes, max_stack_size_bytes = _LIMITS.unpack_from(body, 1)
+        memory_limit_bytes, max_stack_size_bytes, stop_ms, counts_waiting = _LIMITS.unpack_from(body, 1)
         self.context.set_memory_limit(memory_limit_bytes)
         self.context.set_max_stack_size(max_stack_size_bytes)
         config = str(body[1 + _LIMITS.size :], "utf-8")
         exactly = self.may_hold_long_integers(config.partition(_GIVEN)[2].encode())
         operation = "run exactly" if exactly else "run"
         if not is_module:
-            return self._take_turn(operation, config)
-        outcome = self.kernel(operation, config)
-        if outcome != "ok" and _flat(outcome).endswith(": out of memory"):
-            return self._take_turn("refused", "InternalError: out of memory")
-        self._require_ok(outcome)
-        return self._take_turn(*self._evaluated(_DECODER.raw_decode(config, len(_JS))[0]))
+            return _framed(*self.turns.take(operation, config))
+        try:
+            self.turns.tell(operation, config)
+        except EngineFailed as error:
+            if not str(error).endswith(": out of memory"):
+                raise
+            return _framed(*self.turns.take("refused", "InternalError: out of memory"))
+        if stop_ms:
+            self.turns.bound(stop_ms, counts_waiting)
+        return _framed(*self.turns.go_on(*self._evaluated(_DECODER.raw_decode(config, len(_JS))[0])))
 
     def _evaluated(self, js: str) -> tuple[str, object]:
         """What the kernel is told of a module: the engine's promise, which is not looked at, or why there is none."""
@@ -196,23 +202,6 @@ class Worker:
             # Of a text that the engine evaluates no error comes this way: these words are the engine's or Python's.
             said = error if type(error).__module__ == "_quickjs" else f"SyntaxError: {error}"
             return "refused", str(said)[:MESSAGE_CHARACTERS].encode("ascii", "backslashreplace").decode()
-
-    def _require_ok(self, outcome: object) -> None:
-        if outcome != "ok":
-            raise EngineFailed(_flat(outcome))
-
-    def _take_turn(self, operation: str, text: object) -> tuple[bytes, bool]:
-        kernel, execute_pending_job = self.kernel, self.context.execute_pending_job
-        self._require_ok(kernel(operation, text))
-        jobs = 0
-        while execute_pending_job():
-            jobs += 1
-            # Jobs that go on for ever after the end must not hold back the result.
-            if jobs % JOBS_PER_CHECK == 0 and kernel("finished", "") == "1":
-                break
-        lines = _flat(kernel("drain", ""))
-        # The kernel says T last, unless the program has ended.
-        return _frames(lines.encode()), not lines.startswith("T", lines.rfind("\n") + 1)
 
 
 def _fix_time_zone() -> None:
@@ -241,10 +230,8 @@ def _load_analyser(location: dict[str, Any] | None) -> Analyser | None:
     return load_source("analyse", location["path"]).load(location["site_paths"])
 
 
-def _flat(text: object) -> str:
-    if type(text) is not str:
-        raise EngineFailed("the kernel returned no text")
-    return text
+def _framed(lines: str, ended: bool) -> tuple[bytes, bool]:
+    return _frames(lines.encode()), ended
 
 
 def _frames(lines: bytes) -> bytes:

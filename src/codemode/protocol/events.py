@@ -202,6 +202,11 @@ class PauseClock:
 
 
 @record
+class GiveGrace:
+    """The deadline has passed, and the worker is about to stop by itself: it passes once more, a little later."""
+
+
+@record
 class ResumeClock:
     """The deadline runs again."""
 
@@ -250,6 +255,7 @@ Effect: TypeAlias = (
     | WriteConsole
     | TellNotice
     | PauseClock
+    | GiveGrace
     | ResumeClock
     | Finish
 )

@@ -87,6 +87,7 @@ class Invocation:
         self._work = HostWork()
         self._withdrawals: set[int] = set()
         self._clock_paused = False
+        self._is_overdue = False  # the deadline has passed once
 
     def start(
         self, source: str, *, analysis_ms: int | None, known: events.KnownProgram | None = None
@@ -310,10 +311,19 @@ class Invocation:
         taken = self._turns.taken
         self._fail(endings.after_throw(event, self.settings, self.ledger, taken, self.host_errors))
 
+    def _deadline_passed(self, event: events.DeadlinePassed) -> None:
+        may_stop_itself = self._turns.owed and self.settings.profile.guest.stops_itself
+        if self._is_overdue or not may_stop_itself:
+            self._cut_short(event)
+        else:
+            self._is_overdue = True
+            self._effects.append(events.GiveGrace())
+
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         if event.origin == "request":  # a program that did not ask for what it was sent ahead
             self._replay.require_seen(self.ledger)
-        self._cut_short(event)
+        is_stopped = event.origin == "time" and self.settings.profile.guest.stops_itself
+        self._cut_short(events.DeadlinePassed() if is_stopped else event)
 
     def _cut_short(self, event: Any) -> None:
         self._fail(endings.cut_short(event, self.settings))
@@ -342,7 +352,7 @@ class Invocation:
         events.ExecutionStarted: _execution_started,
         events.PersonAsked: _person_asked,
         events.PersonAnswered: _person_answered,
-        events.DeadlinePassed: _cut_short,
+        events.DeadlinePassed: _deadline_passed,
         events.AbortRequested: _cut_short,
         events.WorkerEnded: _cut_short,
         events.HostFailed: _cut_short,

@@ -25,7 +25,7 @@ NoticeKind: TypeAlias = Literal["log", "notify"]
 REQUEST_KINDS = ("tool", "fetch", "catalog", "timer")
 # What the worker itself looks at stands in front of the text, as numbers.
 _ANALYSIS = Struct(">IB")
-_LIMITS = Struct(">II")
+_LIMITS = Struct(">III?")
 
 _write = plain_encoder()
 
@@ -98,7 +98,8 @@ class RunModule:
 
 
 def _start_frame(kind: bytes, told: Mapping[str, Any], given_json: str | None) -> bytes:
-    limits = _LIMITS.pack(told["memory_limit_bytes"], told["max_stack_size_bytes"])
+    stops = told.get("stops", (0, False))
+    limits = _LIMITS.pack(told["memory_limit_bytes"], told["max_stack_size_bytes"], *stops)
     text = _json(told)
     if given_json is not None:
         text = b'%b,"given":%b}' % (text[:-1], given_json.encode())

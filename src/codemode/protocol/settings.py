@@ -42,6 +42,8 @@ class Settings:
             told["console"] = face.console
         if face.limit_names:
             told["limit_names"] = dict(face.limit_names)
+        if face.stops_itself:
+            told["stops"] = [limits.timeout_ms, limits.clock == "wall"]
         if (rules := self.profile.sidecar) is not None:
             told["sidecar"] = {"resolved": rules.max_resolved_bytes, "composites": rules.allow_composites}
         return told

@@ -33,6 +33,8 @@ _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 # How long the caller waits for cancelled calls to see the cancellation.
 _CANCEL_GRACE_SECONDS = 1.0
+# How much later than a program's time is over its worker may say what it has written.
+_GRACE_MS = 1000
 _PROGRAM = 0  # the task that checks the program, beside those of requests
 
 
@@ -124,6 +126,9 @@ class Runner:
                 self._change_timers(effect)
             case events.PauseClock():
                 self._clock.stop()
+            case events.GiveGrace():
+                self._clock = self._clock_of(_GRACE_MS, lambda: self.feed(events.DeadlinePassed()))
+                self._clock.start()
             case events.ResumeClock():
                 self._clock.start()
             case events.Finish(ending):

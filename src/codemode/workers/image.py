@@ -91,6 +91,7 @@ class WorkerImage:
             "long_integers_path": str(_GUEST / "long_integers.py"),
             "rehearsal_path": str(_GUEST / "rehearsal.py"),
             "asking_path": str(_GUEST / "asking.py"),
+            "turns_path": str(_GUEST / "turns.py"),
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
             **more,

@@ -14,7 +14,7 @@ OUTER_TOOL = "codemode.run"
 ANALYSIS_MS = 1000
 _GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
 _CODES: Mapping[str, str] = {"validation": "VALIDATION", "limit": "SANDBOX_LIMIT", "execution": "TOOL_FAILED"}
-_FACE = GuestFace(wrapper="module", globals=_GLOBALS, console="stable", limit_names=SHOWN_NAMES)
+_FACE = GuestFace(wrapper="module", globals=_GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
 _RULES = StaticRules(checks_tools=False, analysis_ms=ANALYSIS_MS)
 
 
