@@ -37,7 +37,8 @@ def server(calls: list[Any]) -> ModuleServer:
 async def run_module(source: str, timeout_ms: int, pool: WorkerPool, **limits: int) -> tuple[Any, list[Any], list[str]]:
     """Run one program, and an innocent one after it: its answer, what it called, and what is not as it must be."""
     calls: list[Any] = []
-    run = create_run_tool([server(calls)], {"ceilings": {"maxMemoryBytes": 64 << 20}}, pool=pool)
+    options = {"ceilings": {"maxMemoryBytes": 64 << 20}, "secrets": [HOST_SECRET]}
+    run = create_run_tool([server(calls)], options, pool=pool)
     started = time.monotonic()
     response = await run.execute({"code": source, "limits": {"timeoutMs": timeout_ms, **limits}})
     took_ms = (time.monotonic() - started) * 1000

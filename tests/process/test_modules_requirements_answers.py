@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from module_servers import codes, drive, github, respond, result_of
+from in_loop import in_loop
+from required_servers import codes, drive, github, respond, result_of
 
 from codemode import create_run_tool
 
 SET = "globalThis.__codemode_result__ = "
 
 
+@in_loop
 async def test_m01_one_tool_and_a_fresh_sandbox_per_call():
     run = create_run_tool([github()])
     assert run.name == "codemode.run"
@@ -20,6 +22,7 @@ async def test_m01_one_tool_and_a_fresh_sandbox_per_call():
     assert (await run.execute({"code": SET + "typeof left;"}))["result"] == "undefined"
 
 
+@in_loop
 async def test_m02_input_and_what_is_documented_of_it():
     run = create_run_tool([github(), drive()])
     schema = run.input_schema
@@ -39,6 +42,7 @@ async def test_m02_input_and_what_is_documented_of_it():
     assert (await run.execute({"code": SET + "1", "limits": {}, "requestedCapabilities": []}))["result"] == 1
 
 
+@in_loop
 async def test_m03_module_semantics():
     code = """
     import { ping } from "@codemode/servers/github";
@@ -54,6 +58,7 @@ async def test_m03_module_semantics():
         assert response["result"] is None
 
 
+@in_loop
 async def test_m04_result_is_what_was_assigned_last():
     assert await result_of(SET + "1; " + SET + "{ ok: true };") == {"ok": True}
     assert await result_of("42;") is None
@@ -63,6 +68,7 @@ async def test_m04_result_is_what_was_assigned_last():
     assert codes(await respond(SET + "'x'.repeat(2000);", limits={"maxResultBytes": 1000})) == ["RESULT_TOO_LARGE"]
 
 
+@in_loop
 async def test_m05_limits_known_and_unknown():
     assert (await respond(SET + "1;", limits={"unheardOf": "x", "timeoutMs": 5000}))["diagnostics"] == []
     response = await respond("for (;;) {}", limits={"timeoutMs": 100})
@@ -80,6 +86,7 @@ async def test_m05_limits_known_and_unknown():
     assert response["diagnostics"][0]["errorClass"] == "SandboxLimitError"
 
 
+@in_loop
 async def test_m06_requested_capabilities():
     response = await respond(SET + "1;", requestedCapabilities=["github", "Google  Drive!", "slack"])
     assert codes(response) == ["CAPABILITY_UNAVAILABLE"]
@@ -91,6 +98,7 @@ async def test_m06_requested_capabilities():
     assert response["diagnostics"][0]["severity"] == "error"
 
 
+@in_loop
 async def test_m07_what_every_answer_has():
     for code in (SET + "1;", "throw 1;", "}", 'import "nope";'):
         response = await respond(code)
@@ -110,12 +118,14 @@ async def test_m07_what_every_answer_has():
         ("[3, 1]", "[3,1]"),
     ],
 )
+@in_loop
 async def test_m08_logs(argument: str, message: str):
     response = await respond(f"console.log({argument});")
     assert [(entry["level"], entry["message"]) for entry in response["logs"]] == [("log", message)]
     assert type(response["logs"][0]["timeMs"]) is int
 
 
+@in_loop
 async def test_m08_levels_and_what_is_no_json():
     code = """
     for (const level of ["debug", "log", "info", "warn", "error"]) console[level](level);
@@ -129,6 +139,7 @@ async def test_m08_levels_and_what_is_no_json():
     assert times == sorted(times)
 
 
+@in_loop
 async def test_m09_cut_logs_end_with_a_warning():
     response = await respond(
         "for (let i = 0; i < 500; i++) console.log('x'.repeat(50));" + SET + "1;", limits={"maxLogBytes": 1000}
@@ -140,6 +151,7 @@ async def test_m09_cut_logs_end_with_a_warning():
     assert "1000" in last["message"]
 
 
+@in_loop
 async def test_m10_trace_without_inputs_and_outputs():
     code = """
     import * as gh from "@codemode/servers/github";
@@ -159,19 +171,21 @@ async def test_m10_trace_without_inputs_and_outputs():
     assert trace[2]["error"] is not None
 
 
+@in_loop
 async def test_m11_shape_of_diagnostics():
     response = await respond('const a = 1;\nthrow new TypeError("bad");')
     (one,) = response["diagnostics"]
     assert {key: one[key] for key in ("severity", "code", "path")} == {
         "severity": "error",
         "code": "UNCAUGHT_EXCEPTION",
-        "path": "2:7",
+        "path": "2:11",
     }
     assert "TypeError" in one["message"]
     assert "bad" in one["message"]
     assert "errorClass" not in one
 
 
+@in_loop
 async def test_m12_fatal_errors_keep_logs_and_trace():
     code = """
     import { ping, broken } from "@codemode/servers/github";
@@ -188,6 +202,7 @@ async def test_m12_fatal_errors_keep_logs_and_trace():
     assert one["hint"]
 
 
+@in_loop
 async def test_m13_codes():
     programs = {
         "let = 1;": "SYNTAX_ERROR",
@@ -212,6 +227,7 @@ global window tools callTool eval importScripts Worker navigator
 """
 
 
+@in_loop
 async def test_m14_built_ins():
     code = f"""
     globalThis.__codemode_result__ = [{PRESENT.split()}.filter((name) => !(name in globalThis)),
@@ -227,6 +243,7 @@ async def test_m14_built_ins():
     assert await result_of(code) == [True] * 6
 
 
+@in_loop
 async def test_m15_no_way_out_but_calls():
     code = """
     const found = [];
@@ -241,6 +258,7 @@ async def test_m15_no_way_out_but_calls():
     assert codes(response) == ["IMPORT_FAILURE"]
 
 
+@in_loop
 async def test_m32_limits_are_errors_in_the_program_and_logs_are_kept():
     code = """
     import { ping } from "@codemode/servers/github";
@@ -275,6 +293,7 @@ async def test_m32_limits_are_errors_in_the_program_and_logs_are_kept():
         {"code": "1", "requestedCapabilities": [1]},
     ],
 )
+@in_loop
 async def test_wrong_input_is_an_answer(given: Any):
     response = await create_run_tool([github()]).execute(given)
     assert codes(response)[0] == "BAD_REQUEST"

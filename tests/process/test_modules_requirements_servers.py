@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 import pytest
-from module_servers import codes, drive, github, respond, result_of
+from in_loop import in_loop
+from required_servers import codes, drive, github, giving, respond, result_of
 
 from codemode import CodeModeAuthenticationError, ModuleServer, Tool, create_run_tool
 
@@ -33,12 +34,14 @@ async def thrown(call: str, *servers: Any, **more: Any) -> Any:
     return await result_of(code, *servers, **more)
 
 
+@in_loop
 async def test_m16_discovery_exports():
     found = await asked("[Object.keys(discovery), discovery.specVersion]")
     assert found[0] == sorted(["specVersion", "listServers", "describeServer", "listTools", "getTool", "searchTools"])
     assert re.fullmatch(r"\d+\.\d+\.\d+", found[1])
 
 
+@in_loop
 async def test_m17_servers():
     servers = await asked("await discovery.listServers()")
     assert [(one["serverId"], one["serverName"]) for one in servers] == [
@@ -54,6 +57,7 @@ async def test_m17_servers():
     assert "get_user" in described["declaration"]
 
 
+@in_loop
 async def test_m18_and_m19_tools_by_detail():
     by_detail = await asked(
         "[await discovery.listTools('github', { detail: 'name' }), await discovery.listTools('github'),"
@@ -71,6 +75,7 @@ async def test_m18_and_m19_tools_by_detail():
     assert wrong["kinds"] == ["CodemodeError", "SchemaValidationError"]
 
 
+@in_loop
 async def test_m20_search():
     found = await asked("await discovery.searchTools('open an issue')")
     assert set(found) == {"query", "results"}
@@ -84,6 +89,7 @@ async def test_m20_search():
     assert (await asked("await discovery.searchTools('issue', { serverId: 'google-drive' })"))["results"] == []
 
 
+@in_loop
 async def test_m21_declarations_cover_every_export():
     run = create_run_tool([github(), drive()])
     text = run.declarations()
@@ -111,6 +117,7 @@ async def test_m21_declarations_cover_every_export():
     assert "get_user" in response["declarations"]
 
 
+@in_loop
 async def test_m22_paths():
     ids = ("My Server", "my--server", "--MY server--", "ünï", "...", "a.b")
     servers = [ModuleServer(one, [Tool("t", execute=lambda _: 1)]) for one in ids]
@@ -128,6 +135,7 @@ async def test_m22_paths():
         )
 
 
+@in_loop
 async def test_m23_exports_and_meta():
     code = f"{GITHUB}{SET}[Object.keys(gh), gh.__meta__, gh.ping.constructor.name, String(gh[Symbol.toStringTag])];"
     names, meta, kind, tag = await result_of(code)
@@ -139,6 +147,7 @@ async def test_m23_exports_and_meta():
     assert tag == "Module"
 
 
+@in_loop
 async def test_m24_inputs():
     did: list[Any] = []
     calls = "await gh.get_user({ login: 'ana' }), await gh.ping(), await gh.ping({}), await gh.sum([1, 2])"
@@ -147,6 +156,7 @@ async def test_m24_inputs():
     assert (await thrown("gh.sum({})"))["kinds"] == ["CodemodeError", "SchemaValidationError"]
 
 
+@in_loop
 async def test_m25_outputs():
     calls = "await gh.both(), await gh.text(), await gh.image(), await gh.two(), await gh.get_user({ login: 'a' })"
     code = f"{GITHUB}{SET}[{calls}];"
@@ -157,10 +167,11 @@ async def test_m25_outputs():
     assert [one["text"] for one in two["content"]] == ["a", "b"]
     assert user == {"login": "a", "id": 1}
     description = create_run_tool([github()]).description
-    assert "structuredContent" in description
+    assert "structured content" in description
     assert "base64" in description
 
 
+@in_loop
 async def test_m26_identifiers():
     code = """
     import * as drive from "@codemode/servers/google-drive";
@@ -199,6 +210,7 @@ def test_m27_declarations_handle():
     assert re.search(r"\[\s*string\??,\s*number\??", text)
 
 
+@in_loop
 async def test_m28_annotations():
     run = create_run_tool([github()])
     assert re.search(r"readOnlyHint\W+true", run.declarations("github"))
@@ -207,6 +219,7 @@ async def test_m28_annotations():
     assert tool["annotations"] == {"destructiveHint": False, "idempotentHint": False}
 
 
+@in_loop
 async def test_m29_error_classes():
     names = [
         "Authentication",
@@ -225,6 +238,7 @@ async def test_m29_error_classes():
     assert await result_of(code) == [[f"{name}Error" for name in names], True, True, True]
 
 
+@in_loop
 async def test_m30_schema_validation():
     did: list[Any] = []
     error = await thrown("gh.create_issue({ title: 'x', labels: ['a', 7] })", github(did))
@@ -232,13 +246,14 @@ async def test_m30_schema_validation():
     assert error["kinds"] == ["CodemodeError", "SchemaValidationError"]
     assert (error["toolName"], error["exportName"], error["path"]) == ("create-issue", "create_issue", "/labels/1")
     assert "string" in str(error["expected"])
-    assert "7" in str(error["received"])
+    assert "number" in str(error["received"])
     assert error["example"] == {"title": "It is broken"}
     error = await thrown("gh.get_user()", github(did))
     assert error["kinds"] == ["CodemodeError", "SchemaValidationError"]
     assert set(error["example"]) == {"login"}
 
 
+@in_loop
 async def test_m31_every_error_has_a_hint():
     def locked(_: Any) -> None:
         raise CodeModeAuthenticationError("sign in first")
@@ -280,9 +295,10 @@ class Changing:
     async def tools(self) -> list[Tool]:
         self.listed += 1
         await asyncio.sleep(0)
-        return [Tool(name, execute=lambda _, name=name: name) for name in self.names]
+        return [giving(name, name) for name in self.names]
 
 
+@in_loop
 async def test_m33_changed_tools_are_seen_by_the_next_run_alone():
     server = Changing()
 
@@ -311,6 +327,7 @@ async def test_m33_changed_tools_are_seen_by_the_next_run_alone():
     assert server.listed == 2
 
 
+@in_loop
 async def test_m34_several_servers_and_a_failing_call():
     code = """
     import { broken, ping } from "@codemode/servers/github";
@@ -322,6 +339,7 @@ async def test_m34_several_servers_and_a_failing_call():
     assert await result_of(code) == [True, "pong", "list-files"]
 
 
+@in_loop
 async def test_m35_calls_at_once():
     gate = asyncio.Barrier(3) if hasattr(asyncio, "Barrier") else None
 
@@ -358,6 +376,7 @@ async def test_m35_calls_at_once():
         "console.log = 1",
     ],
 )
+@in_loop
 async def test_m36_nothing_can_be_tampered_with(attempt: str):
     code = f"""{GITHUB}{ERRORS}{DISCOVERY}
     let threw = false;
@@ -366,12 +385,14 @@ async def test_m36_nothing_can_be_tampered_with(attempt: str):
     assert await result_of(code) == [True, "pong", "github", True]
 
 
+@in_loop
 async def test_m36_answers_are_data():
     answers = ({"__proto__": {"polluted": 1}, "constructor": 1}, {"then": "no function"}, "</script>", [None])
     for answer in answers:
-        server = ModuleServer("s", [Tool("answer", execute=lambda _, answer=answer: answer)])
+        server = ModuleServer("s", [giving("answer", answer)])
         assert await result_of(f'import {{ answer }} from "@codemode/servers/s";{SET}await answer();', server) == answer
 
 
+@in_loop
 async def test_m37_version():
     assert await asked("discovery.specVersion") == "1.0.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any
 
 from waiting import within
@@ -11,8 +12,8 @@ from waiting import within
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run the test on a loop of its own, for a bounded time."""
 
+    @wraps(test)
     def run(*args: Any, **settings: Any) -> None:
         within(test(*args, **settings))
 
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run

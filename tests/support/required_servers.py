@@ -27,6 +27,11 @@ NUMBERS = {"type": "array", "items": {"type": "number"}}
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 
 
+def giving(name: str, value: Any) -> Tool:
+    """A tool that gives a value, whatever it is given."""
+    return Tool(name, execute=lambda _: value)
+
+
 async def broken(_input: Any) -> None:
     raise CodeModeToolError("upstream said: quota exceeded")
 
@@ -56,7 +61,7 @@ def github(did: list[Any] | None = None) -> ModuleServer:
             Tool("create-issue", execute=issue, description="Open an issue.", input_schema=ISSUE,
                  annotations={"destructiveHint": False, "idempotentHint": False}),
             Tool("ping", execute=lambda _: "pong", description="Say pong."),
-            Tool("sum", execute=sum, description="Add numbers.", input_schema=NUMBERS),
+            Tool("sum", execute=lambda numbers: sum(numbers), description="Add numbers.", input_schema=NUMBERS),
             Tool("broken", execute=broken, description="Always fails."),
             Tool("slow", execute=slow, description="Takes half a minute."),
             Tool("text", execute=lambda _: ToolResult([{"type": "text", "text": '{"not": "parsed"}'}])),
@@ -72,9 +77,7 @@ def github(did: list[Any] | None = None) -> ModuleServer:
 def drive() -> ModuleServer:
     """A server whose id is no path, with names that are no identifiers."""
     names = ("list.files", "list-files", "123go", "class", "then")
-    return ModuleServer(
-        "Google  Drive!", [Tool(name, execute=lambda _, name=name: name) for name in names], name="Drive"
-    )
+    return ModuleServer("Google  Drive!", [giving(name, name) for name in names], name="Drive")
 
 
 async def respond(code: str, *servers: Any, pool: Any = None, **more: Any) -> Any:

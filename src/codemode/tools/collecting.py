@@ -21,20 +21,24 @@ def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Prepare
     return {name: prepared(one) for name, one in collect_plain_tools(tools).items()}
 
 
-def collect_plain_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
+def collect_plain_tools(
+    tools: Mapping[str, Any] | Iterable[Any], check: Callable[[Any], str] = check_name
+) -> dict[str, Tool]:
     """Collect tools, of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are their names.
 
-    Raises `ValueError` for an impossible or repeated name, and for an object that is no tool. A framework's tool that
-    no program could call by its name is left out, with a warning in the log: nobody here has named it.
+    ``check`` says which names there may be. Raises `ValueError` for an impossible or repeated name, and for an object
+    that is no tool. A framework's tool that no program could call by its name is left out, with a warning in the log:
+    nobody here has named it.
     """
     if is_mapping(tools):
-        return {check_name(name): _as_tool(value, name) for name, value in tools.items()}
+        return {check(name): _as_tool(value, name) for name, value in tools.items()}
     if not is_listing(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, Tool] = {}
     for value in tools:
         try:
             one = _as_tool(value, None)
+            check(one.name)
         except ImpossibleNameError as error:
             if isinstance(value, Tool) or _is_function(value):
                 raise

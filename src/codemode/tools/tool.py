@@ -11,7 +11,7 @@ from ..data.narrowing import is_listing
 from ..options.checked_fields import WrongTypeError, mapping_or_none, string_or_none
 from ..schemas.patterns import are_foreign, foreign_patterns
 from .context import ToolCallContext
-from .names import check_name
+from .names import check_is_name
 from .parameters import NOTHING, FunctionDescription, describe_function
 from .tool_schemas import InferredOutput, ToolSchemas, admitted
 
@@ -58,7 +58,7 @@ class Tool:
         annotations: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        check_name(name)
+        check_is_name(name)
         _check_callable(name, "execute", execute)
         _check_callable(name, "to_model_output", to_model_output)
         if not isinstance(needs_approval, bool) and not callable(needs_approval):

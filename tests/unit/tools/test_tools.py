@@ -104,10 +104,17 @@ def make_declared():
     return Tool("declared", execute=None)
 
 
+@pytest.mark.parametrize("name", ["", 5, None])
+def test_what_names_nothing_is_refused_at_once(name):
+    with pytest.raises(ValueError, match="name"):
+        Tool(name, execute=None)
+
+
 @pytest.mark.parametrize("name", ["", "then", "$search", "a\nb", "a\u2028b", "x" * 129, "\ud800", 5, None])
 def test_impossible_names(name):
-    with pytest.raises(ValueError, match=r"name|called"):
-        Tool(name, execute=None)
+    if name and isinstance(name, str):
+        with pytest.raises(ValueError, match=r"name|called"):
+            collect_tools([Tool(name, execute=None)])
     with pytest.raises(ValueError, match=r"name|called"):
         collect_tools({name: said()})
 

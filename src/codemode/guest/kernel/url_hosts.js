@@ -89,13 +89,9 @@ const adaptedBias = (delta, count, isFirst) => {
 };
 
 const endsInNumber = (domain) => {
-  const parts = splitAt(domain, ".");
-  let last = parts.length - 1;
-  if (parts[last] === "") {
-    if (last === 0) return false;
-    last--;
-  }
-  return matchIn(DECIMAL, parts[last]) !== null || parseIpv4Number(parts[last]) !== undefined;
+  const end = charCodeAt(domain, domain.length - 1) === 0x2e ? domain.length - 1 : domain.length;
+  const last = slice(domain, lastIndexOf(slice(domain, 0, end), ".") + 1, end);
+  return matchIn(DECIMAL, last) !== null || parseIpv4Number(last) !== undefined;
 };
 
 const parseIpv4Number = (text) => {
@@ -157,7 +153,9 @@ const parseIpv6Pieces = (text, pieces, mayHaveEnd) => {
   return true;
 };
 
+const MAX_IPV6 = 45; // six pieces of four digits and an address with dots
 const parseIpv6 = (text) => {
+  if (text.length > MAX_IPV6) return undefined;
   const gap = indexOf(text, "::"), before = [], after = [];
   if (gap < 0) return parseIpv6Pieces(text, before, true) && before.length === 8 ? before : undefined;
   if (!parseIpv6Pieces(slice(text, 0, gap), before, false) || !parseIpv6Pieces(slice(text, gap + 2), after, true)) return undefined;

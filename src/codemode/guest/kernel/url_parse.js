@@ -31,16 +31,16 @@ const withoutLinesAndTabs = (text) => {
   return kept + slice(text, start);
 };
 
-// Where a part ends: at the first of these, or where the text does.
-const endOf = (text, at, ...ends) => {
-  for (let i = at; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    for (let j = 0; j < ends.length; j++) if (unit === ends[j]) return i;
-  }
-  return text.length;
+// Where a part ends: at the first of these, or where the text does. Only the kernel has these patterns, whose place in a
+// text is set before each use.
+const AFTER_PATH = /[?#]/g, AFTER_QUERY = /#/g, AFTER_SEGMENT = /[/?#]/g, AFTER_SPECIAL_SEGMENT = /[/\\?#]/g;
+const AFTER_SET_SEGMENT = /\//g, AFTER_SET_SPECIAL_SEGMENT = /[/\\]/g;
+const endOf = (text, at, ends) => {
+  ends.lastIndex = at;
+  const found = matchIn(ends, text);
+  return found === null ? text.length : found.index;
 };
-const endOfAuthority = (url, text, at) =>
-  isSpecial(url) ? endOf(text, at, SLASH, QUESTION, HASH, BACKSLASH) : endOf(text, at, SLASH, QUESTION, HASH);
+const endOfAuthority = (url, text, at) => endOf(text, at, isSpecial(url) ? AFTER_SPECIAL_SEGMENT : AFTER_SEGMENT);
 const isSlash = (url, unit) => unit === SLASH || (unit === BACKSLASH && isSpecial(url));
 
 // The record of a text, or undefined; `base` is another record, or undefined.
@@ -71,7 +71,7 @@ const parseAfterScheme = (url, text, at, base) => {
   }
   if (isAuthority) return parseAuthority(url, text, at + 2);
   if (first === SLASH) return parsePath(url, text, at + 1);
-  const end = endOf(text, at, QUESTION, HASH);
+  const end = endOf(text, at, AFTER_PATH);
   url.path = opaqueText(slice(text, at, end), end < text.length);
   return parseQueryAndFragment(url, text, end);
 };
@@ -197,14 +197,10 @@ const parsePathStart = (url, text, at) => {
 const parsePath = (url, text, at) => parseQueryAndFragment(url, text, addSegments(url, text, at, true)) !== undefined;
 // Where the path ends. In a setter it has no end but the text's.
 const addSegments = (url, text, at, hasEnd) => {
-  const path = url.path, ends = [SLASH];
-  if (isSpecial(url)) ends[ends.length] = BACKSLASH;
-  if (hasEnd) {
-    ends[ends.length] = QUESTION;
-    ends[ends.length] = HASH;
-  }
+  const path = url.path, inSpecial = hasEnd ? AFTER_SPECIAL_SEGMENT : AFTER_SET_SPECIAL_SEGMENT;
+  const ends = isSpecial(url) ? inSpecial : hasEnd ? AFTER_SEGMENT : AFTER_SET_SEGMENT;
   for (;;) {
-    const end = endOf(text, at, ...ends), isLast = end === text.length || !isSlash(url, text.charCodeAt(end));
+    const end = endOf(text, at, ends), isLast = end === text.length || !isSlash(url, text.charCodeAt(end));
     let segment = slice(text, at, end);
     if (matchIn(DOUBLE_DOT, segment) !== null) {
       shorten(url);
@@ -224,7 +220,7 @@ const addSegments = (url, text, at, hasEnd) => {
 const querySet = (url) => (isSpecial(url) ? SPECIAL_QUERY_SET : QUERY_SET);
 const parseQueryAndFragment = (url, text, at) => {
   if (charCodeAt(text, at) === QUESTION) {
-    const end = endOf(text, at, HASH);
+    const end = endOf(text, at, AFTER_QUERY);
     url.query = percentEncode(slice(text, at + 1, end), querySet(url));
     at = end;
   }

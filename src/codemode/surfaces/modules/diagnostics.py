@@ -73,7 +73,7 @@ def _own(error: CodeModeError, limits: RunLimits, ran_ms: float | None) -> list[
         case CodeModeBridgeLimitError():
             return [too_many_calls(error, place_of(error.details))]
         case CodeModeSerializationError() if "kind" not in error.details:
-            return [_no_result(error)]
+            return [_no_result(error, limits)]
         case CodeModeWorkerError() | CodeModeProtocolError() | CodeModeAbortedError() | CodeModeConcurrencyError():
             return [_of_host(error)]
         case _ if error.code == _DEADLOCK:
@@ -103,9 +103,12 @@ def _not_analysable(error: CodeModeError) -> Diagnostic:
     )
 
 
-def _no_result(error: CodeModeError) -> Diagnostic:
+def _no_result(error: CodeModeError, limits: RunLimits) -> Diagnostic:
     if "max_bytes" in error.details:
         return result_too_large(error)
+    name, said = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
+    if (spent := exhausted(name, said, limits, "")) is not None:
+        return spent
     hint = "Assign plain JSON to globalThis.__codemode_result__: objects, arrays, strings, numbers, booleans, null."
     return diagnostic("error", "RESULT_NOT_JSON", error.message, hint=hint)
 

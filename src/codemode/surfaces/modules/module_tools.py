@@ -10,7 +10,7 @@ from ...data.narrowing import is_mapping
 from ...errors import CodeModeToolError
 from ...schemas.compiled import ValidatedInput
 from ...tools.collecting import collect_plain_tools
-from ...tools.names import any_names
+from ...tools.names import check_is_name
 from ...tools.prepared import MISSING, PreparedTool
 from ...tools.tool import Tool
 from ...tools.tool_schemas import Mode, ToolSchemas
@@ -24,8 +24,7 @@ _log = logging.getLogger("codemode.tools")
 
 def collected(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
     """Collect tools under the names that their server has for them, whichever these are. Raises `ValueError`."""
-    with any_names():
-        return collect_plain_tools(tools)
+    return collect_plain_tools(tools, check_is_name)
 
 
 def module_tools(path: str, tools: Mapping[str, Tool]) -> tuple[ModuleTool, ...]:
