@@ -326,6 +326,8 @@ def cut_short(
             return CodeModeAbortedError("the invocation was aborted")
         case WorkerEnded(reason):
             return CodeModeWorkerError(f"the worker ended without a result: {reason}", details={"origin": "worker"})
+        case EngineFailed(_, "time") if settings.profile.guest.stops_itself:
+            return timeout_error(settings)
         case EngineFailed(message):
             return CodeModeError(message, details={"name": "InternalError"})
         case HostFailed(error):

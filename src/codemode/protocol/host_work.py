@@ -55,6 +55,10 @@ class HostWork:
         self.ended(request_id)
         return was_running
 
+    def is_not_the_programs(self, clock: str) -> bool:
+        """Whether an idle program waits for others alone: timers are its own, all else by the wall's clock."""
+        return not self.timers and (clock == "program" or self.running == self.asked)
+
     def person_asked(self, request_id: int) -> None:
         """Note that a person decides about a request."""
         if request_id in self.running:

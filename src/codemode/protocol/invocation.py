@@ -266,16 +266,9 @@ class Invocation:
         if is_idle:
             self._replay.require_seen(self.ledger)
         if is_idle and not work.running:
-            if self.ledger.waiting:
-                self._finish(Interrupted())
-            else:
-                self._fail(endings.deadlock())
+            self._finish(Interrupted() if self.ledger.waiting else Failed(endings.deadlock()))
             return
-        pause = (
-            is_idle
-            and not work.timers  # the program waits for time to pass, and that is its own
-            and (self.settings.limits.clock == "program" or work.running == work.asked)
-        )
+        pause = is_idle and work.is_not_the_programs(self.settings.limits.clock)
         if pause != self._clock_paused:
             self._clock_paused = pause
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())
@@ -314,16 +307,14 @@ class Invocation:
     def _deadline_passed(self, event: events.DeadlinePassed) -> None:
         may_stop_itself = self._turns.owed and self.settings.profile.guest.stops_itself
         if self._is_overdue or not may_stop_itself:
-            self._cut_short(event)
-        else:
-            self._is_overdue = True
-            self._effects.append(events.GiveGrace())
+            return self._cut_short(event)
+        self._is_overdue = True
+        return self._effects.append(events.GiveGrace())
 
     def _engine_failed(self, event: messages.EngineFailed) -> None:
         if event.origin == "request":  # a program that did not ask for what it was sent ahead
             self._replay.require_seen(self.ledger)
-        is_stopped = event.origin == "time" and self.settings.profile.guest.stops_itself
-        self._cut_short(events.DeadlinePassed() if is_stopped else event)
+        self._cut_short(event)
 
     def _cut_short(self, event: Any) -> None:
         self._fail(endings.cut_short(event, self.settings))

@@ -1,0 +1,56 @@
+"""A program whose own worker stops it: the deadline gives it a little more time, once; others are ended at once."""
+
+from dataclasses import replace
+
+import pytest
+from invocation_settings import SETTINGS
+
+from codemode.errors import CodeModeTimeoutError
+from codemode.profile import GuestFace
+from codemode.protocol import events
+from codemode.protocol.events import Failed, Finish, GiveGrace
+from codemode.protocol.invocation import Invocation
+from codemode.protocol.messages import EngineFailed, TurnEnded
+
+
+def running(*, stops_itself: bool) -> Invocation:
+    settings = SETTINGS
+    face = replace(settings.profile.guest, stops_itself=stops_itself)
+    machine = Invocation(replace(settings, profile=replace(settings.profile, guest=face)))
+    machine.start("for (;;) {}", analysis_ms=None)
+    return machine
+
+
+def ending(effects: list[events.Effect]) -> BaseException:
+    (finish,) = (effect for effect in effects if isinstance(effect, Finish))
+    assert isinstance(finish.ending, Failed)
+    return finish.ending.error
+
+
+def test_the_deadline_passes_twice_in_a_turn():
+    machine = running(stops_itself=True)
+    assert machine.receive(events.DeadlinePassed()) == [GiveGrace()]
+    assert isinstance(ending(machine.receive(events.DeadlinePassed())), CodeModeTimeoutError)
+
+
+def test_the_deadline_passes_once_where_nothing_stops_by_itself():
+    assert isinstance(ending(running(stops_itself=False).receive(events.DeadlinePassed())), CodeModeTimeoutError)
+
+
+@pytest.mark.parametrize(("stops_itself", "is_timeout"), [(True, True), (False, False)])
+def test_who_stops_itself_says_so(stops_itself: bool, is_timeout: bool):
+    error = ending(running(stops_itself=stops_itself).receive(EngineFailed("stopped", "time")))
+    assert isinstance(error, CodeModeTimeoutError) is is_timeout
+
+
+def test_the_worker_is_told_how_long():
+    settings = SETTINGS
+    face = GuestFace(wrapper="module", globals=(), stops_itself=True)
+    told = replace(settings, profile=replace(settings.profile, guest=face)).for_worker()
+    assert told["stops"] == [settings.limits.timeout_ms, settings.limits.clock == "wall"]
+    assert "stops" not in settings.for_worker()
+
+
+def test_an_idle_program_is_ended_at_its_deadline():
+    machine = running(stops_itself=True)
+    assert ending(machine.receive(TurnEnded(0))) is not None
