@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 
-INCIDENTS = [
+INCIDENTS: list[dict[str, object]] = [
     {"id": 1, "service": "checkout", "title": "500 on payment"},
     {"id": 2, "service": "search", "title": "slow results"},
     {"id": 3, "service": "legacy", "title": "cannot log in"},
