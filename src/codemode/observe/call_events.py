@@ -29,6 +29,8 @@ from ..trace.late_values import Late
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
+_SEARCHES = ("$search", "searchTools")  # all other questions are about what there is
+
 # As the kernel and the host write them. A body behind that may be long, and is nobody's business here; a longer
 # URL or method than this is refused, and shown in part.
 _CHARACTER = r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])'
@@ -129,7 +131,7 @@ def catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
     """Return the event of a question that a program has asked the catalog."""
     return CatalogEvent(
         **ids,
-        operation="search" if record.entry.name == "$search" else "describe",
+        operation="search" if record.entry.name in _SEARCHES else "describe",
         source="script",
         asked=_read_later(record.entry.input_json),
         started_at_ms=record.started_at_ms,

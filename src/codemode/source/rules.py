@@ -60,6 +60,9 @@ def is_analysable(facts: Any) -> bool:
 def is_module(facts: Any) -> bool:
     """Whether the facts (unverified) say what a program imports that is a module."""
     module = mapping_or_empty(mapping_or_empty(facts).get("module"))
+    prefix, take = module.get("prefix"), module.get("take", 0)
+    if type(prefix) is not int or prefix < 0 or not isinstance(take, str | None):
+        return False
     return all(is_array(module.get(key)) for key in ("imports", "dynamic", "namespace_calls"))
 
 
