@@ -47,8 +47,14 @@ class NamedCallFact(TypedDict):
     column: int
 
 
-ModuleImport = TypedDict("ModuleImport", {"from": str, "names": list[list[str]], "line": int, "column": int})
-"""One import: pairs of what is exported (``*`` for all of it) and its local name, which a re-export has not."""
+ModuleImport = TypedDict(
+    "ModuleImport",
+    {"from": str, "names": list[list[str]], "places": list[list[int]], "line": int, "column": int},
+)
+"""One import: pairs of what is exported (``*`` for all of it) and its local name, which a re-export has not.
+
+``places`` are the line and column of each name.
+"""
 
 DynamicImport = TypedDict("DynamicImport", {"from": str | None, "line": int, "column": int})
 """One ``import()``; from None: its argument is no literal."""

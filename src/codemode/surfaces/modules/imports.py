@@ -77,7 +77,7 @@ class Modules:
             else:
                 hint = suggesting.hint(name, exports, "Import {}.", "Import @codemode/discovery and look the tool up.")
             message = f"{_quoted(one.specifier)} has no export {_quoted(name)}"
-            yield _problem("IMPORT_FAILURE", message, hint, one.place)
+            yield _problem("IMPORT_FAILURE", message, hint, one.place_of(name))
 
     def _no_module(self, one: ImportFact, suggesting: _Suggesting) -> dict[str, Any]:
         specifier, path = one.specifier, path_of(one.specifier)

@@ -18,11 +18,20 @@ _MAX_PLACE = 2**31
 
 @dataclass(frozen=True, slots=True)
 class ImportFact:
-    """One static import or re-export of a module, and what of it: names of exports, "*" for its namespace."""
+    """One static import or re-export of a module, and what of it: names of exports, "*" for its namespace.
+
+    ``place`` is the statement's, ``places`` those of the names.
+    """
 
     specifier: str
     names: tuple[str, ...]
     place: dict[str, int]
+    places: tuple[dict[str, int], ...] = ()
+
+    def place_of(self, name: str) -> dict[str, int]:
+        """Return where a name stands first."""
+        at = self.names.index(name)
+        return self.places[at] if at < len(self.places) else self.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,9 @@ def _imports(items: Any) -> Iterator[ImportFact]:
         said = mapping_or_empty(item)
         # Every one of them has its place in the list, whatever it says.
         names = tuple(_exported(pair) for pair in islice(list_or_empty(said.get("names")), _MAX_NAMES))
-        yield ImportFact(_text(said.get("from")) or "", names, _place(said))
+        pairs = [one if is_array(one) else () for one in islice(list_or_empty(said.get("places")), len(names))]
+        places = tuple(_place(dict(zip(("line", "column"), pair, strict=False))) for pair in pairs)
+        yield ImportFact(_text(said.get("from")) or "", names, _place(said), places)
 
 
 def _calls(items: Any) -> Iterator[CallFact]:

@@ -192,3 +192,19 @@ def test_no_facts_make_the_host_raise(module: Any):
 def test_facts_that_are_none_import_nothing(given: Any):
     assert CATALOG.refusal(given) is None
     assert CATALOG.given_for(given)["module"]["imports"] == []
+
+
+def test_a_name_that_is_missing_has_its_own_place():
+    given = facts(imports=[("@codemode/servers/mail", ["a", "__meta__", "b", "b"])])
+    (one,) = given["module"]["imports"]
+    for places, expected in (
+        ([[1, 10], [1, 13], [2, 3], [4, 4]], [(1, 10), (2, 3)]),
+        ([[1, 10]], [(1, 1), (1, 10)]),
+        (None, [(1, 1), (1, 1)]),
+        ([[1], "x", [-1, True, 9], 5], [(1, 1), (1, 1)]),
+        (7, [(1, 1), (1, 1)]),
+    ):
+        one["places"] = places
+        refusal = CATALOG.refusal(given)
+        assert refusal is not None
+        assert [(one["line"], one["column"]) for one in refusal.details["problems"]] == expected
