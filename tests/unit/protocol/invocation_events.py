@@ -16,10 +16,12 @@ from codemode.protocol import events
 from codemode.protocol.events import CallSettled, Failed
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Waiting
-from codemode.protocol.messages import CallRequested, ProgramReturned, ProgramThrew, TurnEnded
+from codemode.protocol.messages import CallRequested, ProgramReturned, ProgramThrew, RequestWithdrawn, TurnEnded
 from codemode.protocol.settings import Settings
 
 WAITING = Waiting("i", "{}", "0", 1)
+_TIMED_KINDS = SETTINGS.profile.request_kinds | {"timer"}
+TIMED = replace(SETTINGS, profile=replace(SETTINGS.profile, request_kinds=_TIMED_KINDS, unawaited="abandon"))
 
 
 def call(number: int, kind: Any = "tool", name: str = "t") -> CallRequested:
@@ -66,6 +68,11 @@ STATES: dict[str, Callable[[], Invocation]] = {
     "two delivered ahead": lambda: machine(call(1), call(2), TurnEnded(2), done(1), done(2)),
     "one waits": lambda: machine(call(1), call(2), TurnEnded(2), done(1, WAITING)),
     "replaying": lambda: machine(recorded=Ledger([LedgerEntry(1, "tool", "t", "0", outcome=Fulfilled("1"))], [1])),
+    "timer runs": lambda: machine(call(1, "timer", "setTimeout"), call(2), TurnEnded(1), settings=TIMED),
+    "timer in a turn": lambda: machine(call(1, "timer", "setTimeout"), settings=TIMED),
+    "timer withdrawn": lambda: machine(
+        call(1, "timer", "setTimeout"), RequestWithdrawn(1), call(2), TurnEnded(1), settings=TIMED
+    ),
     "completed": lambda: machine(returned()),
     "failed": lambda: machine(events.DeadlinePassed()),
     "interrupted": lambda: machine(call(1), TurnEnded(1), done(1, WAITING)),
