@@ -131,5 +131,7 @@ def _due(call: dict[str, Any]) -> tuple[int, int]:
 
 def _messages(worker: WorkerProcess) -> Iterator[tuple[str, dict[str, Any]]]:
     while True:
-        for kind, payload in read_messages(worker):
+        messages = read_messages(worker)
+        assert not any(kind in b"VXF" for kind, _ in messages[:-1]), "the worker goes on after the end"
+        for kind, payload in messages:
             yield kind.decode(), json.loads(payload)

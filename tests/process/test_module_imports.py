@@ -196,6 +196,26 @@ def test_calls_are_awaited_raced_and_collected(kernel):
 
 
 @pytest.mark.parametrize(
+    "after",
+    [
+        "gh.get_user(1)",
+        "discovery.listServers()",
+        "load('@codemode/servers/other')",
+        "Promise.resolve(setTimeout(() => {}))",
+        "Promise.resolve(clearTimeout(waiting))",
+    ],
+)
+def test_nothing_is_asked_for_after_the_end(kernel, after):
+    js = f"""
+    const waiting = setTimeout(() => {{}}, 5);
+    const later = async () => {{ for (let i = 0; i < 9; i++) await null; await {after}; }};
+    for (let i = 0; i < 5; i++) later().catch(() => {{}});
+    """
+    said = kernel.module(js, imports=ALL, given=GIVEN)
+    assert (said.kind, len(said.of_kind("C")), said.of_kind("W")) == ("V", 1, [])
+
+
+@pytest.mark.parametrize(
     ("input_", "received"),
     [
         ("() => 1", "function"),

@@ -59,7 +59,6 @@ const limitName = (limit) => {
   return own === undefined ? limit : own.value;
 };
 const refuse = (limit) => {
-  if (isModule()) return rejected(callLimitError(limit));
   const message = LIMIT_TEXTS[limit] + " (" + limit + " is " + limits[limit] + ")";
   const stack = guestStack(new Err().stack);
   return new NativePromise((_, reject) => {

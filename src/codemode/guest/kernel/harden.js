@@ -63,7 +63,6 @@ for (const value of [
 // What programs find among their globals and in modules. A namespace closes itself.
 for (const things of [GLOBALS, CLASSES, discoveryExports])
   for (const name of ownKeys(things)) visit(things[name]);
-visit(load);
 
 while (pendingCount > 0) {
   const object = pendingObjects[--pendingCount];
