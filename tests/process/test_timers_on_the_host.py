@@ -220,12 +220,14 @@ def test_a_repeated_resume_gives_the_same_logs_and_abandoned_calls():
 
     async def twice() -> Any:
         paused = await run_module(js, TOOLS, KEYED)
-        return [await go_on(paused.interrupt, TOOLS, KEYED, resolution={"approved": True}) for _ in range(2)]
+        answer = {"resolution": {"approved": True}, "is_traced": True}
+        return [await go_on(paused.interrupt, TOOLS, KEYED, **answer) for _ in range(2)]
 
     first, second = within(twice())
     assert (first.is_replayed, second.is_replayed) == (False, True)
     assert first.value == second.value == 3
     assert list(first.console) == list(second.console)
+    assert second.began_at_ms == first.trace.started_at_ms
     assert [line.text for line in first.console] == ["a", "b"]
     assert all(line.written_at_ms > 0 for line in first.console)
     assert [one["status"] for one in first.abandoned] == [one["status"] for one in second.abandoned] == ["not sent"]

@@ -60,9 +60,11 @@ async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, *
     """Return the outcome of a paused module that goes on; ``answers`` are ``resolution`` or ``resolutions``."""
     continuations, run = load_continuations(), load_execution()
 
+    outer = run.OuterCall(is_traced=answers.get("is_traced", False))
+
     def answers_to(paused: Interrupt) -> dict[str, Any]:
         return continuations.answers_of(
             paused, answers.get("resolution", continuations.NOT_GIVEN), answers.get("resolutions")
         )
 
-    return await continuations.resume(MODULES, interrupt, answers_to, Shop(tools), options, run.OuterCall(), None)
+    return await continuations.resume(MODULES, interrupt, answers_to, Shop(tools), options, outer, None)

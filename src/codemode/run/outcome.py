@@ -26,6 +26,7 @@ class RunOutcome:
     that was recorded and comes back is a run of which nothing more is known: ``is_replayed``, without trace, without
     calls unless it is an error, and without console unless the profile cuts results. ``abandoned`` are calls that the
     program did not wait for, each with id, kind, name and status: pending, waiting, not sent, or failed unseen.
+    ``began_at_ms`` is when a recorded run began, which else its trace says.
     """
 
     status: Literal["completed", "interrupted", "failed"]
@@ -39,6 +40,7 @@ class RunOutcome:
     is_replayed: bool = False
     warnings: tuple[str, ...] = ()
     abandoned: tuple[DetachedCall, ...] = ()
+    began_at_ms: float | None = None
 
     @property
     def calls(self) -> tuple[CallSummary, ...]:

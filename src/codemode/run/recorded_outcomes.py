@@ -78,7 +78,8 @@ class RecordedOutcomes:
         if not self.keeps_output:
             return ""
         lines = [[line.invocation_id, line.level, line.text, line.written_at_ms] for line in outcome.console]
-        said = {"console": lines, "warnings": list(outcome.warnings), "abandoned": list(outcome.abandoned)}
+        said: dict[str, Any] = {"warnings": list(outcome.warnings), "abandoned": list(outcome.abandoned)}
+        said |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
         return "," + _json(said)[1:-1]
 
     def replayed(self, text: str) -> RunOutcome:
@@ -89,7 +90,7 @@ class RecordedOutcomes:
             raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
         outer_id = self.outer_tool_call_id
         console = [_console_event(outer_id, *line) for line in outcome.get("console", ())]
-        more: dict[str, Any] = {"is_replayed": True}
+        more: dict[str, Any] = {"is_replayed": True, "began_at_ms": outcome.get("began")}
         more |= {name: tuple(outcome.get(name, ())) for name in ("warnings", "abandoned")}
         if "value" in outcome:
             return RunOutcome("completed", outer_id, console, value=outcome["value"], **more)

@@ -45,6 +45,8 @@ def too_many_calls(error: CodeModeError, path: str | None) -> Diagnostic:
         return limit_diagnostic(f"{name} is {most}, and the program made {_next(most)} calls at once", hint, path)
     if host_name == "max_ledger_bytes":
         return limit_diagnostic(f"what calls were given and gave takes more than {most} bytes", _LESS, path)
+    if host_name == "max_timers":
+        return limit_diagnostic(f"the program set more than {most} timers", "Set fewer timers.", path)
     what = "questions to discovery" if host_name == "max_catalog_requests" else "calls"
     return limit_diagnostic(f"{name} is {most}, and the program made {_next(most)} {what}", "Make fewer calls.", path)
 

@@ -64,7 +64,9 @@ def response_of(
 
 
 def _logs(outcome: RunOutcome, began_ms: float) -> list[dict[str, Any]]:
-    if outcome.trace is not None:
+    if outcome.began_at_ms is not None:
+        began_ms = outcome.began_at_ms
+    elif outcome.trace is not None:
         began_ms = max(began_ms, outcome.trace.started_at_ms)
     return [_log(line, began_ms) for line in outcome.console]
 
