@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from ..errors import HOST_BRIDGE_ERROR, HOST_FETCH_ERROR, HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
 from ..host.cancellation import FAILURES, is_ended_from_outside
-from ..host.threads import let_go
+from ..host.threads import let_go, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, interrupt_within
 from ..protocol.ledger import LedgerEntry
@@ -90,9 +91,21 @@ def sound(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
     """Return what host code raised, or that it failed when its class has put other things into the fields of ours."""
     try:
         is_sound = isinstance(error.message, str) and isinstance(error.code, str) and isinstance(error.details, dict)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if is_sound:
+            _make_plain(error)
     except Exception:  # noqa: BLE001 - they may be properties, or missing
         is_sound = False
     return error if is_sound else hidden(entry, error)
+
+
+def _make_plain(error: CodeModeError) -> None:
+    """Put plain values in the place of instances of subclasses, whose methods are host code too."""
+    if type(error.message) is not str:
+        error.message = str.__str__(error.message)
+    if type(error.code) is not str:
+        error.code = str.__str__(error.code)
+    if type(error.details) is not dict:
+        error.details = dict(error.details)
 
 
 def hidden(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
@@ -107,16 +120,20 @@ def hidden_hook(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     return failed
 
 
-def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
+async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
     """Return the value of what a tool has answered as an MCP server would. Raises `HostRaised` where it has failed."""
     try:
         if not result.is_error:
-            return unwrapped(result)
-        details = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks_of(result)}
-        failed = CodeModeToolError(failure_text(result, entry.name), details=details)
+            return await run_check(0, partial(unwrapped, result))
+        text, blocks = await run_check(0, partial(_failure, result, entry.name))
     except Exception as error:
         raise HostRaised(hidden(entry, error)) from error
-    raise HostRaised(failed)
+    details = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
+    raise HostRaised(CodeModeToolError(text, details=details))
+
+
+def _failure(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
+    return failure_text(result, tool_name), blocks_of(result)
 
 
 _FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}

@@ -210,7 +210,7 @@ class _ToolCall:
                 entry, run_tool(tool, checked.validated.value, context, calls.threads, self._call_id)
             )
             if isinstance(output, ToolResult):
-                output = unwrapped_output(entry, output)
+                output = await unwrapped_output(entry, output)
             text = await self._written(output)
             if self._pipeline is not None:
                 text = await self._pipeline.after(self._edited or checked, text)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ..data.json_values import NOT_GIVEN
 from ..data.narrowing import is_mapping
+from ..host import steps
 
 _MAX_TOLD = 20_000  # characters of what a failed call says
 
@@ -69,12 +70,20 @@ def blocks_of(result: ToolResult) -> list[dict[str, Any]]:
 
 def failure_text(result: ToolResult, tool_name: str) -> str:
     """Return what a result says of its failure."""
-    texts = [block.get("text") for block in blocks_of(result) if block["type"] == "text"]
-    said = "\n".join(text for text in texts if isinstance(text, str) and text)
-    return said[:_MAX_TOLD] or f"tool {tool_name!r} failed"
+    said: list[str] = []
+    left = _MAX_TOLD
+    for block in map(_plain, result.content):
+        text = block.get("text") if block["type"] == "text" else None
+        if isinstance(text, str) and text:
+            said.append(str.__str__(text[:left]))
+            left -= len(said[-1]) + 1
+        if left <= 0:
+            break
+    return "\n".join(said)[:_MAX_TOLD] or f"tool {tool_name!r} failed"
 
 
 def _plain(block: Any) -> dict[str, Any]:
+    steps.take()
     dump = getattr(cast("Any", type(block)), "model_dump", None)
     plain = block if dump is None else dump(block, mode="json", by_alias=True, exclude_none=True)
     if not is_mapping(plain) or not isinstance(plain.get("type"), str):
