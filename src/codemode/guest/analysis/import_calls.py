@@ -181,6 +181,8 @@ class ImportCalls:
         looked: set[str] = set()
         called: list[tuple[str, int]] = []
         for place in places:
+            if code[place : place + 1].isspace():
+                continue  # it was only a type
             name = self._member(place, code)
             if name is None:
                 return
