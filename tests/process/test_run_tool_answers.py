@@ -191,8 +191,8 @@ def test_m12_logs_and_trace_outlive_an_error():
         ("SYNTAX_ERROR", "```js\n1\n```", "1:1"),
         ("SYNTAX_ERROR", "await (", None),
         ("IMPORT_FAILURE", 'import fs from "fs";', "1:1"),
-        ("IMPORT_FAILURE", '\n import { creat_issue } from "@codemode/servers/git-hub";', "2:2"),
-        ("IMPORT_FAILURE", 'import hub from "@codemode/servers/git-hub";', "1:1"),
+        ("IMPORT_FAILURE", '\n import { creat_issue } from "@codemode/servers/git-hub";', "2:11"),
+        ("IMPORT_FAILURE", 'import hub from "@codemode/servers/git-hub";', "1:8"),
         ("IMPORT_FAILURE", 'export * from "@codemode/servers/nothing";', "1:1"),
         ("IMPORT_FAILURE", 'await import("@codemode/servers/nothing");', None),
         ("IMPORT_FAILURE", 'await import("f" + "s");', None),
@@ -265,10 +265,18 @@ def test_m31_errors_of_calls_are_told_with_their_class_hint_and_pointer():
     assert "/title" in said["hint"]
 
 
-def test_m32_a_limit_ends_the_program_and_keeps_what_was_logged():
-    response = answer(
-        "console.log('before'); await null; await new Promise(setTimeout); for (;;);", limits={"timeoutMs": 300}
-    )
+@pytest.mark.parametrize("before", ["", "await null; ", f"{HUB}await hub.nothing(); "])
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (;;);",
+        f"{RESULT}{{ toJSON() {{ for (;;); }} }};",
+        "const hang = async () => { for (;;); }; await hang().catch(hang);",
+        "await import({ toString() { for (;;); } });",
+    ],
+)
+def test_m32_a_limit_ends_the_program_and_keeps_what_was_logged(before: str, loop: str):
+    response = answer(f"{before}console.log('before'); {loop}", limits={"timeoutMs": 20})
     assert [line["message"] for line in response["logs"]] == ["before"]
     [said] = response["diagnostics"]
     assert (said["code"], said["errorClass"]) == ("SANDBOX_LIMIT", "SandboxLimitError")

@@ -148,7 +148,7 @@ def test_two_servers_of_one_path():
 
 
 def test_tools_under_any_name_can_be_called():
-    names = ["then", "default", "$search", "a b", "", "\x00", "constructor", "__proto__", "größe", "a.b"]
+    names = ["then", "default", "$search", "a b", "\x00", "constructor", "__proto__", "größe", "a.b"]
     tool = create_run_tool([ModuleServer("s", {name: (lambda name=name: name) for name in names})])
     code = f"""import * as s from "@codemode/servers/s";
         const called = [];

@@ -24,6 +24,9 @@ _log = logging.getLogger("codemode.tools")
 
 def collected(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
     """Collect tools under the names that their server has for them, whichever these are. Raises `ValueError`."""
+    if is_mapping(tools) and "" in tools:
+        _log.warning("a tool is left out, for it has no name")
+        tools = {name: tool for name, tool in tools.items() if name != ""}
     return collect_plain_tools(tools, check_is_name)
 
 

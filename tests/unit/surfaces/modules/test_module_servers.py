@@ -225,12 +225,12 @@ def test_a_listing_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
     within(main())
 
 
-NAMES = ["then", "default", "$search", "a b", "", "x" * 400, "\x00", "a.b", "constructor", "__proto__", "größe"]
+NAMES = ["then", "default", "$search", "a b", "x" * 400, "\x00", "a.b", "constructor", "__proto__", "größe"]
 
 
 @pytest.mark.parametrize("make", [ModuleServer, lambda server_id, tools: Awkward(server_id, tools)])
 def test_no_tool_is_lost_for_its_name(make: Callable[[str, Any], Any]):
-    given = {name: lambda: 1 for name in [*NAMES, "y" * 600, "half \ud800 a pair"]}
+    given = {name: lambda: 1 for name in [*NAMES, "", "y" * 600, "half \ud800 a pair"]}
     view = within(view_of(ServerSet([make("s", given)]), imports("s")))
     assert set(view.names()) == {f"s.{name}" for name in NAMES}
 
