@@ -283,6 +283,7 @@ def test_a_call_beyond_a_limit_is_a_limit_error_that_names_it(kernel, limit, sho
         f"{js} try {{ await {call} }} catch (error) {{ {RESULT}[error instanceof errors.SandboxLimitError, error] }}"
     )
     is_one, error = kernel.module(caught, server, imports=ALL, given=GIVEN, **{limit: 2}).value
+    assert len(error["hint"]) > 20
     assert (is_one, error["limit"], error["code"]) == (True, shown, "SANDBOX_LIMIT")
     assert f"({shown} is 2)" in error["message"]
     uncaught = kernel.module(f"{js} await {call}", server, imports=ALL, given=GIVEN, **{limit: 2}).error

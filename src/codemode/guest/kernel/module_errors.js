@@ -7,9 +7,16 @@ const HINTS = freeze({
   SchemaValidationError: "change the input at `path` to what `expected` says",
   ToolNotFoundError: "find the tool's name with searchTools of @codemode/discovery",
   ServerNotFoundError: "find the server's id with listServers of @codemode/discovery",
-  ToolCallError: "catch the error and go on without this call, or change its input",
-  AuthenticationError: "ask the user to sign in to this server, and run the program again then",
-  SandboxLimitError: "do less in one program: make fewer calls, or handle less data at once",
+  ToolCallError: "catch the error, and go on without this call",
+  AuthenticationError: "ask the user to sign in to this server",
+  SandboxLimitError: "do less in one program",
+});
+const LIMIT_HINTS = freeze({
+  __proto__: null,
+  max_bridge_requests: "make fewer calls in one program",
+  max_in_flight_bridge_requests: "await some calls before making more",
+  max_catalog_requests: "ask for more at once, and keep the answers",
+  max_timers: "set fewer timers in one program",
 });
 // What is said of an error to the host, beside name, message and stack.
 const FIELDS = freeze([
@@ -89,7 +96,7 @@ const moduleError = (fields, stack, origin) => {
 
 const limitFields = (limit, text, value) => ({
   class: "SandboxLimitError", code: "SANDBOX_LIMIT", message: text + " (" + limitName(limit) + " is " + value + ")",
-  hint: HINTS.SandboxLimitError, limit: limitName(limit),
+  hint: LIMIT_HINTS[limit], limit: limitName(limit),
 });
 const callLimitError = (limit) =>
   moduleError(limitFields(limit, LIMIT_TEXTS[limit], limits[limit]), guestStack(new Err().stack), limitOrigin(limit));
