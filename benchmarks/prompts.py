@@ -16,7 +16,7 @@ from typing import Any
 
 from codemode import Tool, create_code_call_tools, create_code_mode_tool
 from codemode.surfaces.modules.declarations import declare_in
-from codemode.surfaces.modules.description import describe_run
+from codemode.surfaces.modules.description import described
 from codemode.surfaces.modules.listing import ListedServer, ModuleTool
 from codemode.surfaces.modules.options import RunOptions
 from codemode.surfaces.modules.schemas import readable_schema
@@ -92,8 +92,8 @@ def characters_of_modules(servers: Sequence[ListedServer]) -> tuple[int, int, in
     """As definitions, as the description, the longest declarations of a server, and those of one on average."""
     definitions = _length([one.tool for server in servers for one in server.tools], schema="input_json_schema")
     looked_up = [len(declare_in(server)) for server in servers]
-    described = len(describe_run(servers, RunOptions()))
-    return definitions, described, max(looked_up), sum(looked_up) // len(looked_up)
+    shown = len(described(servers, RunOptions()).text)
+    return definitions, shown, max(looked_up), sum(looked_up) // len(looked_up)
 
 
 def _length(tools: Any, schema: str = "input_schema") -> int:
@@ -114,11 +114,11 @@ def print_modules() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for servers in (servers_of_the_sample(), many_servers()):
         started = time.perf_counter()
-        describe_run(servers, RunOptions())
+        described(servers, RunOptions())
         took = time.perf_counter() - started
-        definitions, described, longest, average = characters_of_modules(servers)
+        definitions, shown, longest, average = characters_of_modules(servers)
         count = sum(len(server.tools) for server in servers)
-        lengths = (described, described + longest, described + average)
+        lengths = (shown, shown + longest, shown + average)
         shares = [f"{length // _CHARACTERS_OF_A_TOKEN:,} (1/{definitions / length:.0f})" for length in lengths]
         cells = [f"{definitions // _CHARACTERS_OF_A_TOKEN:,}", *shares]
         print(f"| {count:,} of {len(servers)} servers | {' | '.join(cells)} | {took * 1000:.0f} ms |")

@@ -14,6 +14,7 @@ from ...signatures.literals import comment_line, literal, string_literal
 from ...signatures.shapes import Doc
 from ...signatures.typescript import indented, jsdoc
 from .listing import ListedServer, ModuleTool
+from .names import module_of
 from .schemas import says_nothing
 
 MAX_LOOKED_UP_CHARACTERS = 16_000
@@ -142,7 +143,7 @@ def _declared(server: ListedServer, level: int) -> str:
 
 def _module(server: ListedServer, members: list[str]) -> str:
     text = "".join(f"{indented(member)}\n" for member in [*members, _META])
-    return f"declare module {string_literal(f'@codemode/servers/{server.path}')} {{\n{text}}}"
+    return f"declare module {string_literal(module_of(server.path))} {{\n{text}}}"
 
 
 def _whole(tools: Sequence[ModuleTool]) -> list[str]:

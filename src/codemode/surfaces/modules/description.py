@@ -56,13 +56,8 @@ class RunDescription:
     declared: Mapping[str, str]
 
 
-def describe_run(servers: Sequence[ListedServer], options: RunOptions) -> str:
-    """Return the description of the tool; the same servers and options give the same text."""
-    return described(servers, options).text
-
-
 def described(servers: Sequence[ListedServer], options: RunOptions) -> RunDescription:
-    """Return the description of the tool, in at most ``options.max_description_characters``."""
+    """Return the description, in at most ``options.max_description_characters``: of the same, always the same."""
     most = options.max_description_characters
     text = _opening(servers)
     for part in (_rules(options), _listed(servers, most - len(text) - len(_rules(options)) - 4)):

@@ -22,7 +22,7 @@ from ...errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
-from .diagnostic import Diagnostic, diagnostic, ordered, place_of
+from .diagnostic import Diagnostic, diagnostic, place_of
 from .limit_words import exhausted, limit_diagnostic, result_too_large, source_too_large, too_many_calls, took_too_long
 from .words import CLASSES, IMPORT_FAILURE, LIMIT, without_secrets
 
@@ -39,18 +39,15 @@ _FENCE_HINT = "Send the program alone, without Markdown around it."
 _CAUGHT_HINT = "Correct the program at this place, or catch the error."
 
 
-def diagnostics_of(outcome: RunOutcome, limits: RunLimits, secrets: tuple[str, ...] = ()) -> list[Diagnostic]:
-    """Return what a model is told of a run beside its result, errors first."""
+def diagnostics_of(outcome: RunOutcome, limits: RunLimits) -> list[Diagnostic]:
+    """Return what a model is told of a run beside its result."""
     said = [] if outcome.error is None else of_error(outcome.error, limits, outcome.trace and outcome.trace.duration_ms)
-    said += _of_abandoned([call["name"] for call in outcome.abandoned])
-    return cleared(said, secrets)
+    return [*said, *_of_abandoned([call["name"] for call in outcome.abandoned])]
 
 
 def cleared(said: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagnostic]:
-    """Return diagnostics in their order, without secrets."""
-    if not secrets:
-        return ordered(said)
-    return ordered(_without_secrets(one, secrets) for one in said)
+    """Return diagnostics without what the host has named as secret."""
+    return [_without_secrets(one, secrets) for one in said] if secrets else list(said)
 
 
 def of_error(error: CodeModeError, limits: RunLimits, ran_ms: float | None = None) -> list[Diagnostic]:
@@ -184,8 +181,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _without_secrets(one: Diagnostic, secrets: tuple[str, ...]) -> Diagnostic:
-    left = one.copy()
-    left["message"] = without_secrets(one["message"], secrets)
+    left: Diagnostic = {**one, "message": without_secrets(one["message"], secrets)}
     if "hint" in one:
         left["hint"] = without_secrets(one["hint"], secrets)
     if "path" in one:

@@ -17,13 +17,13 @@ from ...tools.search.index import ToolIndex
 from .declarations import declare_in, declare_tool
 from .discovery_arguments import Arguments
 from .listing import ListedServer, ModuleTool
+from .names import SERVERS
 
 MAX_FOUND = 50
 MAX_ANSWER_CHARACTERS = 4_000_000
 
 _MAX_NAME_CHARACTERS = 100
 _LARGE_CHARACTERS = 1 << 11
-_SERVERS = "@codemode/servers/"
 _NOTHING: dict[str, Any] = {"not": {}}
 _Servers = Sequence[ListedServer]
 
@@ -50,7 +50,7 @@ def answer(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any
 
 def find_server(servers: _Servers, server_id: str) -> ListedServer:
     """Return the server of this path, or that the host calls so. Raises `CodeModeToolError`, "unknown_server"."""
-    path = server_id.removeprefix(_SERVERS)
+    path = server_id.removeprefix(SERVERS)
     found = next((one for one in servers if one.path == path), None)
     found = found or next((one for one in servers if one.server_id == server_id), None)
     if found is None:
@@ -60,7 +60,7 @@ def find_server(servers: _Servers, server_id: str) -> ListedServer:
 
 def unknown_server(servers: _Servers, server_id: str) -> CodeModeToolError:
     """Return the error for an id that is no server's, with the nearest that are."""
-    shown = server_id.removeprefix(_SERVERS)[:_MAX_NAME_CHARACTERS]
+    shown = server_id.removeprefix(SERVERS)[:_MAX_NAME_CHARACTERS]
     near = nearest_names(shown.lower(), [one.path for one in servers])
     said = f" Did you mean {_either(near)}?" if near else "" if servers else " There are no servers here."
     hint = (

@@ -9,25 +9,18 @@ from typing import Any
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeSyntaxError
 from ...host import steps
+from .discovery_arguments import USAGE
 from .listing import ListedServer
 from .module_facts import ImportFact, ModuleFacts
 from .names import META, MODULE_OF_DISCOVERY, MODULE_OF_ERRORS, module_of, module_paths, path_of
-from .words import TOOL_NOT_FOUND
+from .words import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND
 
 MAX_PROBLEMS = 32
 _MAX_SUGGESTIONS = 8
 _MAX_SHOWN_CHARACTERS = 200
-_EXPORTS: Mapping[str, tuple[str, ...]] = {
-    MODULE_OF_ERRORS: (
-        "AuthenticationError",
-        "CodemodeError",
-        "SandboxLimitError",
-        "SchemaValidationError",
-        "ServerNotFoundError",
-        "ToolCallError",
-        "ToolNotFoundError",
-    ),
-    MODULE_OF_DISCOVERY: ("describeServer", "getTool", "listServers", "listTools", "searchTools", "specVersion"),
+_EXPORTS: Mapping[str, frozenset[str]] = {
+    MODULE_OF_ERRORS: CLASSES,
+    MODULE_OF_DISCOVERY: frozenset((*USAGE, "specVersion")),
 }
 
 
@@ -77,7 +70,7 @@ class Modules:
             else:
                 hint = suggesting.hint(name, exports, "Import {}.", "Import @codemode/discovery and look the tool up.")
             message = f"{_quoted(one.specifier)} has no export {_quoted(name)}"
-            yield _problem("IMPORT_FAILURE", message, hint, one.place_of(name))
+            yield _problem(IMPORT_FAILURE, message, hint, one.place_of(name))
 
     def _no_module(self, one: ImportFact, suggesting: _Suggesting) -> dict[str, Any]:
         specifier, path = one.specifier, path_of(one.specifier)
@@ -99,7 +92,7 @@ class Modules:
                 "Import {}.",
                 "Import @codemode/discovery, @codemode/errors or @codemode/servers/<serverId>: there are no others.",
             )
-        return _problem("IMPORT_FAILURE", message, hint, one.place)
+        return _problem(IMPORT_FAILURE, message, hint, one.place)
 
     def _path_meant(self, written: str) -> str | None:
         """Return the hint for the id of a server that stands where its path should."""

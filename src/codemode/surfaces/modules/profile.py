@@ -11,11 +11,10 @@ from .limits import SHOWN_NAMES, RunLimits
 
 NAME = "modules"
 OUTER_TOOL = "codemode.run"
-ANALYSIS_MS = 1000
+_ANALYSIS_MS = 1000
 _GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
-_CODES: Mapping[str, str] = {"validation": "VALIDATION", "limit": "SANDBOX_LIMIT", "execution": "TOOL_FAILED"}
 _FACE = GuestFace(wrapper="module", globals=_GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
-_RULES = StaticRules(checks_tools=False, analysis_ms=ANALYSIS_MS)
+_RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
 
 
 def profile_of(limits: RunLimits, words: Words) -> Profile:
@@ -27,7 +26,7 @@ def profile_of(limits: RunLimits, words: Words) -> Profile:
         request_kinds=frozenset({"tool", "catalog", "timer"}),
         limits=limits.policy(),
         static_rules=_RULES,
-        host_errors=HostErrors(codes=_CODES, detail="message", in_spans=False, words=words),
+        host_errors=HostErrors(in_spans=False, words=words),
         unawaited="abandon",
         parameters=limits.differing(),
         restored=partial(_restored, words=words),

@@ -13,7 +13,6 @@ from .limits import LEAST, WIRE_NAMES, RunLimits
 from .options import RunOptions
 
 _MOST_CAPABILITIES = 1_000
-_MOST_ADJUSTED = 8
 _HINT = 'Send {"code": "<an ES module>"}; limits is an object, requestedCapabilities a list of server ids.'
 _ADJUSTED_HINT = "Ask for a whole number within what the description of this tool says."
 

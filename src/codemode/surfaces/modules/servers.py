@@ -140,16 +140,14 @@ class Source:
     def _of(self, tools: Any) -> ListedServer:
         server = self._server
         said = getattr(server, "capabilities", None) or getattr(self._live, "capabilities", None)
-        capabilities = said if is_sequence(said) else ()
+        capabilities = (one for one in said if isinstance(one, str)) if is_sequence(said) else ()
         return ListedServer(
             path=self.path,
             server_id=self.server_id,
             name=self._text("name") or self.server_id,
             version=self._text("version"),
             description=self._text("description"),
-            capabilities=tuple(one for one in capabilities if isinstance(one, str))
-            if is_sequence(capabilities)
-            else (),
+            capabilities=tuple(capabilities),
             tools=module_tools(self.path, tools if self.is_static else collected(tools)),
         )
 

@@ -7,11 +7,12 @@ without paths and stacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import list_or_empty, string_or_empty
 from ...errors import HIDDEN_CODES, CodeModeAuthenticationError, CodeModeError
+from ...profile import Words
 from ...trace.failures import message_of
 from ...trace.public_message import public_message, without_paths
 from .diagnostic import MAX_MESSAGE_CHARACTERS, clipped
@@ -44,9 +45,6 @@ _NO_TEXT = "the call failed"
 _NOBODY = "this call needs an approval, and nobody has decided about it"
 _READ_CHARACTERS = 1 << 20
 _MAX_CODE_CHARACTERS = 100
-
-Words: TypeAlias = Callable[[CodeModeError, str, str, bool], Mapping[str, Any]]
-"""Gives the public fields of an error by the kind and name of its request, and whether host code has raised it."""
 
 
 def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:

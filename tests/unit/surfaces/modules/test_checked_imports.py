@@ -15,9 +15,15 @@ from codemode.surfaces.modules.server_set import ServerSet
 
 TOOLS = {name: lambda: 1 for name in ("create-issue", "list_issues", "then", "default")}
 CATALOG = ServerSet([ModuleServer("Git Hub", TOOLS, version="2"), ModuleServer("mail", {})]).catalog()
+
+
+def members(*names: str, of: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=dict.fromkeys(names, of))
+
+
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["from", "names", "line"]), inner),
+    lambda inner: st.lists(inner, max_size=3) | members("from", "names", "line", of=inner),
     max_leaves=6,
 )
 
@@ -181,7 +187,7 @@ def test_the_same_program_is_given_the_very_same():
     assert one is two
 
 
-@given(st.dictionaries(st.sampled_from(["prefix", "take", "imports", "dynamic", "namespace_calls"]), ANYTHING))
+@given(members("prefix", "take", "imports", "dynamic", "namespace_calls", of=ANYTHING))
 def test_no_facts_make_the_host_raise(module: Any):
     read_module_facts({"module": module})
     CATALOG.refusal({"module": module})

@@ -12,13 +12,18 @@ from listed_servers import SAMPLE as SAMPLE_FILE
 from listed_servers import listed, sample_servers
 
 from codemode.surfaces.modules.declarations import declare_server
-from codemode.surfaces.modules.description import describe_run, described
+from codemode.surfaces.modules.description import described
 from codemode.surfaces.modules.discovery import answer, search_index
+from codemode.surfaces.modules.listing import ListedServer
 from codemode.surfaces.modules.options import RunOptions
 
 OPENING_CHARACTERS = 900
 SAMPLE = sample_servers()
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+
+
+def text_of(servers: list[ListedServer], options: RunOptions) -> str:
+    return described(servers, options).text
 
 
 def with_room(characters: int) -> RunOptions:
@@ -37,8 +42,8 @@ SETS = {
 
 @pytest.mark.parametrize("servers", SETS.values(), ids=SETS)
 def test_the_first_900_characters_stand_alone(servers):
-    opening = describe_run(servers, RunOptions())[:OPENING_CHARACTERS].split("\n\n- `limits`")[0]
-    assert len(describe_run(servers, RunOptions()).split("\n\n- `limits`")[0]) <= OPENING_CHARACTERS
+    opening = text_of(servers, RunOptions())[:OPENING_CHARACTERS].split("\n\n- `limits`")[0]
+    assert len(text_of(servers, RunOptions()).split("\n\n- `limits`")[0]) <= OPENING_CHARACTERS
     for said in (
         "ES module", 'import * as server from "@codemode/servers/', "await server.", "globalThis.__codemode_result__",
         '"@codemode/discovery"', "listServers()", "searchTools(", "describeServer(", "getTool(", ".declaration",
@@ -47,7 +52,7 @@ def test_the_first_900_characters_stand_alone(servers):
 
 
 def test_m2_m5_limits_and_capabilities_are_documented():
-    text = describe_run(SAMPLE, RunOptions(limits={"timeout_ms": 7}, ceilings={"max_tool_calls": 9999}))
+    text = text_of(SAMPLE, RunOptions(limits={"timeout_ms": 7}, ceilings={"max_tool_calls": 9999}))
     for said in (
         "timeoutMs 7/7", "maxMemoryBytes 67108864/", "maxLogBytes 65536/", "maxToolCalls 256/9999",
         "maxConcurrentToolCalls 32/", "maxResultBytes 100000/", "`requestedCapabilities`",
@@ -56,7 +61,7 @@ def test_m2_m5_limits_and_capabilities_are_documented():
 
 
 def test_m14_m25_rules_and_deviations_are_documented():
-    text = describe_run([], RunOptions())
+    text = text_of([], RunOptions())
     for said in ("structured content", "never parsed", "base64", "SchemaValidationError", "SandboxLimitError", "hint"):
         assert said in text
     for said in ("no network", "setInterval", "eval", "process", "require", "ASCII", "UTF-8", "BigInt", "setTimeout"):
@@ -65,19 +70,19 @@ def test_m14_m25_rules_and_deviations_are_documented():
 
 
 def test_each_server_has_a_line_with_as_much_as_there_is_room_for():
-    text = describe_run(SAMPLE, RunOptions())
+    text = text_of(SAMPLE, RunOptions())
     lines = [line for line in text.split("\n") if line.startswith("- ") and " tool" in line]
     for one in SAMPLE:
         assert any(line.startswith(f"- {one.path}: {len(one.tools)} tools") for line in lines)
-    told = describe_run([listed("git", [{"name": "log"}], description="Reads *histories*.\nAnd more.")], RunOptions())
+    told = text_of([listed("git", [{"name": "log"}], description="Reads *histories*.\nAnd more.")], RunOptions())
     assert "- git: 1 tool. Reads *histories*.\n" in told
-    assert "\n- git\n" in describe_run([listed("git")], RunOptions()) + "\n"
-    many = describe_run([listed(f"server-{at}", [], description="Words. " * 9) for at in range(60)], RunOptions())
+    assert "\n- git\n" in text_of([listed("git")], RunOptions()) + "\n"
+    many = text_of([listed(f"server-{at}", [], description="Words. " * 9) for at in range(60)], RunOptions())
     assert many.count("\n- server-") == 60
 
 
 def test_of_very_many_servers_some_are_named():
-    text = describe_run(SETS["many"], RunOptions())
+    text = text_of(SETS["many"], RunOptions())
     assert "There are 300 servers; `await listServers()` has them all. Some: server-0, server-1, " in text
     assert len(text) <= 4000
 
@@ -109,9 +114,9 @@ def test_no_text_of_a_tool_ends_the_block_that_it_stands_in():
 
 @given(room=st.integers(1, 12_000), name=st.sampled_from(sorted(SETS)))
 def test_a_description_never_passes_its_bound_and_is_the_same_each_time(room, name):
-    text = describe_run(SETS[name], with_room(room))
+    text = text_of(SETS[name], with_room(room))
     assert len(text) <= room
-    assert text == describe_run(SETS[name], with_room(room))
+    assert text == text_of(SETS[name], with_room(room))
 
 
 def test_nothing_is_read_of_what_does_not_fit():
@@ -133,7 +138,7 @@ def characters_of(servers):
     shown = [{"name": t.name, "description": t.description, "input_schema": t.input_json_schema} for t in tools]
     definitions = json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
     looked_up = max(len(ask("describeServer", one.path, servers)["declaration"]) for one in servers)
-    return len(definitions), len(describe_run(servers, RunOptions())), looked_up
+    return len(definitions), len(text_of(servers, RunOptions())), looked_up
 
 
 def ask(name, given, servers):

@@ -24,7 +24,7 @@ from codemode import (
 from codemode.errors import CallSummary
 from codemode.run.outcome import RunOutcome
 from codemode.surfaces.modules.diagnostic import diagnostic, ordered
-from codemode.surfaces.modules.diagnostics import diagnostics_of
+from codemode.surfaces.modules.diagnostics import cleared, diagnostics_of
 from codemode.surfaces.modules.limits import RunLimits
 from codemode.surfaces.modules.response import refused, response_of
 
@@ -193,12 +193,12 @@ def test_m11_errors_stand_before_warnings_before_infos_each_once():
 
 def test_secrets_and_long_texts_stay_out():
     error = CodeModeError("hunter2 " + "x" * 10_000, details={"name": "hunter2"})
-    [said] = diagnostics_of(RunOutcome("failed", "outer", error=error), LIMITS, ("hunter2",))
+    [said] = ordered(cleared(of(error), ("hunter2",)))
     assert "hunter2" not in json.dumps(said)
     assert len(said["message"]) <= 4_000
     for size in range(3_980, 4_005):  # nor is one cut open where the text is
         error = CodeModeError("x" * size + "hunter2", details={"name": "E"})
-        [said] = diagnostics_of(RunOutcome("failed", "outer", error=error), LIMITS, ("hunter2",))
+        [said] = ordered(cleared(of(error), ("hunter2",)))
         assert "hun" not in said["message"]
 
 
