@@ -90,29 +90,49 @@ class ToolSchemas:
 
 
 def admitted(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
-    """Return a schema as a tool may have it. Raises `ValueError` for a JSON Schema whose pattern cannot be run."""
+    """Return a schema as a tool may have it, of a foreign tool None in place of what is none.
+
+    Raises `ValueError` for a JSON Schema whose pattern cannot be run, and for what is no schema.
+    """
+    if not is_foreign:
+        return _refused_or_own(schema, mode, tool_name)
+    try:
+        return _foreign(schema, mode, tool_name)
+    except Exception as error:  # noqa: BLE001 - a stranger's values may do anything when they are looked at
+        log_broken_schema(mode, tool_name, error)
+        return None
+
+
+def _refused_or_own(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
-        if not _may_be_type(schema):
-            raise WrongTypeError(
-                f"{mode}_schema of tool {tool_name!r} must be a JSON Schema or a type, got {repr(schema)[:200]}"
-            )
-        return schema
+        return _require_type(schema, mode, tool_name)
     try:
         refuse_too_large(schema)
+        require_linear(schema)
     except ValueError as error:
-        if is_foreign:
-            return schema  # `compiled` warns, and goes without it
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
-    if not is_foreign:
-        try:
-            require_linear(schema)
-        except PatternRefused as error:
-            raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
-        return schema
+    return schema
+
+
+def _foreign(schema: Any, mode: Mode, tool_name: str) -> Any:
+    if not is_mapping(schema):
+        return _require_type(schema, mode, tool_name)
+    try:
+        refuse_too_large(schema)
+    except ValueError:
+        return schema  # `compiled` warns, and goes without it
     refused = refused_patterns(schema)
     for reason in refused.values():
         _warn(mode, tool_name, reason)
     return without_patterns(schema, refused) if refused else schema
+
+
+def _require_type(schema: Any, mode: Mode, tool_name: str) -> Any:
+    if not _may_be_type(schema):
+        raise WrongTypeError(
+            f"{mode}_schema of tool {tool_name!r} must be a JSON Schema or a type, got {repr(schema)[:200]}"
+        )
+    return schema
 
 
 def _may_be_type(schema: Any) -> bool:

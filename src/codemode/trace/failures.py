@@ -20,7 +20,7 @@ def log_late_failure(name: str, call_id: str, raised: BaseException) -> None:
         log_failure(TOOLS, "tool %r failed after its invocation had ended (%s)", (name, call_id), raised)
 
 
-def log_broken_schema(side: str, name: str, error: ValueError) -> None:
+def log_broken_schema(side: str, name: str, error: Exception) -> None:
     """Log that a tool of a framework or server goes without one of its schemas."""
     TOOLS.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
 

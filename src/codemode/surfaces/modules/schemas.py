@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from ...data.narrowing import is_array, is_mapping
+from ...data.references import LocalReferences
 from ...host import steps
 from ...schemas.compiled import clip, refuse_too_large
 from ...schemas.json_schema.walk import DATA_KEYWORDS, RESTRICTIVE, SCHEMA_MAPS, subschemas
@@ -18,6 +19,8 @@ _TYPES_OF_DRAFT_3 = frozenset({"any", "array", "boolean", "integer", "null", "nu
 # In these a name for a place is written otherwise than in the newest.
 _OLDER = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 _MAX_CHECKED_REFERENCES = 2_000
+_ABOUT_THE_SAME = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_MOST_IN_PLACE = 512
 _ANYTHING: Mapping[str, Any] = {}
 _SAY_NOTHING = frozenset({"$schema", "$id", "id", "$comment", "title", "description", "$defs", "definitions"})
 _NO_SCHEMAS: frozenset[type] = frozenset({list, tuple, set, frozenset, bytes, int, float})
@@ -66,7 +69,7 @@ def _of_some_draft(schema: Mapping[str, Any]) -> tuple[Any, str | None]:
         except Exception as error:  # noqa: BLE001 - as above
             problem = problem or error
             continue
-        if dangling := _dangling(found):
+        if dangling := _dangling(found) | _endless(found):
             return _without_dangling(candidate, schema, dangling)
         if candidate is schema:
             return (schema if found.get("$schema") == schema.get("$schema") else found), None
@@ -109,11 +112,11 @@ def _without_dangling(
                 found = _compiled(older)
             except Exception:  # noqa: BLE001, S112 - then it is not of that draft
                 continue
-            if not _dangling(found):
+            if not _dangling(found) | _endless(found):
                 return found, None
-    said = f"is used without what it refers to and does not hold: {clip(min(dangling))}"
+    said = f"is used without a reference that leads nowhere: {clip(min(dangling))}"
     if _is_restricted(candidate, dangling):
-        return dict(_ANYTHING), _takes_anything(f"it refers to {clip(min(dangling))}, which it does not hold")
+        return dict(_ANYTHING), _takes_anything(f"it refers to {clip(min(dangling))}, which leads nowhere")
     return _compiled(_without_references(candidate, dangling)), said
 
 
@@ -146,6 +149,50 @@ def _dangling(schema: Mapping[str, Any]) -> frozenset[str]:
                 found.add(reference)
         pending += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
     return frozenset(found)
+
+
+def _endless(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the references by which a schema comes back to itself about the very same value: no check of it ends."""
+    found: set[str] = set()
+    ended: set[int] = set()
+    if not any(keyword in rules for rules in subschemas(schema) for keyword in _REFERENCES):
+        return frozenset()
+    local = LocalReferences(schema)
+    for start in subschemas(schema):
+        if id(start) not in ended:
+            found |= _circles(start, local, ended)
+    return frozenset(found)
+
+
+def _circles(start: Mapping[str, Any], local: LocalReferences, ended: set[int]) -> set[str]:
+    found: set[str] = set()
+    way: dict[int, tuple[str | None, Iterator[tuple[str | None, Any]]]] = {id(start): (None, _in_place(start, local))}
+    while way:
+        steps.take()
+        last = next(reversed(way))
+        reference, inner = next(way[last][1], (None, None))
+        if inner is None:
+            ended.add(last)
+            del way[last]
+        elif id(inner) in way:
+            places = [*way]
+            circle = [reference, *(way[one][0] for one in places[places.index(id(inner)) + 1 :])]
+            found.update(one for one in circle if one is not None)
+        elif id(inner) not in ended and len(way) < _MOST_IN_PLACE:
+            way[id(inner)] = (reference, _in_place(inner, local))
+    return found
+
+
+def _in_place(rules: Mapping[str, Any], local: LocalReferences) -> Iterator[tuple[str | None, Any]]:
+    """Yield the schemas that the same value has to fit too, each with the reference that leads there."""
+    for keyword in _REFERENCES:
+        reference = rules.get(keyword)
+        if isinstance(reference, str) and is_mapping(target := local.target(reference)):
+            yield reference, target
+    for keyword in _ABOUT_THE_SAME:
+        rule = rules.get(keyword)
+        inside = rule if is_array(rule) else rule.values() if is_mapping(rule) and keyword in SCHEMA_MAPS else [rule]
+        yield from ((None, one) for one in inside if is_mapping(one))
 
 
 def _is_restricted(schema: Any, dangling: frozenset[str]) -> bool:

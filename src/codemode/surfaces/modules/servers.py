@@ -16,6 +16,7 @@ from ...data.narrowing import is_listing, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError
 from ...host.threads import off_loop
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
+from ...schemas.patterns import foreign_patterns
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from .listing import ListedServer
@@ -133,8 +134,9 @@ class Source:
 
     async def _listed(self) -> tuple[Any, ListedServer]:
         revision = self._live.revision  # before the tools: what changes meanwhile is listed again
-        tools = self._live.tools()
-        given = await tools if inspect.isawaitable(tools) else tools
+        with foreign_patterns():  # what is made in there says of its schemas what somebody else has written
+            tools = self._live.tools()
+            given = await tools if inspect.isawaitable(tools) else tools
         return revision, await off_loop(partial(self._of, given))
 
     def _of(self, tools: Any) -> ListedServer:
@@ -148,8 +150,12 @@ class Source:
             version=self._text("version"),
             description=self._text("description"),
             capabilities=tuple(capabilities),
-            tools=module_tools(self.path, tools if self.is_static else collected(tools)),
+            tools=module_tools(self.path, tools if self.is_static else self._collected(tools)),
         )
+
+    def _collected(self, tools: Any) -> Mapping[str, Tool]:
+        with foreign_patterns():
+            return collected(tools)
 
     def _text(self, name: str) -> str | None:
         """Return what a server says of itself, which it may know only once it is connected."""

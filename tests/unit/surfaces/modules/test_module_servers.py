@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,6 +193,11 @@ class Awkward(Live):
         return self.odd
 
 
+class Passing(Awkward):
+    async def tools(self) -> Any:
+        return self.odd()
+
+
 class NoRevision(Live):
     @property
     def revision(self) -> Any:
@@ -242,6 +248,44 @@ def test_no_tool_is_lost_for_its_schema():
     made = [view.get(name) for name in view.names()]
     assert len(made) == len(broken)
     assert all(one is not None and one.validate_input({}) for one in made[:3])
+
+
+class Refusing(dict[str, Any]):
+    """A schema that cannot even be looked at."""
+
+    def __iter__(self) -> Any:
+        raise RuntimeError
+
+    keys = items = values = __iter__  # type: ignore[assignment] - they all raise
+
+
+def annotated(text: Annotated[str, pydantic.Field(pattern="(?=x)")]) -> str:
+    return text
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Tool("t", execute=lambda value: value, input_schema={"properties": {"a": {"pattern": "(?!x)y"}}}),
+        lambda: Tool("t", execute=lambda value: value, input_schema={"properties": {"a": {"pattern": "("}}}),
+        lambda: Tool("t", execute=lambda value: value, input_schema={"enum": [*range(60_000)]}),
+        lambda: Tool("t", execute=lambda value: value, input_schema={"title": "x" * 5_000_000}),
+        lambda: Tool("t", execute=lambda value: value, input_schema=[{"type": "object"}]),
+        lambda: Tool("t", execute=lambda value: value, input_schema=5),
+        lambda: Tool("t", execute=lambda value: value, input_schema=Refusing(type="object")),
+        lambda: Tool("t", execute=lambda value: value, output_schema=Refusing(type="object")),
+        lambda: annotated,
+    ],
+)
+def test_no_server_is_lost_for_a_schema_that_it_only_passes_on(make: Callable[[], Any]):
+    """What lists the tools of somebody else can mend none of their schemas, as the author of a tool can."""
+    with pytest.raises((ValueError, RuntimeError)):
+        ModuleServer("s", {"t": make()})
+    view = within(view_of(ServerSet([Passing("s", lambda: {"t": make(), "u": lambda: 1})]), imports("s")))
+    assert view.names() == ("s.t", "s.u")
+    tool = view.get("s.t")
+    assert tool is not None
+    tool.validate_input({"text": "y"})
 
 
 def test_m22_paths_are_of_the_servers_in_their_order():

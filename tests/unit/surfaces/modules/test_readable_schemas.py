@@ -151,6 +151,37 @@ def test_of_what_is_broken_anything_is_taken_and_a_warning_says_so(schema: Any):
     assert len(warning) < 400
 
 
+TO_ITSELF = {
+    "root": {"$ref": "#"},
+    "chain": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    "all": {"allOf": [{"$ref": "#"}]},
+    "any, deeper": {"anyOf": [{"type": "string"}, {"oneOf": [{"$ref": "#"}]}]},
+    "if": {"if": {"type": "object"}, "then": {"$ref": "#"}},
+    "anchor": {"$ref": "#me", "$anchor": "me"},
+    "dynamic": {"$dynamicRef": "#me", "$dynamicAnchor": "me"},
+    "dependent": {"dependentSchemas": {"a": {"$ref": "#"}}},
+    "not": {"not": {"$ref": "#"}},
+    "property": properties(a={"$ref": "#/$defs/a"}) | {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+    "older": {"$ref": "#/definitions/a", "definitions": {"a": {"$ref": "#/definitions/a"}}},
+}
+
+
+@pytest.mark.parametrize("schema", TO_ITSELF.values(), ids=TO_ITSELF)
+def test_a_schema_that_comes_back_to_itself_takes_what_the_rest_of_it_takes(schema: Any):
+    """No validator ever ends with one: no call of its tool could be right."""
+    found, warning = readable_schema(schema)
+    assert warning is not None
+    assert takes(found, {"a": {"b": 1}})
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf"])
+def test_recursion_through_a_property_is_no_circle(keyword: str):
+    tree = properties(next={keyword: [{"$ref": "#"}]}, name={"type": "string"})
+    assert readable_schema(tree) == (tree, None)
+    assert takes(tree, {"next": {"next": {"name": "x"}}})
+    assert not takes(tree, {"next": {"next": {"name": 1}}})
+
+
 def test_a_reference_that_leads_nowhere_costs_what_it_stands_for_alone():
     schema = properties(a={"$ref": "https://example.com/a.json"}, b={"type": "string"}, c={"const": {"$ref": "#/nope"}})
     before = copy.deepcopy(schema)
