@@ -55,6 +55,6 @@ def test_seeds_get_far() -> None:
 
 def test_a_finding_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule of the continuation that is gone is noticed within the short run."""
-    monkeypatch.setattr("codemode.protocol.continuation._text", lambda value: value)
+    monkeypatch.setattr("codemode.protocol.kept_ledger.read_text", lambda value: value)
     with pytest.raises((AttributeError, TypeError, AssertionError)):
         run_some(TARGETS["continuation"], MOST_INPUTS)

@@ -11,8 +11,8 @@ import faulthandler, sysconfig
 from codemode.guest.analysis import analyse, parse
 
 is_parsed, real_parse = [], parse.parse
-def parse_and_be_late(*arguments):
-    tree = real_parse(*arguments)
+def parse_and_be_late(*arguments, **options):
+    tree = real_parse(*arguments, **options)
     is_parsed.append(True)
     return tree
 
