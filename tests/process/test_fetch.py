@@ -152,6 +152,7 @@ def test_the_methods_belong_to_responses_alone(ask, server):
         ('"URL", { method: "POST", body: new Uint8Array([104, 105]).buffer }', {"body": "hi"}),
         ('"URL", { method: "POST", body: new Uint8Array([120, 104, 105, 120]).subarray(1, 3) }', {"body": "hi"}),
         ('"URL", { method: "POST", body: new Uint16Array([26984]) }', {"body": "hi"}),
+        ('"URL", { method: "POST", body: new DataView(new Uint8Array([120, 104, 105]).buffer, 1) }', {"body": "hi"}),
         ('"URL", { method: "POST", body: 5 }', {"body": "5"}),
         ('"URL", { method: "GET", body: "dropped" }', {"method": "GET", "body": "", "content-type": None}),
         ('"URL", { method: "DELETE" }', {"method": "DELETE", "body": ""}),

@@ -58,12 +58,11 @@ const limitName = (limit) => {
   const own = limits.limit_names === undefined ? undefined : getOwnPropertyDescriptor(limits.limit_names, limit);
   return own === undefined ? limit : own.value;
 };
+const rejected = (error) => new NativePromise((_, reject) => reject(error));
 const refuse = (limit) => {
   const message = LIMIT_TEXTS[limit] + " (" + limit + " is " + limits[limit] + ")";
   const stack = guestStack(new Err().stack);
-  return new NativePromise((_, reject) => {
-    reject(hostError("CodeModeBridgeLimitError", message, "CODE_MODE_BRIDGE_LIMIT", stack, limitOrigin(limit)));
-  });
+  return rejected(hostError("CodeModeBridgeLimitError", message, "CODE_MODE_BRIDGE_LIMIT", stack, limitOrigin(limit)));
 };
 
 // Limits depend on nothing but the order of calls and answers, so a replay refuses the same calls.
@@ -73,6 +72,20 @@ const reachedLimit = (kind) => {
   return inFlight < limits.max_in_flight_bridge_requests ? undefined : "max_in_flight_bridge_requests";
 };
 
+// An input as JSON text, or what is wrong with it. Runs guest code, so it comes before the limits are looked at.
+const NO_INPUT = freeze({ __proto__: null, text: undefined, problem: undefined });
+const writtenInput = (input) => {
+  if (input === undefined) return NO_INPUT;
+  let text, problem;
+  try {
+    text = toSent(input);
+    if (text === undefined) problem = "must be a JSON value, not " + typeof input;
+  } catch (error) {
+    if (error === null) throw error; // no memory
+    problem = "is no JSON value: " + thrownText(error);
+  }
+  return { __proto__: null, text, problem };
+};
 // The JSON text of a call's input; undefined for a call without an argument.
 const inputText = (name, args) => {
   if (args.length === 0) return undefined;

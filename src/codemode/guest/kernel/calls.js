@@ -1,6 +1,5 @@
 // Calls of a module's imports: they never throw, but reject with errors of the classes of @codemode/errors.
 
-const thrownText = (error) => (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
 const refuseInput = (fields) => {
   const told = { __proto__: null, class: "SchemaValidationError", code: "VALIDATION", path: "", expected: "a JSON value" };
   const keys = ownKeys(fields);
@@ -13,21 +12,11 @@ const sendModule = (kind, name, text) => {
   const limit = reachedLimit(kind);
   return limit === undefined ? send(kind, name, text, false) : rejected(callLimitError(limit));
 };
-const refuseToolInput = (tool, message, received) => {
-  const { serverId, toolName, exportName } = tool;
-  return refuseInput({ message: exportName + "(input): the input " + message, serverId, toolName, exportName, received });
-};
 const callServer = (tool, input) => {
-  let text;
-  if (input !== undefined)
-    try {
-      text = toSent(input); // runs guest code, so it comes before the limits are looked at
-      if (text === undefined) return refuseToolInput(tool, "must be a JSON value, not " + typeof input, typeof input);
-    } catch (error) {
-      if (error === null) throw error; // no memory
-      return refuseToolInput(tool, "is no JSON value: " + thrownText(error), kindOf(input));
-    }
-  return sendModule("tool", tool.name, text);
+  const { text, problem } = writtenInput(input);
+  if (problem === undefined) return sendModule("tool", tool.name, text);
+  const { serverId, toolName, exportName } = tool, message = exportName + "(input): the input " + problem;
+  return refuseInput({ message, serverId, toolName, exportName, received: kindOf(input) });
 };
 
 const serverFunction = (path, { toolName, exportName }) => {

@@ -4,19 +4,6 @@ const MAX_TOOL_NAME = 256;
 const NOTHING_GIVEN = freeze({ __proto__: null });
 let given = NOTHING_GIVEN; // JSON of this program alone: context, definitions, whether these are all, namespaces
 
-// For JSON that the host sent: nobody else has seen it yet, and it has neither accessors nor cycles.
-const freezeJson = (value) => {
-  const pending = [value];
-  let count = 1;
-  while (count > 0) {
-    const object = pending[--count];
-    if (!isObject(object)) continue;
-    const keys = ownKeys(freeze(object));
-    for (let i = 0; i < keys.length; i++) pending[count++] = object[keys[i]];
-  }
-  return value;
-};
-
 // Frozen with all that it holds, so that what a program reads of a call is what the host said of it. With an origin it
 // is the very error of that call, of its limit or of its input: only the object made here is.
 const callError = (fields, stack, origin) => {
@@ -45,20 +32,9 @@ const refuseCall = (code, message, toolName, isQuiet, origin) => {
   });
 };
 
-const kindOf = (value) => (value === null ? "null" : typeof value);
-
 // `shown` tells of the call in words.
 const callByName = (name, input, isQuiet, shown) => {
-  const toolName = slice(name, 0, MAX_TOOL_NAME);
-  let text, problem;
-  if (input !== undefined)
-    try {
-      text = toSent(input); // runs guest code, so it comes before the limits are looked at
-      if (text === undefined) problem = "must be a JSON value, not " + typeof input;
-    } catch (error) {
-      if (error === null) throw error; // no memory
-      problem = "is no JSON value: " + (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
-    }
+  const toolName = slice(name, 0, MAX_TOOL_NAME), { text, problem } = writtenInput(input);
   if (problem !== undefined)
     return refuseCall("VALIDATION", shown(name) + ": the input " + problem, toolName, isQuiet, refusedOrigin(toolName));
   const limit = reachedLimit("tool");
@@ -77,7 +53,7 @@ const guestCallTool = freeze({
     try {
       if (isObject(options)) isQuiet = options.throwOnError === false;
     } catch (error) {
-      return new NativePromise((_, reject) => reject(error));
+      return rejected(error);
     }
     const place = "callTool(name, input, options)";
     if (typeof name !== "string")

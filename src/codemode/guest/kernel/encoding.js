@@ -1,10 +1,6 @@
 // TextEncoder and TextDecoder: UTF-8 alone, with fatal, ignoreBOM and streams.
 
-const isView = NativeArrayBuffer.isView;
-const DataViewPrototype = G.DataView.prototype;
-const viewBuffer = getter(DataViewPrototype, "buffer");
-const viewOffset = getter(DataViewPrototype, "byteOffset");
-const viewLength = getter(DataViewPrototype, "byteLength");
+const NO_BYTES = "TextDecoder.decode(input): the input must be an ArrayBuffer or a view of one";
 const UTF8_LABELS = freeze({
   __proto__: null, "utf-8": 1, utf8: 1, "unicode-1-1-utf-8": 1, unicode11utf8: 1, unicode20utf8: 1, "x-unicode20utf8": 1,
 });
@@ -20,20 +16,6 @@ const withoutBlanksAround = (text) => {
   while (start < end && text.charCodeAt(start) <= 0x20) start++;
   while (end > start && text.charCodeAt(end - 1) <= 0x20) end--;
   return slice(text, start, end);
-};
-
-// The bytes of a buffer or of a view of one, read where they are.
-const bytesIn = (source) => {
-  if (isView(source)) {
-    if (typedArrayTag(source) === undefined) return new Bytes(viewBuffer(source), viewOffset(source), viewLength(source));
-    return new Bytes(typedArrayBuffer(source), typedArrayOffset(source), typedArrayByteLength(source));
-  }
-  try {
-    arrayBufferLength(source);
-  } catch {
-    throw new TypeErr("TextDecoder.decode(input): the input must be an ArrayBuffer or a view of one");
-  }
-  return new Bytes(source);
 };
 
 class TextEncoder {
@@ -66,7 +48,7 @@ class TextDecoder {
   get ignoreBOM() { return this.#ignoreBom; }
   decode(input = undefined, options = undefined) {
     const isLast = !(options ?? NOTHING_GIVEN).stream;
-    const bytes = input === undefined ? new Bytes(0) : bytesIn(input);
+    const bytes = input === undefined ? new Bytes(0) : bytesIn(input, NO_BYTES);
     const state = this.#state ?? newDecoding();
     let text = decodeMore(state, bytes, isLast);
     if (!this.#isStarted && text !== "") {

@@ -105,17 +105,7 @@ const headerPairs = (given) => {
   return pairs;
 };
 
-const bytesOf = (value) => {
-  if (typedArrayTag(value) !== undefined)
-    return new Bytes(typedArrayBuffer(value), typedArrayOffset(value), typedArrayByteLength(value));
-  try {
-    arrayBufferLength(value);
-  } catch {
-    throw new TypeErr("fetch: the body must be a string or bytes; use JSON.stringify for an object");
-  }
-  return new Bytes(value);
-};
-
+const NO_BODY = "fetch: the body must be a string or bytes; use JSON.stringify for an object";
 const fetchInput = (input, init) => {
   const options = init === undefined || init === null ? { __proto__: null } : init;
   const isRequest = isObject(input) && input.url !== undefined;
@@ -130,7 +120,7 @@ const fetchInput = (input, init) => {
     method: method === undefined ? "GET" : Str(method),
     headers: headerPairs(option("headers")),
   };
-  if (isObject(body)) fields.base64 = toBase64(bytesOf(body));
+  if (isObject(body)) fields.base64 = toBase64(bytesIn(body, NO_BODY));
   else if (body !== undefined && body !== null) fields.body = Str(body);
   return fields;
 };
@@ -141,7 +131,7 @@ const guestFetch = freeze({
     try {
       fields = fetchInput(input, init);
     } catch (error) {
-      return new NativePromise((_, reject) => reject(error));
+      return rejected(error);
     }
     return request("fetch", "fetch", [fields]);
   },

@@ -49,3 +49,16 @@ const readExactly = (_key, value, context) => {
   const exact = Big(source);
   return exact === 9007199254740992n || exact === -9007199254740992n ? value : exact;
 };
+
+// For JSON that the host sent: nobody else has seen it yet, and it has neither accessors nor cycles.
+const freezeJson = (value) => {
+  const pending = [value];
+  let count = 1;
+  while (count > 0) {
+    const object = pending[--count];
+    if (!isObject(object)) continue;
+    const keys = ownKeys(freeze(object));
+    for (let i = 0; i < keys.length; i++) pending[count++] = object[keys[i]];
+  }
+  return value;
+};

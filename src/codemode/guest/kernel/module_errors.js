@@ -101,8 +101,6 @@ const limitFields = (limit, text, value) => ({
 const callLimitError = (limit) =>
   moduleError(limitFields(limit, LIMIT_TEXTS[limit], limits[limit]), guestStack(new Err().stack), limitOrigin(limit));
 
-const rejected = (error) => new NativePromise((_, reject) => reject(error));
-
 // Each value bounded by itself, so that the whole stays JSON.
 const fieldJson = (error, key) => {
   try {

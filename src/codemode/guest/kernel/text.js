@@ -37,6 +37,8 @@ const safeRead = (object, key, length) => {
     return "";
   }
 };
+const thrownText = (error) => (isObject(error) ? safeRead(error, "message", MAX_MESSAGE) : safeText(error, MAX_MESSAGE));
+const kindOf = (value) => (value === null ? "null" : typeof value);
 
 // The engine counts a column in bytes; everybody else counts UTF-16 units.
 let programText = "", programIsAscii;

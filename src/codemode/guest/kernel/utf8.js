@@ -8,8 +8,27 @@ const typedArrayBuffer = getter(TypedArrayPrototype, "buffer");
 const typedArrayOffset = getter(TypedArrayPrototype, "byteOffset");
 const typedArrayByteLength = getter(TypedArrayPrototype, "byteLength");
 const arrayBufferLength = getter(NativeArrayBuffer.prototype, "byteLength");
+const isView = NativeArrayBuffer.isView;
+const DataViewPrototype = G.DataView.prototype;
+const viewBuffer = getter(DataViewPrototype, "buffer");
+const viewOffset = getter(DataViewPrototype, "byteOffset");
+const viewLength = getter(DataViewPrototype, "byteLength");
 const { fromCharCode, fromCodePoint } = Str;
 const wellFormed = uncurry(Str.prototype.toWellFormed);
+
+// The bytes of a buffer or of a view of one, read where they are; a TypeError that says so for anything else.
+const bytesIn = (source, refusal) => {
+  if (isView(source)) {
+    if (typedArrayTag(source) === undefined) return new Bytes(viewBuffer(source), viewOffset(source), viewLength(source));
+    return new Bytes(typedArrayBuffer(source), typedArrayOffset(source), typedArrayByteLength(source));
+  }
+  try {
+    arrayBufferLength(source);
+  } catch {
+    throw new TypeErr(refusal);
+  }
+  return new Bytes(source);
+};
 
 // What a decoder remembers between two pieces: the code point so far, how many bytes it still needs, and the bounds of
 // the next of them. ``broken`` counts sequences that were none.
