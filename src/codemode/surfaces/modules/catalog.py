@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...data.json_values import WrittenObject
 from ...data.narrowing import is_array
 from ...errors import CodeModeError, CodeModeToolError
+from ...host import steps
 from ...tools.prepared import PreparedTool
 from .diagnostic import clipped
 from .discovery import answer, search_index, unknown_server
@@ -147,6 +148,7 @@ class ModuleCatalog:
 def meta_of(server: ListedServer) -> dict[str, Any]:
     """Return the ``__meta__`` of a server's module."""
     tools: list[dict[str, Any]] = []
+    steps.take(len(server.tools) >> 3)
     for one in server.tools:
         said: dict[str, Any] = {"toolName": one.tool_name, "exportName": one.export_name}
         if one.tool.description:

@@ -59,14 +59,12 @@ def result_too_large(error: CodeModeError) -> Diagnostic:
 
 
 def exhausted(name: str, message: str, limits: RunLimits, path: str | None) -> Diagnostic | None:
-    """Return that of memory, time or stack, when that is what the engine has thrown."""
+    """Return that of memory or stack, when that is what the engine has thrown."""
     if name == "InternalError" and _OUT_OF_MEMORY in message:
         most = limits.max_memory_bytes
-        said = f"the program has used all of its memory: maxMemoryBytes is {most}"
+        or_null = " (or threw null)" if "threw null" in message else ""
+        said = f"the program has used all of its memory{or_null}: maxMemoryBytes is {most}"
         return limit_diagnostic(said, "Keep less in memory at a time.", path)
-    if name == "InternalError" and message == "interrupted":
-        said = f"the program did not end in time: timeoutMs is {limits.timeout_ms}"
-        return limit_diagnostic(said, "Do less in one program, or ask for a longer timeoutMs.", path)
     if name in ("RangeError", "InternalError") and message in _OUT_OF_STACK:
         return limit_diagnostic("the program has used all of its call stack", "Use a loop in place of recursion.", path)
     return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from ...data.narrowing import is_mapping
 from ...errors import CodeModeToolError
+from ...host import steps
 from ...schemas.compiled import ValidatedInput
 from ...tools.collecting import collect_plain_tools
 from ...tools.names import check_is_name
@@ -15,7 +17,7 @@ from ...tools.prepared import MISSING, PreparedTool
 from ...tools.tool import Tool
 from ...tools.tool_schemas import Mode, ToolSchemas
 from .listing import ModuleTool
-from .mismatch import received_of
+from .mismatch import example_of, received_of
 from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
 from .schemas import readable_schema, says_nothing
 
@@ -62,7 +64,15 @@ class ServerTool(PreparedTool):
         except CodeModeToolError as error:
             if error.reason == "validation":
                 error.details["received"] = received_of(error.details.get("problems"), value)
+                if "example" not in vars(self):
+                    steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is made off the loop, and once
+                    _ = self.example
             raise
+
+    @cached_property
+    def example(self) -> Any:
+        """An input that fits, `NOT_GIVEN` where none is small."""
+        return example_of(self)
 
 
 def _readable(schema: Any, side: Mode, name: str) -> Any:
@@ -77,14 +87,21 @@ def _readable(schema: Any, side: Mode, name: str) -> Any:
 def _compiled(name: str, given: Mapping[Mode, Any]) -> ToolSchemas:
     """Return the validators of both schemas; one that cannot be made takes anything."""
     left = dict(given)
-    for side in given:
+    while True:
         made = ToolSchemas(name, left["input"], left["output"], is_foreign=True)
-        try:
-            _ = getattr(made, side)
-        except ValueError as error:
-            _log.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
-            left[side] = None
-    return ToolSchemas(name, left["input"], left["output"], is_foreign=True)
+        broken: list[Mode] = [side for side in left if not _can_be_made(made, side, name)]
+        if not broken:
+            return made
+        left |= dict.fromkeys(broken)
+
+
+def _can_be_made(schemas: ToolSchemas, side: Mode, name: str) -> bool:
+    try:
+        _ = getattr(schemas, side)
+    except ValueError as error:
+        _log.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+        return False
+    return True
 
 
 def _can_be_called(path: str, name: str) -> bool:

@@ -69,16 +69,18 @@ class Runs:
 
     async def execute(self, given: Any, outer: Callable[[], OuterCall]) -> Any:
         """Return the response to a request, or an `Interrupt`. ``outer`` gives what the host's own call brings."""
-        request = read_request(given, self._options)
-        if not isinstance(request, RunRequest):
-            return refused(request)
+        notes: Sequence[Diagnostic] = ()
         try:
+            request = read_request(given, self._options)
+            if not isinstance(request, RunRequest):
+                return refused(request)
+            notes = request.notes
             return await self._run(request, outer())
         except CodeModeError as error:  # nothing of the program ran
-            return refused(cleared([*of_error(error, self._options.limits), *request.notes], self._secrets), error)
+            return refused(cleared([*of_error(error, self._options.limits), *notes], self._secrets), error)
         except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
             log_failure(_log, "a run of codemode.run failed", (), error)
-            return refused([*request.notes, _failed(error)], error)
+            return refused([*notes, _failed(error)], error)
 
     async def _run(self, request: RunRequest, outer: OuterCall) -> Any:
         notes, capabilities = await self._connect(request)

@@ -18,6 +18,7 @@ from ...trace.public_message import public_message, without_paths
 from .diagnostic import MAX_MESSAGE_CHARACTERS, clipped
 from .listing import ModuleTool
 from .mismatch import example_of, mismatch
+from .module_tools import ServerTool
 
 SCHEMA, TOOL_CALL, LIMIT = "SchemaValidationError", "ToolCallError", "SandboxLimitError"
 TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION = "ToolNotFoundError", "ServerNotFoundError", "AuthenticationError"
@@ -125,7 +126,7 @@ def _mismatched(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]
             found[field] = details[said]
     if tool is not None:
         found["exportName"] = tool.export_name
-        example = example_of(tool.tool)
+        example = tool.tool.example if isinstance(tool.tool, ServerTool) else example_of(tool.tool)
         if example is not NOT_GIVEN:
             found["example"] = example
     return found

@@ -82,10 +82,6 @@ TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
         CodeModeError("out of memory", details={"name": "InternalError", **AT}),
         {"code": "SANDBOX_LIMIT", "path": "3:7", "errorClass": "SandboxLimitError"},
     ),
-    "a turn that the engine stopped": (
-        CodeModeError("interrupted", details={"name": "InternalError"}),
-        {"code": "SANDBOX_LIMIT", "message": "the program did not end in time: timeoutMs is 1000"},
-    ),
     "stack": (
         CodeModeError("Maximum call stack size exceeded", details={"name": "RangeError", **AT}),
         {"code": "SANDBOX_LIMIT", "path": "3:7", "errorClass": "SandboxLimitError"},
