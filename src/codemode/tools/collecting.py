@@ -31,7 +31,8 @@ def collect_plain_tools(
     nobody here has named it.
     """
     if is_mapping(tools):
-        return {check(name): _as_tool(value, name) for name, value in tools.items()}
+        named = [(check(name), value) for name, value in tools.items()]
+        return {name: _as_tool(value, name) for name, value in named}
     if not is_listing(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, Tool] = {}

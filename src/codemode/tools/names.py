@@ -13,14 +13,15 @@ class ImpossibleNameError(ValueError):
 
 def check_is_name(name: Any) -> str:
     """Give ``name`` back. Raises `ImpossibleNameError` for what names nothing, in any face."""
-    if not isinstance(name, str) or not name:
+    plain = str.__str__(name) if isinstance(name, str) else ""  # of a subclass every method may be a stranger's
+    if not plain:
         raise ImpossibleNameError(f"a tool's name must be a non-empty string, got {name!r}")
-    return name
+    return plain
 
 
 def check_name(name: Any) -> str:
     """Give ``name`` back. Raises `ImpossibleNameError` when a program could not call a tool of that name."""
-    check_is_name(name)
+    name = check_is_name(name)
     if len(name) > MAX_NAME_CHARACTERS:
         raise ImpossibleNameError(f"tool name {name[:32]!r}... is longer than {MAX_NAME_CHARACTERS} characters")
     if name == "then":

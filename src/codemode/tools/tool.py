@@ -58,7 +58,7 @@ class Tool:
         annotations: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        check_is_name(name)
+        name = check_is_name(name)
         _check_callable(name, "execute", execute)
         _check_callable(name, "to_model_output", to_model_output)
         if not isinstance(needs_approval, bool) and not callable(needs_approval):

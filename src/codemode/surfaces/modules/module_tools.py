@@ -20,6 +20,7 @@ from .listing import ModuleTool
 from .mismatch import example_of, received_of
 from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
 from .schemas import readable_schema, says_nothing
+from .server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
 
 _log = logging.getLogger("codemode.tools")
 
@@ -48,6 +49,8 @@ class ServerTool(PreparedTool):
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
         self.name = name
+        self.description = plain_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
+        self.annotations = plain_annotations(tool.annotations)
         given: dict[Mode, Any] = {"input": tool.input_schema, "output": tool.output_schema}
         schemas: dict[Mode, Any] = {side: _readable(schema, side, name) for side, schema in given.items()}
         self._schemas = _compiled(name, schemas)

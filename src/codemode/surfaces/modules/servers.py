@@ -22,6 +22,7 @@ from ...trace.failures import log_failure
 from .listing import ListedServer
 from .module_tools import collected, module_tools
 from .names import module_paths
+from .server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain_text, plain_texts
 
 MAX_ID_CHARACTERS = 256
 LISTING_SECONDS = 30.0
@@ -142,14 +143,13 @@ class Source:
     def _of(self, tools: Any) -> ListedServer:
         server = self._server
         said = getattr(server, "capabilities", None) or getattr(self._live, "capabilities", None)
-        capabilities = (one for one in said if isinstance(one, str)) if is_sequence(said) else ()
         return ListedServer(
             path=self.path,
             server_id=self.server_id,
             name=self._text("name") or self.server_id,
             version=self._text("version"),
-            description=self._text("description"),
-            capabilities=tuple(capabilities),
+            description=self._text("description", MAX_DESCRIPTION_CHARACTERS),
+            capabilities=plain_texts(said) if is_sequence(said) else (),
             tools=module_tools(self.path, tools if self.is_static else self._collected(tools)),
         )
 
@@ -157,12 +157,10 @@ class Source:
         with foreign_patterns():
             return collected(tools)
 
-    def _text(self, name: str) -> str | None:
+    def _text(self, name: str, most: int = MAX_NAME_CHARACTERS) -> str | None:
         """Return what a server says of itself, which it may know only once it is connected."""
-        for said in (getattr(self._server, name, None), getattr(self._live, name, None)):
-            if isinstance(said, str) and said:
-                return said
-        return None
+        own = plain_text(getattr(self._server, name, None), most)
+        return plain_text(getattr(self._live, name, None), most) if own is None else own
 
 
 def sources_of(servers: Iterable[Any]) -> tuple[Source, ...]:
@@ -197,4 +195,4 @@ def _server_id(value: Any) -> str:
         raise WrongTypeError(
             f"server_id must be a string of 1 to {MAX_ID_CHARACTERS} characters, got {repr(value)[:80]}"
         )
-    return value
+    return str.__str__(value)
