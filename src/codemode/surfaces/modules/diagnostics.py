@@ -27,8 +27,8 @@ from .limit_words import exhausted, limit_diagnostic, result_too_large, source_t
 from .words import CLASSES, IMPORT_FAILURE, LIMIT, without_secrets
 
 if TYPE_CHECKING:
+    from ...options.parts import ExecutionPolicy
     from ...run.outcome import RunOutcome
-    from .limits import RunLimits
 
 _MOST_LISTED = 5
 _DEADLOCK = "CODE_MODE_DEADLOCK"
@@ -39,9 +39,9 @@ _FENCE_HINT = "Send the program alone, without Markdown around it."
 _CAUGHT_HINT = "Correct the program at this place, or catch the error."
 
 
-def diagnostics_of(outcome: RunOutcome, limits: RunLimits) -> list[Diagnostic]:
+def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
     """Return what a model is told of a run beside its result."""
-    said = [] if outcome.error is None else of_error(outcome.error, limits, outcome.trace and outcome.trace.duration_ms)
+    said = [] if outcome.error is None else of_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
     return [*said, *_of_abandoned([call["name"] for call in outcome.abandoned])]
 
 
@@ -50,14 +50,14 @@ def cleared(said: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagno
     return [_without_secrets(one, secrets) for one in said] if secrets else list(said)
 
 
-def of_error(error: CodeModeError, limits: RunLimits, ran_ms: float | None = None) -> list[Diagnostic]:
+def of_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None = None) -> list[Diagnostic]:
     """Return the diagnostics of an error: its own, and one for each call that it has cut off."""
-    return [*_own(error, limits, ran_ms), *_cut_off(error)]
+    return [*_own(error, policy, ran_ms), *_cut_off(error)]
 
 
-def _own(error: CodeModeError, limits: RunLimits, ran_ms: float | None) -> list[Diagnostic]:
+def _own(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
     if "call" in error.details:  # whatever its class: a call was answered with it
-        return [_uncaught(error, limits)]
+        return [_uncaught(error, policy)]
     match error:
         case CodeModeSyntaxError():
             return [_problem(one) for one in list_or_empty(error.details.get("problems"))] or [_problem({})]
@@ -70,13 +70,13 @@ def _own(error: CodeModeError, limits: RunLimits, ran_ms: float | None) -> list[
         case CodeModeBridgeLimitError():
             return [too_many_calls(error, place_of(error.details))]
         case CodeModeSerializationError() if "kind" not in error.details:
-            return [_no_result(error, limits)]
+            return [_no_result(error, policy)]
         case CodeModeWorkerError() | CodeModeProtocolError() | CodeModeAbortedError() | CodeModeConcurrencyError():
             return [_of_host(error)]
         case _ if error.code == _DEADLOCK:
             return [_deadlock()]
         case _:
-            return [_uncaught(error, limits)]
+            return [_uncaught(error, policy)]
 
 
 def _problem(given: Any) -> Diagnostic:
@@ -100,11 +100,11 @@ def _not_analysable(error: CodeModeError) -> Diagnostic:
     )
 
 
-def _no_result(error: CodeModeError, limits: RunLimits) -> Diagnostic:
+def _no_result(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
     if "max_bytes" in error.details:
         return result_too_large(error)
     name, said = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
-    if (spent := exhausted(name, said, limits, "")) is not None:
+    if (spent := exhausted(name, said, policy, None)) is not None:
         return spent
     hint = "Assign plain JSON to globalThis.__codemode_result__: objects, arrays, strings, numbers, booleans, null."
     return diagnostic("error", "RESULT_NOT_JSON", error.message, hint=hint)
@@ -126,7 +126,7 @@ def _of_host(error: CodeModeError) -> Diagnostic:
     return diagnostic("error", "WORKER_FAILED", message, hint="Run a program that needs less memory.")
 
 
-def _uncaught(error: CodeModeError, limits: RunLimits) -> Diagnostic:
+def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
     details, call = error.details, mapping_or_empty(error.details.get("call"))
     fields = call or _thrown_fields(details)
     error_class = string_or_empty(fields.get("class"))
@@ -134,7 +134,7 @@ def _uncaught(error: CodeModeError, limits: RunLimits) -> Diagnostic:
     name = error_class or string_or_empty(details.get("name"))
     message = string_or_empty(fields.get("message")) or error.message
     where = place_of(details)
-    if not error_class and (spent := exhausted(name, message, limits, where)) is not None:
+    if not error_class and (spent := exhausted(name, message, policy, where)) is not None:
         return spent
     if error_class == LIMIT:
         return limit_diagnostic(message, string_or_empty(fields.get("hint")), where)

@@ -10,7 +10,7 @@ from .limits import SHOWN_NAMES, WIRE_NAMES
 from .words import LIMIT
 
 if TYPE_CHECKING:
-    from .limits import RunLimits
+    from ...options.parts import ExecutionPolicy
 
 _OUT_OF_MEMORY = "out of memory"
 _OUT_OF_STACK = ("Maximum call stack size exceeded", "stack overflow")
@@ -58,15 +58,16 @@ def result_too_large(error: CodeModeError) -> Diagnostic:
     return diagnostic("error", "RESULT_TOO_LARGE", message, hint="Filter or sum up in the program, and give back less.")
 
 
-def exhausted(name: str, message: str, limits: RunLimits, path: str | None) -> Diagnostic | None:
+def exhausted(name: str, message: str, policy: ExecutionPolicy, path: str | None) -> Diagnostic | None:
     """Return that of memory or stack, when that is what the engine has thrown."""
     if name == "InternalError" and _OUT_OF_MEMORY in message:
-        most = limits.max_memory_bytes
+        most = policy.memory_limit_bytes
         or_null = " (or threw null)" if "threw null" in message else ""
         said = f"the program has used all of its memory{or_null}: maxMemoryBytes is {most}"
         return limit_diagnostic(said, "Keep less in memory at a time.", path)
     if name in ("RangeError", "InternalError") and message in _OUT_OF_STACK:
-        return limit_diagnostic("the program has used all of its call stack", "Use a loop in place of recursion.", path)
+        said = f"the program has used all of its call stack of {policy.max_stack_size_bytes} bytes"
+        return limit_diagnostic(said, "Use a loop in place of recursion.", path)
     return None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CodeModeError, CodeModeProtocolError, Resumable
 from ...host.threads import run_check
-from ...options.parts import CodeModeOptions
+from ...options.parts import CodeModeOptions, ExecutionPolicy
 from ...run.outer_call import OuterCall
 from ...run.starting import load_continuations, load_execution, prepared
 from ...trace.failures import log_failure
@@ -77,7 +77,9 @@ class Runs:
             notes = request.notes
             return await self._run(request, outer())
         except CodeModeError as error:  # nothing of the program ran
-            return refused(cleared([*of_error(error, self._options.limits), *notes], self._secrets), error)
+            return refused(
+                cleared([*of_error(error, self._policy(self._options.limits)), *notes], self._secrets), error
+            )
         except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
             log_failure(_log, "a run of codemode.run failed", (), error)
             return refused([*notes, _failed(error)], error)
@@ -141,7 +143,7 @@ class Runs:
     ) -> Any:
         if outcome.interrupt is not None:
             return outcome.interrupt
-        said = [*diagnostics_of(outcome, limits), *notes]
+        said = [*diagnostics_of(outcome, self._policy(limits)), *notes]
         if isinstance(view, RunView):
             said += view.changed_meanwhile()
         declarations = await self._declarations(view, capabilities) if capabilities else ""
@@ -160,6 +162,9 @@ class Runs:
             return declarations_for(unread, self._options.max_declarations_characters)
 
         return await run_check(0, declared)
+
+    def _policy(self, limits: RunLimits) -> ExecutionPolicy:
+        return self._settings.under(limits.policy()).execution_policy
 
     def _find(self, name: str) -> ModuleTool | None:
         return self._servers.catalog().find(name)

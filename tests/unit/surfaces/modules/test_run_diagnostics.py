@@ -20,15 +20,15 @@ from codemode import (
     CodeModeTimeoutError,
     CodeModeToolError,
     CodeModeWorkerError,
+    ExecutionPolicy,
 )
 from codemode.errors import CallSummary
 from codemode.run.outcome import RunOutcome
 from codemode.surfaces.modules.diagnostic import diagnostic, ordered
 from codemode.surfaces.modules.diagnostics import cleared, diagnostics_of
-from codemode.surfaces.modules.limits import RunLimits
 from codemode.surfaces.modules.response import refused, response_of
 
-LIMITS = RunLimits(timeout_ms=1_000, max_memory_bytes=1 << 21)
+LIMITS = ExecutionPolicy(memory_limit_bytes=1 << 21, max_stack_size_bytes=1 << 20)
 AT = {"line": 3, "column": 7}
 SENTENCES = {
     "worker": "the worker ended without a result: /srv/worker died, signal 9",
@@ -84,7 +84,7 @@ TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
     ),
     "stack": (
         CodeModeError("Maximum call stack size exceeded", details={"name": "RangeError", **AT}),
-        {"code": "SANDBOX_LIMIT", "path": "3:7", "errorClass": "SandboxLimitError"},
+        {"code": "SANDBOX_LIMIT", "message": "the program has used all of its call stack of 1048576 bytes"},
     ),
     "a limit that the program threw": (
         CodeModeError("too many timers", details={"error_class": "SandboxLimitError", "fields": {"hint": "h"}, **AT}),
