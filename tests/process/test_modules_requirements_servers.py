@@ -15,6 +15,7 @@ from codemode import CodeModeAuthenticationError, ModuleServer, Tool, create_run
 SET = "globalThis.__codemode_result__ = "
 DISCOVERY = 'import * as discovery from "@codemode/discovery";'
 ERRORS = 'import * as errors from "@codemode/errors";'
+OWN = "[Object.keys(discovery), Object.keys(errors)]"
 GITHUB = 'import * as gh from "@codemode/servers/github";'
 
 
@@ -113,6 +114,9 @@ async def test_m21_declarations_cover_every_export():
         assert f'declare module "@codemode/servers/{path}"' in own
         assert own.strip() in text
         assert all(re.search(rf"\b{name}\b", own) for name in [*names, "__meta__"])
+    for module, names in zip(("discovery", "errors"), await result_of(f"{DISCOVERY}{ERRORS}{SET}{OWN};"), strict=True):
+        (own,) = re.findall(rf'declare module "@codemode/{module}" {{\n(.*?)\n}}', text, re.DOTALL)
+        assert sorted(re.findall(r"export (?:class|const|function) (\w+)", own)) == names
     response = await respond(SET + "1;", requestedCapabilities=["github"], options={"max_description_characters": 1200})
     assert "get_user" in response["declarations"]
 

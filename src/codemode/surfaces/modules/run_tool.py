@@ -14,6 +14,7 @@ from ...run.optional_parts import require_optional_parts
 from ...run.outer_call import OuterCall
 from ...run.starting import started
 from ...workers.pool import WorkerPool, pool_or_default
+from .builtin_declarations import DISCOVERY, ERRORS
 from .declarations import declare_server
 from .options import RunOptions
 from .profile import OUTER_TOOL
@@ -68,12 +69,13 @@ class RunTool:
         return output_schema()
 
     def declarations(self, server_id: str | None = None) -> str:
-        """Return TypeScript, a ``declare module`` for each server as it was last listed, or for one of them.
+        """Return TypeScript, a ``declare module`` for each module that programs can import, or for that of one server.
 
-        ``server_id`` is the path or the host's own id. Raises `ValueError` for a server that there is not.
+        Servers are as they were last listed; ``server_id`` is the path or the host's own id. Raises `ValueError` for
+        a server that there is not.
         """
         if server_id is None:
-            return "\n\n".join(map(declare_server, self._servers.catalog().servers))
+            return "\n\n".join((DISCOVERY, ERRORS, *map(declare_server, self._servers.catalog().servers)))
         found = self._servers.find(server_id)
         if found is None:
             near = self._servers.nearest(server_id)
