@@ -10,12 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 
 try:
     from codemode import CodeModeToolError, ModuleServer, create_run_tool
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
+
+
+def say(text: str) -> None:
+    """Print, until nobody reads any more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 
 INCIDENTS: list[dict[str, object]] = [
     {"id": 1, "service": "checkout", "title": "500 on payment"},
@@ -83,8 +93,8 @@ async def main() -> None:
         ]
     )
     response = await run.execute({"code": PROGRAM})
-    print(json.dumps(response, indent=1))
-    print("paged:", PAGED)
+    say(json.dumps(response, indent=1))
+    say(f"paged: {PAGED}")
 
 
 if __name__ == "__main__":

@@ -116,5 +116,5 @@ def test_21_such_a_call_is_checked_approved_and_replayed_like_any_other():
 
 def test_21_then_stays_refused():
     with pytest.raises(ValueError, match="then"):
-        echo("then")
+        create_code_mode_tool([echo("then")])
     assert "tools.constructor(" in create_code_mode_tool([echo("constructor")]).description
