@@ -15,6 +15,7 @@ import pytest
 from command_line_shop import SHOP
 from fetching import ask_at
 from http_server import HttpServer
+from kernel_driver import KernelDriver
 from leftovers import nothing_left as nothing_left_of_a_test
 from pausing import Spy
 from waiting import within
@@ -93,6 +94,14 @@ def zygote() -> Iterator[Zygote]:
     zygote = Zygote(stub_image())
     yield zygote
     zygote.kill()
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelDriver]:
+    """Workers with the real kernel and no host."""
+    driver = KernelDriver()
+    yield driver
+    driver.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,13 +10,6 @@ from kernel_driver import KernelDriver
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 WEATHER = {"name": "weather.now", "description": "Says it.", "inputSchema": {"type": "object"}, "outputSchema": None}
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelDriver]:
-    driver = KernelDriver()
-    yield driver
-    driver.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,13 +11,6 @@ from kernel_driver import KernelDriver
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
 DENIED = {"code": "ACCESS_DENIED", "message": "not for you", "toolName": "a.b"}
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelDriver]:
-    driver = KernelDriver()
-    yield driver
-    driver.close()
 
 
 @pytest.fixture

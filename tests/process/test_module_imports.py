@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kernel_driver import KernelDriver
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -23,13 +21,6 @@ GIVEN = {"github": GITHUB, "empty": EMPTY}
 GH = "@codemode/servers/github"
 ALL = [(GH, "gh"), ("@codemode/discovery", "discovery"), ("@codemode/errors", "errors")]
 RESULT = "globalThis.__codemode_result__ = "
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelDriver]:
-    driver = KernelDriver()
-    yield driver
-    driver.close()
 
 
 def server(request: dict[str, Any]) -> dict[str, Any]:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_driver import KernelDriver
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
 ERRORS = [("@codemode/errors", "errors")]
 RESULT = "globalThis.__codemode_result__ = "
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelDriver]:
-    driver = KernelDriver()
-    yield driver
-    driver.close()
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 
 import pytest
-from kernel_driver import KernelDriver
 from worker_driver import read_frame, read_hello
 
 from codemode.protocol.messages import AnalyseProgram
@@ -23,13 +21,6 @@ GITHUB = {
 }
 IMPORTS = [("@codemode/servers/github", "gh")]
 RESULT = "globalThis.__codemode_result__ = "
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelDriver]:
-    driver = KernelDriver()
-    yield driver
-    driver.close()
 
 
 # --- what a module is ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +12,6 @@ from hypothesis import strategies as st
 from kernel_driver import KernelDriver, Said
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelDriver]:
-    driver = KernelDriver()
-    yield driver
-    driver.close()
 
 
 @pytest.fixture

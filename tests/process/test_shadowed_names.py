@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ const look = (value) => {
   return value;
 };
 """
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelDriver]:
-    driver = KernelDriver()
-    yield driver
-    driver.close()
 
 
 def hidden(kernel: KernelDriver, js: str, *more: str, **config: object) -> Said:

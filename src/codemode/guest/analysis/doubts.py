@@ -151,36 +151,30 @@ class Doubts:
 
     def _is_behind_of(self, node: Node) -> bool:
         """Whether the `of` before a regular expression is that of a loop's head."""
-        self._lookups_left -= 1
-        if self._lookups_left < 0:
-            return False
-        step: Node | None = node
-        for _ in range(MAX_CLIMB):
-            before = step.prev_sibling if step is not None else None
-            while before is not None and before.type == "comment":
-                before = before.prev_sibling
-            if before is not None:
-                return before.type == "of" and before.parent is not None and before.parent.type == "for_in_statement"
-            step = step.parent if step is not None else None
-        return False
+        before = self._node_before(node)
+        parent = None if before is None or before.type != "of" else before.parent
+        return parent is not None and parent.type == "for_in_statement"
 
     def _is_behind_head(self, node: Node) -> bool:
         """Whether the `)` before a regular expression closes the head of an `if` or a loop."""
+        before = self._node_before(node)
+        if before is None or before.type == "do_statement":
+            return before is not None
+        parent = "" if before.parent is None else before.parent.type
+        return parent in (HEADED if before.type == "parenthesized_expression" else FOR_HEADED)
+
+    def _node_before(self, node: Node) -> Node | None:
+        """What ends where a node begins, but for blanks and comments; None when that takes long to find."""
         self._lookups_left -= 1
-        if self._lookups_left < 0:
-            return False
-        step: Node | None = node
+        step: Node | None = node if self._lookups_left >= 0 else None
         for _ in range(MAX_CLIMB):
             before = step.prev_sibling if step is not None else None
             while before is not None and before.type == "comment":
                 before = before.prev_sibling
-            if before is not None:
-                if before.type == "do_statement":
-                    return True
-                parent = "" if before.parent is None else before.parent.type
-                return parent in (HEADED if before.type == "parenthesized_expression" else FOR_HEADED)
-            step = step.parent if step is not None else None
-        return False
+            if before is not None or step is None:
+                return before
+            step = step.parent
+        return None
 
     def _is_behind_block(self, code: bytes, node: Node) -> bool:
         """Whether the `}` before a regular expression ends a statement, beyond doubt, and no operand."""

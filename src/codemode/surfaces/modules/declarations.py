@@ -14,7 +14,7 @@ from ...signatures.literals import comment_line, literal, string_literal
 from ...signatures.shapes import Doc
 from ...signatures.typescript import indented, jsdoc
 from .listing import ListedServer, ModuleTool
-from .names import module_of
+from .names import RESERVED, module_of
 from .schemas import says_nothing
 
 MAX_LOOKED_UP_CHARACTERS = 16_000
@@ -32,13 +32,8 @@ _META = (
 )
 _PLAIN_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
-_UNDECLARABLE_TEXT = """
-    arguments await break case catch class const continue debugger default delete do else enum eval export extends false
-    finally for function globalThis if implements import in instanceof interface let new null package private protected
-    public return static super switch this throw true try typeof undefined var void while with yield
-"""
 # No function can be declared under these, while a module may well export one.
-_UNDECLARABLE = frozenset(_UNDECLARABLE_TEXT.split())
+_UNDECLARABLE = RESERVED | {"globalThis", "undefined"}
 
 
 @dataclass(frozen=True)

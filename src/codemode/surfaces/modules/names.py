@@ -14,14 +14,15 @@ MAX_CALLED_CHARACTERS = 512
 
 _NO_PATH = "server"
 _OUTSIDE_OF_PATHS = re.compile("[^a-z0-9]+")
-# Those of the specification, and what no module may call a variable.
 _RESERVED_TEXT = """
     break case catch class const continue debugger default delete do else export extends false finally for function if
     import in instanceof new null return super switch this throw true try typeof var void while with yield let static
     await enum implements interface package private protected public eval arguments
 """
+RESERVED = frozenset(_RESERVED_TEXT.split())
+"""What the specification reserves, and what no module may call a variable."""
 # A namespace with a function `then` would be taken for a promise by `await import()`.
-_RESERVED = frozenset((*_RESERVED_TEXT.split(), "then"))
+_NO_EXPORTS = RESERVED | {"then"}
 
 
 def module_paths(server_ids: Iterable[str]) -> list[str]:
@@ -70,7 +71,7 @@ def _identifier(tool_name: str) -> str:
     name = "".join(one if _may_go_on(one) else "_" for one in tool_name)
     if not _may_begin(name[:1]):
         name = f"_{name}"
-    return f"{name}_" if name in _RESERVED else name
+    return f"{name}_" if name in _NO_EXPORTS else name
 
 
 def _may_begin(character: str) -> bool:
