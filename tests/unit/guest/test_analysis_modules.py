@@ -244,6 +244,41 @@ def test_calls_of_what_a_namespace_must_have(source, expected):
     assert [one["name"] for one in facts_of(NS + source)["namespace_calls"]] == expected
 
 
+FORMS = (
+    "import a from 'm'",
+    "import { a } from 'm'",
+    "import * as a from 'm'",
+    "import 'm'",
+    "import { type A } from 'm'",
+    "import type A from 'm'",
+    "import { a } from 'm' with { type: 'x' }",
+    "export { a } from 'm'",
+    "export * from 'm'",
+    "export * as a from 'm'",
+    "export {} from 'm'",
+    "export type { A } from 'm'",
+    "export interface I {}",
+    "export type A = 1",
+)
+BLANKS = ("\u00a0", "\ufeff", "\u1680", "\u2003", "\u2028", "\u2029", "\u202f", "\u3000", "\v", "\f", "\r", "\r\n")
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_any_blank_may_stand_around_a_statement(blank):
+    for form in FORMS:
+        has_source = "'m'" in form and " type " not in form.partition("{")[0] and " type {" not in form
+        for ended in (
+            form + blank,
+            form + "/**/" + blank,
+            form + ";" + blank,
+            form + " " + blank,
+            blank + form + blank,
+        ):
+            for behind in ("", "\n", "\nlog(1)", "\n;(1)", "\n`x`" if has_source else "\n;`x`"):
+                source = ended + blank + behind
+                assert [name for name, *_ in names_of(source)] == ["m"] * has_source, source
+
+
 def test_calls_on_a_namespace_that_is_loaded():
     found = facts_of('const ns = await import("m"); ns.a(); const { b } = await import("n"); b()')
     assert found["namespace_calls"] == [{"from": "m", "name": "a", "line": 1, "column": 31}]

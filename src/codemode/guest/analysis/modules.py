@@ -23,7 +23,8 @@ STATEMENTS = ("import_statement", "export_statement")
 NAMESPACES = ("internal_module", "module")
 _BLANKS = rb"(?:\s|\xe2\x80[\xa8\xa9])*"
 ATTRIBUTES = re.compile(_BLANKS + rb"with" + _BLANKS + rb"\{[^{}]*\}[ \t]*;?")
-LINE_BREAK_BEGINS = b" \t\r\n\xe2"
+BLANKS = b" \t\v\f\r\n"
+WIDE_BEGINS = 0xC0  # and above: the first byte of a character of several
 # No names in strict code, though the engine takes some of them for the name of an import.
 RESERVED = re.compile(
     "arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum|eval"
@@ -125,7 +126,7 @@ class ModuleCollector:
     def _end(self, node: Node) -> int:
         """Where a statement ends: its attributes are not always in the tree, and a `;` may be in the tree alone."""
         end = node.end_byte
-        if self.data[end - 1] in LINE_BREAK_BEGINS:
+        if self.data[end - 1] in BLANKS or self.data[end - 1] >= WIDE_BEGINS:  # of a blank that is more than one byte
             end -= 1
         attributes = ATTRIBUTES.match(self.data, end)
         return end if attributes is None else attributes.end()
