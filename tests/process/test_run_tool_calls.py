@@ -83,7 +83,7 @@ def test_m30_a_wrong_input_says_where_what_and_how():
     assert fields == {
         "name": "SchemaValidationError",
         "code": "VALIDATION",
-        "hint": "Change the value at /count as `expected` says.",
+        "hint": "Change the value at /count: expected integer.",
         "serverId": "git-hub",
         "toolName": "create-issue",
         "exportName": "create_issue",

@@ -23,6 +23,7 @@ from ...errors import (
     CodeModeWorkerError,
 )
 from .diagnostic import Diagnostic, diagnostic, place_of
+from .hints import syntax_hint, thrown_hint
 from .limit_words import exhausted, limit_diagnostic, result_too_large, source_too_large, too_many_calls, took_too_long
 from .words import CLASSES, IMPORT_FAILURE, LIMIT, without_secrets
 
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 _MOST_LISTED = 5
 _DEADLOCK = "CODE_MODE_DEADLOCK"
 _UNCAUGHT = "UNCAUGHT_EXCEPTION"
-_MARKDOWN = "remove the ```"
-_SYNTAX_HINT = "Correct the program at this place and send it whole."
-_FENCE_HINT = "Send the program alone, without Markdown around it."
-_CAUGHT_HINT = "Correct the program at this place, or catch the error."
 
 
 def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
@@ -82,7 +79,7 @@ def _own(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) ->
 def _problem(given: Any) -> Diagnostic:
     problem = mapping_or_empty(given)
     message = string_or_empty(problem.get("message")) or "the program is no module"
-    hint = string_or_empty(problem.get("hint")) or (_FENCE_HINT if message.startswith(_MARKDOWN) else _SYNTAX_HINT)
+    hint = string_or_empty(problem.get("hint")) or syntax_hint(message)
     return diagnostic(
         "error",
         string_or_empty(problem.get("code")) or "SYNTAX_ERROR",
@@ -143,7 +140,7 @@ def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
         "error",
         IMPORT_FAILURE if is_import else _UNCAUGHT,
         f"{name}: {message}" if name else message,
-        hint=string_or_empty(fields.get("hint")) or _CAUGHT_HINT,
+        hint=string_or_empty(fields.get("hint")) or thrown_hint(name, message),
         path=string_or_empty(fields.get("path")) or where,
         error_class=error_class,
     )

@@ -80,7 +80,10 @@ class Modules:
         elif path is not None:
             message = f"there is no server {_quoted(path)}"
             hint = self._path_meant(path) or suggesting.hint(
-                path, self._servers, f"Import {module_of('{}')}.", "Import @codemode/discovery and call listServers()."
+                path.lower(),
+                self._servers,
+                f"Import {module_of('{}')}.",
+                "Import @codemode/discovery and call listServers().",
             )
         else:
             message = f"there is no module {_quoted(specifier)}"

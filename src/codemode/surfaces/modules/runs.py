@@ -17,6 +17,7 @@ from .declarations import declarations_for, fits_in
 from .description import RunDescription, described
 from .diagnostic import Diagnostic, diagnostic
 from .diagnostics import cleared, diagnostics_of, of_error
+from .hints import say_of_markdown
 from .limits import HOST_NAMES, RunLimits
 from .listing import ModuleTool
 from .options import RunOptions
@@ -96,6 +97,7 @@ class Runs:
         settings = self._usual if request.limits is None else self._settings
         execution = load_execution().Execution(profile, view, settings, outer, pool, given=given or None)
         outcome = await execution.start(request.code)
+        say_of_markdown(outcome.error, request.code)
         notes = view.notes if isinstance(view, RunView) else notes
         return await self._told(outcome, view, limits, notes, capabilities)
 

@@ -28,7 +28,7 @@ FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
 
 _LOOK_UP = "Look the {} up with {} of @codemode/discovery."
 _KINDS: Mapping[str, tuple[str, str, str]] = {
-    "validation": (SCHEMA, "VALIDATION", "Change {where} as `expected` says."),
+    "validation": (SCHEMA, "VALIDATION", "Change {where}: expected {expected}."),
     "unknown_tool": (TOOL_NOT_FOUND, "TOOL_NOT_FOUND", _LOOK_UP.format("tool", "searchTools")),
     "unknown_server": (SERVER_NOT_FOUND, "SERVER_NOT_FOUND", _LOOK_UP.format("server", "listServers")),
     "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP.format("server", "listServers")),
@@ -68,7 +68,8 @@ def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...])
             tool = find(name) if kind == "tool" else None
             fields |= {"exportName": tool_name, **_mismatched(error, tool)}
         own_hint = string_or_empty(asked.get("hint"))
-        return {**fields, "hint": own_hint or _hint(hint, fields), **_without_secrets_in(fields, secrets)}
+        fields |= _without_secrets_in(fields, secrets)
+        return {**fields, "hint": own_hint or _hint(hint, fields)}
 
     return words
 
@@ -144,7 +145,8 @@ def _asked_for(details: Mapping[str, Any], error_class: str) -> dict[str, str]:
 
 def _hint(hint: str, fields: Mapping[str, Any]) -> str:
     where = f"the value at {fields['path']}" if fields.get("path") else "the input"
-    return hint.replace("{where}", where).replace("{server}", str(fields.get("serverId", "the server")))
+    said = {"where": where, "expected": fields.get("expected"), "server": fields.get("serverId", "the server")}
+    return hint.format_map(said)
 
 
 def _without_secrets_in(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_m30_a_wrong_input_has_all_its_fields():
     assert said == {
         "class": "SchemaValidationError",
         "code": "VALIDATION",
-        "hint": "Change the value at /title as `expected` says.",
+        "hint": "Change the value at /title: expected string.",
         "serverId": "github",
         "toolName": "create-issue",
         "exportName": "create_issue",
@@ -147,3 +147,15 @@ def test_m29_questions_to_discovery_fail_in_the_same_words():
     assert (said["class"], said["toolName"], said["hint"]) == ("SchemaValidationError", "getTool", "Ask otherwise.")
     assert (said["path"], said["expected"], said["received"]) == ("/0", "a string", "5")
     assert "serverId" not in said
+
+
+@pytest.mark.parametrize("value", [{"hunter2": 1}, {"title": "hunter2"}, {"title": {"hunter2": 1}}, "hunter2"])
+def test_no_field_of_a_wrong_input_shows_a_secret(value: Any):
+    schema = {"type": "object", "properties": {"title": {"enum": ["hunter2", "a"]}}, "additionalProperties": False}
+    made = ServerTool(Tool("x", execute=None, input_schema={**schema, "required": ["b"]}), "github.create-issue")
+    error = CodeModeToolError("wrong", details={"problems": [{"path": "title.hunter2", "message": "must be hunter2"}]})
+    error.reason = "validation"
+    with pytest.raises(CodeModeToolError) as caught:
+        made.validate_input(value)
+    for one in (error, caught.value):
+        assert "hunter2" not in json.dumps({**words(one), "example": None})

@@ -1,0 +1,59 @@
+"""One thing to do about what the engine says of a program, for the mistakes that programs have most. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from ...data.narrowing import list_or_empty, mapping_or_empty
+from ...errors import CodeModeError, CodeModeSyntaxError
+
+_FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
+_MISSING = re.compile(r"(?P<name>[\w$]{1,100}) is not defined\Z")
+_CORRECT = "Correct the program at this place and send it whole."
+_CATCH = "Correct the program at this place, or catch the error."
+_UNWRAP = "Send the program alone, without Markdown around it."
+_ASSIGN = "Assign the result to globalThis.__codemode_result__ in place of this."
+_IMPORT = 'Import it, as in: import * as server from "@codemode/servers/<serverId>".'
+_NO_NETWORK = "Call the tools of servers: there is no network."
+_WRITE_OUT = "Write the code out: code in strings is never run."
+_ABSENT = {
+    **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
+    **dict.fromkeys(("module", "exports"), _ASSIGN),
+    **dict.fromkeys(
+        ("process", "Deno", "Bun", "Buffer", "window", "document"), "Do without it: this is no Node.js and no browser."
+    ),
+    "eval": _WRITE_OUT,
+    "require": _IMPORT,
+    "setInterval": "Use setTimeout in a loop.",
+}
+_SHAPE = "Write the value before this place to console.log: it is not what the program takes it for."
+_CALLED = "Look what is called here up: there is no such function. What a tool gives has to be awaited first."
+
+
+def syntax_hint(message: str) -> str:
+    """Return what to do about a program that is none, by what the engine says of it."""
+    if message.startswith("remove the ```"):
+        return _UNWRAP
+    return _ASSIGN if message.startswith("return not in a function") else _CORRECT
+
+
+def say_of_markdown(error: CodeModeError | None, code: str) -> None:
+    """Let a syntax error tell what to do about a text in which a program stands in Markdown."""
+    if isinstance(error, CodeModeSyntaxError) and _FENCE.search(code) is not None:
+        problems = list_or_empty(error.details.get("problems"))
+        error.details["problems"] = [{"hint": _UNWRAP, **mapping_or_empty(one)} for one in problems]
+
+
+def thrown_hint(name: str, message: str) -> str:
+    """Return what to do about an error that the engine has thrown, and nobody has caught."""
+    if name == "ReferenceError" and (missing := _MISSING.match(message)):
+        return _ABSENT.get(
+            missing["name"], f"Declare or import {missing['name']}: tools are imported from their servers."
+        )
+    if name == "EvalError":
+        return _WRITE_OUT
+    if name == "TypeError" and message.endswith("not a function"):
+        return _CALLED
+    if name == "TypeError" and message.startswith("cannot read property "):
+        return _SHAPE
+    return _CATCH
