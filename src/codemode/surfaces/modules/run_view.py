@@ -12,6 +12,7 @@ from ...tools.prepared import PreparedTool
 from .catalog import ModuleCatalog, meta_of
 from .diagnostic import Diagnostic, diagnostic, read_again
 from .limits import RunLimits
+from .listing import ListedServer
 from .module_facts import read_module_facts
 from .server_set import ServerSet
 from .servers import Source
@@ -87,18 +88,22 @@ class RunView:
         """Return what is certainly wrong with what a program imports and calls."""
         return self._now.refusal(facts)
 
-    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None]:
-        """List what the program needs and nobody has listed, or what has changed since."""
+    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
+        """List what the program needs and nobody has listed, or what has changed since; None: there is nothing."""
         module = mapping_or_empty(mapping_or_empty(given).get("module"))
         if module:
             return self._continued(mapping_or_empty(given), module)
         read = read_module_facts(facts)
-        return self._listed(read.paths(), wants_all=read.wants_all)
+        wanted = self._wanted(read.paths(), wants_all=read.wants_all)
+        if wanted:
+            return self._listed(wanted, wants_all=read.wants_all)
+        self._settle(wants_all=read.wants_all)
+        return None
 
     def changed_meanwhile(self) -> list[Diagnostic]:
         """Return what to say of servers whose tools are others by now than this run has."""
         had = ((one, self._now.server(one.path)) for one in self._named)
-        changed = [one.path for one, mine in had if mine and not (one.listed is mine and one.is_current)]
+        changed = [one.path for one, mine in had if mine is not None and _differs(one, mine)]
         return [_changed(path, "while the program ran: the next run has the new ones") for path in changed]
 
     async def _continued(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
@@ -107,22 +112,38 @@ class RunView:
         if limits := mapping_or_empty(given.get(LIMITS)):
             self.limits = RunLimits.of(limits)
         had = mapping_or_empty(module.get("servers"))
-        await self._listed([*had], wants_all=module.get("all") is True)
+        wants_all = module.get("all") is True
+        await self._listed(self._wanted([*had], wants_all=wants_all), wants_all=wants_all)
         for path, entry in had.items():
             server = self._now.server(path)
             if server is None or meta_of(server) != entry:
                 self.notes.append(_changed(path, "since the program began: it goes on with those there are now"))
 
-    async def _listed(self, paths: Sequence[str], *, wants_all: bool) -> None:
+    def _wanted(self, paths: Sequence[str], *, wants_all: bool) -> list[Source]:
         self._named = [one for path in paths if (one := self._servers.at(path)) is not None]
         wanted = [one for one in self._named if not one.is_current]
         if wants_all:
             wanted += [one for one in self._servers.sources if one.listed is None or one.failure is not None]
+        return wanted
+
+    async def _listed(self, wanted: Sequence[Source], *, wants_all: bool) -> None:
         await self._servers.list(wanted)
+        self._settle(wants_all=wants_all)
+
+    def _settle(self, *, wants_all: bool) -> None:
+        """Let this run have the tools as they are listed now."""
         self._now = self._servers.catalog()
         self.ready_ms = float(now_ms())
         if wants_all:
             self.notes += [unavailable(one) for one in self._servers.sources if one.failure is not None]
+
+
+def _differs(source: Source, mine: ListedServer) -> bool:
+    """Tell whether a server has other tools than those by now, or says that it will have when it is listed."""
+    listed = source.listed
+    if listed is not mine and (listed is None or meta_of(listed) != meta_of(mine)):
+        return True
+    return source.failure is None and not source.is_current
 
 
 def unavailable(source: Source) -> Diagnostic:

@@ -56,11 +56,11 @@ class ServerSet:
 
     async def refresh(self) -> None:
         """List the tools of all servers anew whose tools change, all at once."""
-        await self.list(one for one in self.sources if not one.is_static)
+        await self.list((one for one in self.sources if not one.is_static), anew=True)
 
-    async def list(self, sources: Iterable[Source]) -> None:
-        """List the tools of these servers, all at once."""
-        wanted = [one.list() for one in dict.fromkeys(sources)]
+    async def list(self, sources: Iterable[Source], *, anew: bool = False) -> None:
+        """List the tools of these servers, all at once; of those whose tools are known only ``anew``."""
+        wanted = [one.list(anew=anew) for one in dict.fromkeys(sources)]
         if wanted:
             await asyncio.gather(*wanted)
 

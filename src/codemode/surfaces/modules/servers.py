@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ...data.narrowing import is_listing, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError
+from ...host.cancellation import is_ended_from_outside
 from ...host.threads import off_loop
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
 from ...schemas.patterns import foreign_patterns
@@ -93,9 +94,9 @@ class Source:
         except Exception:  # noqa: BLE001 - it is host code
             return False
 
-    async def list(self) -> None:
-        """List the tools anew, or wait for whoever does. A failure is kept, and told of by nobody here."""
-        while True:
+    async def list(self, *, anew: bool = False) -> None:
+        """List the tools, or wait for whoever does, unless they are known; ``anew`` even then. A failure is kept."""
+        while anew or not self.is_current:
             with self._lock:
                 waited, mine = self._under_way, None
                 if waited is None:
@@ -106,23 +107,26 @@ class Source:
                 task.add_done_callback(self._tasks.discard)
             try:
                 # It serves others too: it goes on when this caller is cancelled.
-                return await asyncio.shield(asyncio.wrap_future(waited))
+                await asyncio.shield(asyncio.wrap_future(waited))
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not waited.cancelled() or (task is not None and task.cancelling()):
                     raise
                 # The loop that listed has ended: list here.
+            else:
+                return
 
     async def _perform(self, done: Future[None]) -> None:
         try:
             revision, listed = await asyncio.wait_for(self._listed(), LISTING_SECONDS)
-        except Exception as error:  # noqa: BLE001 - it is host code
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or is_ended_from_outside(asyncio.current_task()):
+                self._end()
+                done.cancel()
+                raise
+            # A client of a server may well raise a cancellation of its own, or a group with one in it.
             log_failure(_log, "the tools of server %r cannot be listed", (self.server_id,), error)
             self.failure = _SIGN_IN if isinstance(error, CodeModeAuthenticationError) else _UNREACHABLE
-        except BaseException:
-            self._end()
-            done.cancel()
-            raise
         else:
             self._revision, self.listed, self.failure = revision, listed, None
         self._end()
@@ -135,9 +139,12 @@ class Source:
 
     async def _listed(self) -> tuple[Any, ListedServer]:
         revision = self._live.revision  # before the tools: what changes meanwhile is listed again
-        with foreign_patterns():  # what is made in there says of its schemas what somebody else has written
-            tools = self._live.tools()
-            given = await tools if inspect.isawaitable(tools) else tools
+        try:
+            with foreign_patterns():  # what is made in there says of its schemas what somebody else has written
+                tools = self._live.tools()
+                given = await tools if inspect.isawaitable(tools) else tools
+        except SystemExit as error:  # which would end the loop
+            raise RuntimeError("the server raised SystemExit") from error
         return revision, await off_loop(partial(self._of, given))
 
     def _of(self, tools: Any) -> ListedServer:

@@ -49,7 +49,9 @@ def imports(*paths: str, dynamic: str | None = "") -> Any:
 
 async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunView:
     view = RunView(servers)
-    await view.preparation(facts, given)
+    doing = view.preparation(facts, given)
+    if doing is not None:
+        await doing
     return view
 
 
@@ -164,6 +166,9 @@ def test_loops_in_other_threads_share_a_listing_and_survive_the_end_of_the_loop_
         (RuntimeError("password is /etc/x"), "cannot be reached"),
         (CodeModeAuthenticationError("expired"), "sign in"),
         (ValueError("bad"), "cannot be reached"),
+        (asyncio.CancelledError(), "cannot be reached"),
+        (SystemExit(3), "cannot be reached"),
+        (BaseExceptionGroup("several", [asyncio.CancelledError(), ValueError("bad")]), "cannot be reached"),
     ],
 )
 def test_a_server_that_fails_costs_the_others_nothing(failure: BaseException, said: str):
@@ -315,6 +320,17 @@ def test_refresh_lists_anew():
         await tool.refresh()
         assert "export function z(" in tool.declarations()
         assert one.listings == 2
+
+    within(main())
+
+
+def test_a_listing_that_gives_the_same_tools_is_no_change():
+    async def main() -> None:
+        servers = ServerSet([Live("one", "a")])
+        view = await view_of(servers, imports("one"))
+        await servers.refresh()
+        assert view.changed_meanwhile() == []
+        assert RunView(servers).preparation(imports("one"), None) is None  # there is nothing to do
 
     within(main())
 
