@@ -1,12 +1,14 @@
 """URL, URLSearchParams, TextEncoder and TextDecoder in a worker: the published test data, misuse, and their faces."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kernel_driver import KernelDriver
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 DATA = Path(__file__).parents[1] / "data" / "urltestdata.json"
 NAMES = ("URL", "URLSearchParams", "TextEncoder", "TextDecoder")
 FACE = {"globals": ["tools", "console", *NAMES]}
@@ -24,21 +26,14 @@ return (await tools.cases()).map(({ input, base }) => {
 """
 
 
-@pytest.fixture(scope="module")
-def driver():
-    driver = KernelDriver()
-    yield driver
-    driver.close()
+def value(kernel: KernelDriver, js: str, **config: Any) -> Any:
+    return kernel.run(js, **FACE, **config).value
 
 
-def value(driver: KernelDriver, js: str, **config: Any) -> Any:
-    return driver.run(js, **FACE, **config).value
-
-
-def test_published_data(driver: KernelDriver):
+def test_published_data(kernel: KernelDriver):
     cases = [case for case in json.loads(DATA.read_text()) if isinstance(case, dict)]
     answers = {"parts": PARTS, "cases": cases}
-    parsed = driver.run(PARSE_ALL, lambda request: {"value": answers[request["name"]]}, **FACE).value
+    parsed = kernel.run(PARSE_ALL, lambda request: {"value": answers[request["name"]]}, **FACE).value
     wrong = [case for case, url in zip(cases, parsed, strict=True) if not agrees(case, url)]
     ascii_only = [case for case in cases if is_ascii(case)]
     assert len(ascii_only) > 800
@@ -100,9 +95,9 @@ def is_ascii(case: dict[str, Any]) -> bool:
         ),
     ],
 )
-def test_values(driver: KernelDriver, js: str, expected: Any):
+def test_values(kernel: KernelDriver, js: str, expected: Any):
     body = f"const value = (() => {js})();" if not js.startswith("{") else f"const value = {last_of(js)};"
-    assert value(driver, body + " return value;") == expected
+    assert value(kernel, body + " return value;") == expected
 
 
 def last_of(block: str) -> str:
@@ -131,19 +126,19 @@ def last_of(block: str) -> str:
         ("Object.getOwnPropertyDescriptor(URL.prototype, 'href').get.call({})", ""),
     ],
 )
-def test_wrong_use(driver: KernelDriver, js: str, message: str):
-    said = value(driver, f"try {{ return {js}; }} catch (error) {{ return [error.name, error.message]; }}")
+def test_wrong_use(kernel: KernelDriver, js: str, message: str):
+    said = value(kernel, f"try {{ return {js}; }} catch (error) {{ return [error.name, error.message]; }}")
     assert isinstance(said, list)
     assert said[0] in ("TypeError", "RangeError")
     assert message in str(said[1])
 
 
-def test_absent_without_their_names(driver: KernelDriver):
+def test_absent_without_their_names(kernel: KernelDriver):
     js = f"return {list(NAMES)}.filter((name) => name in globalThis);"
-    assert driver.run(js, globals=["tools", "console"]).value == []
+    assert kernel.run(js, globals=["tools", "console"]).value == []
 
 
-def test_nothing_of_them_can_be_changed(driver: KernelDriver):
+def test_nothing_of_them_can_be_changed(kernel: KernelDriver):
     js = f"""
     const open = [];
     const look = (path, object, seen) => {{
@@ -165,10 +160,10 @@ def test_nothing_of_them_can_be_changed(driver: KernelDriver):
       look("iterator", Object.getPrototypeOf(value), new Set());
     return open;
     """
-    assert value(driver, js) == []
+    assert value(kernel, js) == []
 
 
-def test_hostile_inputs_run_nothing_of_ours(driver: KernelDriver):
+def test_hostile_inputs_run_nothing_of_ours(kernel: KernelDriver):
     js = """
     const thrown = [];
     const bad = { toString() { throw new RangeError("mine"); } };
@@ -185,7 +180,7 @@ def test_hostile_inputs_run_nothing_of_ours(driver: KernelDriver):
     thrown.push(new Mine("http://a").href, new Mine("http://a").toString());
     return thrown;
     """
-    assert value(driver, js) == [
+    assert value(kernel, js) == [
         *["mine"] * 6,
         "TextDecoder.decode(input): the input must be an ArrayBuffer or a view of one",
         "mine",
@@ -209,5 +204,5 @@ def test_hostile_inputs_run_nothing_of_ours(driver: KernelDriver):
         "return new TextEncoder().encode('\\u20ac'.repeat(500000)).length;",
     ],
 )
-def test_large_inputs_end(driver: KernelDriver, js: str):
-    assert value(driver, js, memory_limit_bytes=256 << 20) > 0
+def test_large_inputs_end(kernel: KernelDriver, js: str):
+    assert value(kernel, js, memory_limit_bytes=256 << 20) > 0

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ from kernel_driver import KernelDriver
 from required import node_path
 from url_inputs import bytes_case, url_case
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")]
 JUDGE = (Path(__file__).parent / "url_judge.js").read_text()
 BATCH = 2_500
 URLS = int(os.environ.get("CODEMODE_URL_CASES", "20000"))
@@ -32,8 +33,8 @@ def in_node(cases: list[dict[str, Any]]) -> Any:
     return json.loads(ran.stdout)
 
 
-def differing(driver: KernelDriver, cases: list[dict[str, Any]]) -> list[Any]:
-    ours, theirs = driver.run(IN_WORKER, lambda _: {"value": cases}, **FACE).value, in_node(cases)
+def differing(kernel: KernelDriver, cases: list[dict[str, Any]]) -> list[Any]:
+    ours, theirs = kernel.run(IN_WORKER, lambda _: {"value": cases}, **FACE).value, in_node(cases)
     assert len(ours) == len(theirs) == len(cases)
     judged = zip(cases, ours, theirs, strict=True)
     return [(one, mine, node) for one, mine, node in judged if mine != node and not only_node_takes(one, mine, node)]
@@ -46,19 +47,12 @@ def only_node_takes(one: dict[str, Any], mine: list[Any], node: list[Any]) -> bo
     return "xn--" in node[0][6] or (one["base"] in NO_PATH and "#" in one["input"])
 
 
-@pytest.fixture(scope="module")
-def driver():
-    driver = KernelDriver()
-    yield driver
-    driver.close()
-
-
-def test_urls_as_in_node(driver: KernelDriver):
+def test_urls_as_in_node(kernel: KernelDriver):
     random = Random(20261122)
     for _ in range(0, URLS, BATCH):
-        assert differing(driver, [url_case(random) for _ in range(BATCH)])[:3] == []
+        assert differing(kernel, [url_case(random) for _ in range(BATCH)])[:3] == []
 
 
-def test_decoding_as_in_node(driver: KernelDriver):
+def test_decoding_as_in_node(kernel: KernelDriver):
     random = Random(7)
-    assert differing(driver, [bytes_case(random) for _ in range(2 * BATCH)])[:3] == []
+    assert differing(kernel, [bytes_case(random) for _ in range(2 * BATCH)])[:3] == []
