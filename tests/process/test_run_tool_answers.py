@@ -21,25 +21,6 @@ from codemode import (
 )
 
 
-def test_m1_one_tool_and_a_fresh_sandbox_for_each_call():
-    tool = run_tool()
-    assert tool.name == "codemode.run"
-    assert result_of(f"globalThis.left = 1; {RESULT}typeof before;", tool) == "undefined"
-    assert result_of(f"{RESULT}[typeof left, globalThis.__codemode_result__ === undefined]", tool) == [
-        "undefined",
-        True,
-    ]
-
-
-def test_m2_code_is_enough_and_the_rest_is_documented():
-    tool = run_tool()
-    assert tool.input_schema["required"] == ["code"]
-    for name in ("limits", "requestedCapabilities"):
-        assert name in tool.input_schema["properties"]
-        assert name in tool.description
-    assert tool.output_schema["required"] == ["logs", "result", "diagnostics"]
-
-
 @pytest.mark.parametrize(
     ("code", "result"),
     [
@@ -85,24 +66,6 @@ def test_m5_an_adjusted_limit_is_said_beside_the_result():
     ]
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        None,
-        [],
-        {},
-        {"code": 1},
-        {"code": None},
-        {"code": "1", "limits": 2},
-        {"code": "1", "requestedCapabilities": "x"},
-    ],
-)
-def test_m7_a_request_that_is_wrong_is_answered_too(request_: Any):
-    response = within(run_tool().execute(request_))
-    assert {one["code"] for one in response["diagnostics"]} == {"BAD_REQUEST"}
-    assert (response["logs"], response["result"]) == ([], None)
-
-
 def test_m7_what_the_host_gets_wrong_is_answered_too():
     response = within(run_tool().execute({"code": "1"}, tool_call_id=5))  # pyright: ignore[reportArgumentType]
     assert [one["code"] for one in response["diagnostics"]] == ["BAD_REQUEST"]
@@ -135,16 +98,6 @@ def test_m8_times_count_from_the_beginning_of_the_program():
     code = "console.log(1); await new Promise((resolve) => setTimeout(resolve, 30)); console.log(2);"
     first, second = (line["timeMs"] for line in answer(code)["logs"])
     assert second - first >= 25
-
-
-def test_m9_the_last_line_names_the_limit_that_cut_the_rest():
-    response = answer("for (let i = 0; i < 1000; i++) console.log('x'.repeat(100));", limits={"maxLogBytes": 2_000})
-    last = response["logs"][-1]
-    assert last["level"] == "warn"
-    assert "maxLogBytes" in last["message"]
-    assert "2000" in last["message"]
-    assert len(response["logs"]) < 30
-    assert response["diagnostics"] == []
 
 
 def test_m10_the_trace_of_calls_holds_no_input_and_no_output():

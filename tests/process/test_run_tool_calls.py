@@ -108,11 +108,6 @@ def test_m34_a_failing_call_leaves_the_others_of_all_servers_alone():
     assert result_of(code) == ["rejected", "fulfilled", "fulfilled", "rejected"]
 
 
-def test_m35_calls_run_side_by_side():
-    code = f"{HUB}{RESULT}await Promise.all([1, 2, 3].map((one) => hub.echo(one)));"
-    assert result_of(code) == [1, 2, 3]
-
-
 def test_m23_modules_export_functions_and_meta():
     code = f"""{HUB}import {{ then_ }} from "@codemode/servers/mail";
         {RESULT}[hub.__meta__.serverId, hub.__meta__.serverName, hub.__meta__.serverVersion,
@@ -163,13 +158,6 @@ def test_m29_questions_that_nobody_can_answer_are_classes_too(call: str, error_c
     code = f"""import * as d from "@codemode/discovery"; {ERRORS}
         try {{ await d.{call}; }} catch (error) {{ {RESULT}error instanceof errors.{error_class} && error.hint; }}"""
     assert len(result_of(code)) > 10
-
-
-def test_m37_the_version_is_semantic():
-    [major, minor, patch] = result_of(
-        f'import {{ specVersion }} from "@codemode/discovery"; {RESULT}specVersion'
-    ).split(".")
-    assert all(part.isdecimal() for part in (major, minor, patch))
 
 
 @pytest.mark.parametrize(

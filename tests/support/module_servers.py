@@ -67,6 +67,68 @@ TOOLS = [
 ]
 
 
+USER = {"type": "object", "properties": {"login": {"type": "string"}}, "required": ["login"]}
+USER_OUT = {
+    "type": "object",
+    "properties": {"login": {"type": "string"}, "id": {"type": "integer"}},
+    "required": ["login", "id"],
+}
+ISSUE = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string", "minLength": 1},
+        "labels": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["title"],
+    "examples": [{"title": "It is broken"}],
+    "additionalProperties": False,
+}
+NUMBERS = {"type": "array", "items": {"type": "number"}}
+
+
+def giving(name: str, value: Any) -> Tool:
+    """A tool that gives a value, whatever it is given."""
+    return Tool(name, execute=lambda _: value)
+
+
+def github(did: list[Any] | None = None) -> ModuleServer:
+    """A server with tools of every kind. ``did`` notes what was done, with what."""
+    seen: list[Any] = [] if did is None else did
+
+    def user(given: Any) -> Any:
+        seen.append(("get_user", given))
+        return {"login": given["login"], "id": len(given["login"])}
+
+    def issue(given: Any) -> Any:
+        seen.append(("create-issue", given))
+        return {"number": len(seen), **given}
+
+    return ModuleServer(
+        "github",
+        [
+            Tool("get_user", execute=user, description="Look a user up.", input_schema=USER, output_schema=USER_OUT,
+                 annotations={"readOnlyHint": True}),
+            Tool("create-issue", execute=issue, description="Open an issue.", input_schema=ISSUE,
+                 annotations={"destructiveHint": False, "idempotentHint": False}),
+            Tool("ping", execute=lambda _: "pong", description="Say pong."),
+            Tool("sum", execute=lambda numbers: sum(numbers), description="Add numbers.", input_schema=NUMBERS),
+            Tool("broken", execute=raises(CodeModeToolError("upstream said: quota exceeded")), description="Fails."),
+            answers("text", text_block('{"not": "parsed"}')),
+            answers("image", IMAGE),
+            answers("both", text_block("ignored"), structured_content=0),
+            answers("two", text_block("a"), text_block("b")),
+            answers("fails", text_block("no such branch"), is_error=True),
+        ],
+        name="GitHub", version="2.1.0", description="Code and issues.", capabilities=("tools",),
+    )  # fmt: skip
+
+
+def drive() -> ModuleServer:
+    """A server whose id is no path, with names that are no identifiers."""
+    names = ("list.files", "list-files", "123go", "class", "then")
+    return ModuleServer("Google  Drive!", [giving(name, name) for name in names], name="Drive")
+
+
 def servers() -> list[ModuleServer]:
     mail = ModuleServer("mail", {"send": lambda to: f"sent to {to}", "then": lambda: "then"}, description="Sends mail.")
     return [ModuleServer("Git Hub", TOOLS, version="2.1", capabilities=["tools"]), mail]
@@ -113,3 +175,13 @@ def only(code: str, program: str, tool: RunTool | None = None, **request: Any) -
     [said] = answer(program, tool, **request)["diagnostics"]
     assert said["code"] == code, said
     return said
+
+
+def over(*given: Any, **options: Any) -> RunTool:
+    """Return a tool over these servers, or `github` and `drive`."""
+    return create_run_tool(list(given) or [github(), drive()], options)
+
+
+def codes(response: RunResponse) -> list[str]:
+    """Return the codes of the diagnostics, in order."""
+    return [one["code"] for one in response["diagnostics"]]
