@@ -146,6 +146,23 @@ def test_a_recovery_sets_timers_again_and_asks_about_calls_alone():
     assert (name, again.value, calls) == ("shop.once", ["known", "timer"], [1])
 
 
+def test_each_recovery_goes_on_behind_the_timers_that_had_fired():
+    js = SLEEP + "for (let i = 0; i < 30; i++) await sleep(20);\n" + RESULT + "'done'"
+    options = {"execution_policy": {"timeout_ms": 300}, "continuation": KEYED["continuation"]}
+
+    async def all_the_way() -> tuple[Any, list[int]]:
+        outcome, fired = await run_module(js, {}, options), []
+        while outcome.error is not None and len(fired) < 25:
+            fired.append(sum(entry.outcome is not None for entry in outcome.ledger.entries))
+            outcome = await go_on(outcome.error.recovery, {}, options)
+        return outcome.value, fired
+
+    value, fired = within(all_the_way())
+    assert value == "done"
+    assert fired == sorted(fired)
+    assert fired != []
+
+
 def test_a_timer_of_a_program_that_is_cancelled_fires_no_more():
     async def cancelled() -> BaseException | None:
         begun = asyncio.Event()

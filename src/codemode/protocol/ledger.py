@@ -213,6 +213,11 @@ class Ledger:
         return entry
 
     @property
+    def fired(self) -> int:
+        """How many timers have fired."""
+        return sum(entry.kind == "timer" and entry.outcome is not None for entry in self.entries)
+
+    @property
     def waiting(self) -> list[LedgerEntry]:
         """The requests that wait for somebody, in issue order."""
         return [entry for entry in self.entries if isinstance(entry.outcome, Waiting)]

@@ -146,8 +146,10 @@ class Execution:
 
     @property
     def has_gone_on(self) -> bool:
-        """True once a tool was begun or somebody was given a new way to go on: what was resumed is used up."""
-        return self._way_on.is_given or any(entry.is_started for entry in self._machine.ledger.entries)
+        """True once a tool was begun, a timer has fired or there is a new way to go on: what was resumed is used up."""
+        ledger = self._machine.ledger
+        is_begun = self._way_on.is_given or any(entry.is_started for entry in ledger.entries)
+        return is_begun or ledger.fired > self._pause.continuation.ledger.fired
 
     async def way_on(self) -> Interrupt | None:
         """Return from where to go on, or to come to the same result again: what has run does not run again."""
