@@ -1,6 +1,6 @@
 // Calls out of the sandbox. Requests gather in the outbox, one string in this closure; answers come in through settle().
 
-let outbox = "", finished = false, nextId = 1, inFlight = 0, bridgeRequests = 0, catalogRequests = 0;
+let outbox = "", finished = false, nextId = 1, inFlight = 0, unanswered = 0, bridgeRequests = 0, catalogRequests = 0;
 let limits; // what the host sent with the program: max_result_bytes, max_tool_input_bytes and the others
 const slots = new NativeMap(); // request id -> slot, for the whole run
 const slotOf = new NativeWeakMap(); // the promise that the guest holds -> slot
@@ -113,6 +113,7 @@ const issue = (slot, json) => {
   mapSet(slots, slot.id, slot);
   outbox = lines;
   nextId++;
+  unanswered++;
 };
 const send = (kind, name, text, isQuiet) => {
   const id = nextId, isCatalog = kind === "catalog", site = new Err().stack;
@@ -140,6 +141,7 @@ const settle = (answer) => {
   const resolve = slot.resolve, reject = slot.reject, site = slot.site;
   slot.resolve = slot.reject = slot.site = undefined; // they hold the promise, and it the value that the guest may drop
   slot.delivered = true;
+  if (!slot.isCleared) unanswered--;
   if (answer.now > clock) clock = answer.now; // a program that reads the clock very often is ahead of the host's
   if (slot.kind === "timer") return fire(slot);
   if (slot.kind !== "catalog") inFlight--;

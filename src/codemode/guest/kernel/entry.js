@@ -126,7 +126,23 @@ const refusal = (name, text) => {
   return error;
 };
 
+// What finds no memory in a callback leaves its promise as it is: the engine has no room to reject it either. A program
+// that then waits for nothing, with next to no memory left, has not forgotten to resolve it.
+const lostForMemory = freeze(create(null, {
+  name: { value: "InternalError" },
+  message: { value: "out of memory in a callback" },
+}));
+const isOutOfMemory = () => {
+  try {
+    new Reserve(floor(limits.memory_limit_bytes / 16));
+    return false;
+  } catch {
+    return true;
+  }
+};
+
 const drain = () => {
+  if (!finished && unanswered === 0 && isModule() && isOutOfMemory()) endFenced(lostForMemory, "");
   if (!finished) emit("T", '{"in_flight":' + inFlight + "}");
   const lines = flat(outbox);
   outbox = "";
@@ -148,6 +164,7 @@ const reset = () => {
   outbox = "";
   finished = false;
   nextId = 1;
+  unanswered = 0;
   inFlight = bridgeRequests = catalogRequests = consoleBytes = consoleLines = notices = noticeBytes = 0;
   consoleFull = false;
   programText = "";

@@ -22,7 +22,7 @@ const guestSetTimeout = freeze({
     if (timersSet >= MAX_TIMERS) throw refuseTimer();
     const id = timersSet + 1, slot = {
       __proto__: null, id: nextId, kind: "timer", observed: true, delivered: false, due: clock + ms, callback, args,
-      resolve: undefined, reject: undefined, site: undefined, isSet: false,
+      resolve: undefined, reject: undefined, site: undefined, isSet: false, isCleared: false,
     };
     mapSet(timers, id, slot);
     issue(slot, requestJson(slot.id, "timer", "setTimeout", "" + ms));
@@ -37,6 +37,8 @@ const guestClearTimeout = freeze({
     const slot = mapGet(timers, typeof id === "string" ? +id : id);
     if (slot === undefined || !slot.isSet || slot.delivered || slot.callback === undefined || finished) return;
     emit("W", '{"id":' + slot.id + "}");
+    slot.isCleared = true;
+    unanswered--;
     slot.callback = slot.args = undefined;
   },
 }.clearTimeout);

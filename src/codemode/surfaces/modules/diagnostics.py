@@ -109,7 +109,8 @@ def _no_result(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
 
 def _deadlock() -> Diagnostic:
     message = "the program waits for something that cannot happen: no call or timer is left, and nothing else runs"
-    return diagnostic("error", "DEADLOCK", message, hint="Resolve every promise that the program awaits.")
+    hint = "Resolve every promise that the program awaits; memory that runs out in a callback leaves one unresolved too."
+    return diagnostic("error", "DEADLOCK", message, hint=hint)
 
 
 def _of_host(error: CodeModeError) -> Diagnostic:

@@ -1,0 +1,46 @@
+"""Modules that run out of memory, wherever that is: it is a limit, and no program is said to wait for nothing."""
+
+from __future__ import annotations
+
+import pytest
+from module_servers import HUB, only
+
+MEMORY = {"limits": {"maxMemoryBytes": 16 << 20}}
+SPENDING = (
+    "const all = []; for (;;) all.push({ x: 1 })",
+    "let all; for (;;) all = { all }",
+    "const all = []; for (;;) { all.push([1]); if (all.length % 1000 === 0) await 0 }",
+    "const all = []; try { for (;;) all.push({ x: 1 }) } catch {} await 0; for (;;) all.push({ x: 1 })",
+    "const all = []; for (;;) all.push(Promise.resolve(1).then((x) => [x]))",
+    "const all = [];"
+    "for (let i = 0; i < 100000; i++) all.push(Promise.reject(Error('x' + i)).catch((e) => e.message).then((x) => [x]));"
+    "await Promise.all(all)",
+    "const all = []; for (let i = 0; i < 100000; i++) all.push(import('nowhere' + i).catch((e) => e.code));"
+    "await Promise.all(all)",
+    "const all = []; for (let i = 0; i < 100000; i++) all.push(hub.echo(i).catch((e) => e.code)); await Promise.all(all)",
+    "const all = []; await hub.echo(1); for (;;) { all.push([1]); if (all.length % 1000 === 0) await 0 }",
+    "const all = []; clearTimeout(setTimeout(() => 0, 9e6)); for (;;) { all.push([1]); await 0 }",
+    "const all = []; await new Promise(() => setTimeout(() => { for (;;) all.push([1]) }))",
+    "const all = []; await new Promise((done) => setTimeout(done)); for (;;) { all.push([1]); await 0 }",
+)
+
+
+@pytest.mark.parametrize("code", SPENDING)
+def test_memory_that_runs_out_is_a_limit_in_every_turn(code: str):
+    said = only("SANDBOX_LIMIT", HUB + code, **MEMORY)
+    assert "maxMemoryBytes is 16777216" in said["message"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "await new Promise(() => {})",
+        "const all = Array(500000).fill(1); await new Promise(() => {})",
+        "clearTimeout(setTimeout(() => 0, 9e6)); await new Promise(() => {})",
+        "const timer = setTimeout(() => clearTimeout(timer)); await new Promise(() => {})",
+        "const other = setTimeout(() => 0, 9e6); setTimeout(() => clearTimeout(other)); await new Promise(() => {})",
+        "await hub.echo(1); await new Promise(() => {})",
+    ],
+)
+def test_a_program_that_waits_for_nothing_with_memory_left_is_no_limit(code: str):
+    only("DEADLOCK", HUB + code, **MEMORY)
