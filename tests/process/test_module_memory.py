@@ -6,18 +6,16 @@ import pytest
 from module_servers import HUB, only
 
 MEMORY = {"limits": {"maxMemoryBytes": 16 << 20}}
+MANY = "const all = []; for (let i = 0; i < 100000; i++) all.push({}); await Promise.all(all)"
 SPENDING = (
     "const all = []; for (;;) all.push({ x: 1 })",
     "let all; for (;;) all = { all }",
     "const all = []; for (;;) { all.push([1]); if (all.length % 1000 === 0) await 0 }",
     "const all = []; try { for (;;) all.push({ x: 1 }) } catch {} await 0; for (;;) all.push({ x: 1 })",
     "const all = []; for (;;) all.push(Promise.resolve(1).then((x) => [x]))",
-    "const all = [];"
-    "for (let i = 0; i < 100000; i++) all.push(Promise.reject(Error('x' + i)).catch((e) => e.message).then((x) => [x]));"
-    "await Promise.all(all)",
-    "const all = []; for (let i = 0; i < 100000; i++) all.push(import('nowhere' + i).catch((e) => e.code));"
-    "await Promise.all(all)",
-    "const all = []; for (let i = 0; i < 100000; i++) all.push(hub.echo(i).catch((e) => e.code)); await Promise.all(all)",
+    MANY.format("Promise.reject(Error('x' + i)).catch((e) => e.message).then((x) => [x])"),
+    MANY.format("import('nowhere' + i).catch((e) => e.code)"),
+    MANY.format("hub.echo(i).catch((e) => e.code)"),
     "const all = []; await hub.echo(1); for (;;) { all.push([1]); if (all.length % 1000 === 0) await 0 }",
     "const all = []; clearTimeout(setTimeout(() => 0, 9e6)); for (;;) { all.push([1]); await 0 }",
     "const all = []; await new Promise(() => setTimeout(() => { for (;;) all.push([1]) }))",

@@ -109,7 +109,7 @@ def _no_result(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
 
 def _deadlock() -> Diagnostic:
     message = "the program waits for something that cannot happen: no call or timer is left, and nothing else runs"
-    hint = "Resolve every promise that the program awaits; memory that runs out in a callback leaves one unresolved too."
+    hint = "Resolve every promise that the program awaits; one of a callback that finds no memory is not resolved."
     return diagnostic("error", "DEADLOCK", message, hint=hint)
 
 
