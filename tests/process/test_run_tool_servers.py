@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from module_servers import RESULT, check_response
 from waiting import within
 
 from codemode import ModuleServer, RunTool, create_run_tool
+from codemode.data.similar_names import nearest_names
+from codemode.surfaces.modules import server_set
 
 
 class Live:
@@ -156,3 +160,23 @@ def test_tools_under_any_name_can_be_called():
         {RESULT}called;"""
     response = within(run(tool, code))
     assert response["result"] == [[name, name] for name in sorted(names)]
+
+
+def test_names_of_servers_that_there_are_not_are_compared_beside_the_loop_and_no_more_than_a_few(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    compared: list[threading.Thread] = []
+
+    def nearest(name: str, known: Iterable[str]) -> list[str]:
+        compared.append(threading.current_thread())
+        return nearest_names(name, known)
+
+    monkeypatch.setattr(server_set, "nearest_names", nearest)
+    tool = create_run_tool([ModuleServer("mail", {"send": lambda: 1})])
+    response = within(run(tool, f"{RESULT}1", requestedCapabilities=[f"mial{at}" for at in range(1_000)]))
+    assert response["result"] == 1
+    hints = [one["hint"] for one in response["diagnostics"] if one["code"] == "CAPABILITY_UNAVAILABLE"]
+    assert hints[0] == "Ask for mail."
+    assert len(hints) > len(compared)
+    assert 1 <= len(compared) <= 8
+    assert threading.main_thread() not in compared

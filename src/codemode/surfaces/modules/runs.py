@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CodeModeError, CodeModeProtocolError, Resumable
-from ...host.threads import run_check
+from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ExecutionPolicy
 from ...run.outer_call import OuterCall
 from ...run.starting import load_continuations, load_execution, prepared
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .catalog import ModuleCatalog
 
 _log = logging.getLogger("codemode.tools")
+_MAX_SUGGESTIONS = 8
+_MAX_NAME_CHARACTERS = 100
 
 
 class Runs:
@@ -122,14 +124,20 @@ class Runs:
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [one for one in dict.fromkeys(found.values()) if one is not None]
         await self._servers.list(one for one in sources if not one.is_current)
-        notes += [self._unknown(name) for name, source in found.items() if source is None]
+        if unknown := [name for name, source in found.items() if source is None]:
+            notes += await run_check(LARGE_CHARACTERS, partial(self._unknown, unknown))
         notes += [unavailable(one) for one in sources if one.failure is not None]
         return notes, [one.path for one in sources if one.failure is None]
 
-    def _unknown(self, name: str) -> Diagnostic:
-        near = self._servers.nearest(name)
-        hint = f"Ask for {' or '.join(near)}." if near else "Ask for servers that the description names."
-        return diagnostic("warning", "CAPABILITY_UNAVAILABLE", f'there is no server "{name[:100]}"', hint=hint)
+    def _unknown(self, names: Sequence[str]) -> list[Diagnostic]:
+        """Return the warnings about servers that there are not: to the first, with those that may have been meant."""
+        said: list[Diagnostic] = []
+        for at, name in enumerate(names):
+            near = self._servers.nearest(name) if at < _MAX_SUGGESTIONS else []
+            hint = f"Ask for {' or '.join(near)}." if near else "Ask for servers that the description names."
+            text = f'there is no server "{name[:_MAX_NAME_CHARACTERS]}"'
+            said.append(diagnostic("warning", "CAPABILITY_UNAVAILABLE", text, hint=hint))
+        return said
 
     def _catalog(self, notes: Sequence[Diagnostic], capabilities: Sequence[str]) -> RunView | ModuleCatalog:
         # A run of the same text over the very catalog is not compared with it again.

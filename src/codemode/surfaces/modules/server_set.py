@@ -23,6 +23,7 @@ class ServerSet:
         self.sources = sources_of(servers)
         self.is_static = all(one.is_static for one in self.sources)
         self._by_path = {one.path: one for one in self.sources}
+        self._by_id = {one.server_id: one for one in reversed(self.sources)}  # of equal ones the first
         self._lock = threading.Lock()
         self._made: tuple[Any, ModuleCatalog] | None = None
 
@@ -43,8 +44,7 @@ class ServerSet:
 
     def find(self, server_id: str) -> Source | None:
         """Return the server of this path, or that the host calls so."""
-        found = self._by_path.get(server_id)
-        return found or next((one for one in self.sources if one.server_id == server_id), None)
+        return self._by_path.get(server_id) or self._by_id.get(server_id)
 
     def at(self, path: str) -> Source | None:
         """Return the server of this path."""
