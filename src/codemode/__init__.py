@@ -49,8 +49,21 @@ if TYPE_CHECKING:
     from .continuations.guard import MemoryResumeGuard, ResumeGuard
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
-    from .interrupts.store import InterruptStore
     from .observe.audit import audit_log
+    from .stores.errors import (
+        AlreadyDecided,
+        AnswerRefused,
+        RecordExpired,
+        RecordLost,
+        RecordWithdrawn,
+        RequestSettled,
+        RequestSuperseded,
+        StoreUnavailable,
+        UnknownRequest,
+    )
+    from .stores.postgres import PostgresInterruptStore
+    from .stores.protocol import ALL_TENANTS, Change, InterruptStore, Lease, Page, Record, StoredRequest
+    from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
     from .surfaces.code_call.toolset import CodeCallToolset, create_code_call_tools
@@ -91,9 +104,13 @@ if TYPE_CHECKING:
     from .trace.trace import Trace
 
 __all__ = [
+    "ALL_TENANTS",
     "PIPELINE_NULL",
+    "AlreadyDecided",
+    "AnswerRefused",
     "ApprovalPolicy",
     "CatalogEvent",
+    "Change",
     "CodeCallOptions",
     "CodeCallResult",
     "CodeCallToolset",
@@ -127,27 +144,41 @@ __all__ = [
     "InterruptEvent",
     "InterruptStore",
     "InvocationStarted",
+    "Lease",
     "Lifecycle",
+    "MemoryInterruptStore",
     "MemoryResumeGuard",
     "ModelOutput",
     "ModuleServer",
     "NestedToolCallEvent",
     "NestedToolResultEvent",
+    "Page",
     "PendingRequest",
     "Pipeline",
     "PipelineCall",
     "PoolOptions",
+    "PostgresInterruptStore",
+    "Record",
+    "RecordExpired",
+    "RecordLost",
+    "RecordWithdrawn",
     "RefusalEvent",
+    "RequestSettled",
+    "RequestSuperseded",
     "ResumeGuard",
     "RunOptions",
     "RunResponse",
     "RunTool",
+    "SqliteInterruptStore",
     "SqliteResumeGuard",
+    "StoreUnavailable",
+    "StoredRequest",
     "Telemetry",
     "Tool",
     "ToolCallContext",
     "ToolResult",
     "Trace",
+    "UnknownRequest",
     "WorkerPool",
     "audit_log",
     "continue_approval",
@@ -191,7 +222,13 @@ _LATE = {
     "surfaces.modules.run_tool": "RunTool create_run_tool",
     "surfaces.modules.servers": "ModuleServer",
     "observe.audit": "audit_log",
-    "interrupts.store": "InterruptStore",
+    "stores.protocol": "ALL_TENANTS Change InterruptStore Lease Page Record StoredRequest",
+    "stores.errors": (
+        "AlreadyDecided AnswerRefused RecordExpired RecordLost RecordWithdrawn RequestSettled RequestSuperseded "
+        "StoreUnavailable UnknownRequest"
+    ),
+    "stores.postgres": "PostgresInterruptStore",
+    "stores.sqlite": "MemoryInterruptStore SqliteInterruptStore",
     "tools.pipeline": "PIPELINE_NULL PipelineCall",
     "tools.tool_result": "ToolResult",
     "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",

@@ -9,7 +9,7 @@ import codemode
 from codemode import CodeModeError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
-ROWS = dict(re.findall(r"^\| `(CodeMode\w*Error)` \| ([^|]+) \|", PAGE, re.MULTILINE))
+ROWS = dict(re.findall(r"^\| `([A-Z]\w*[a-z])` \| ([^|]+) \|", PAGE, re.MULTILINE))
 
 
 def test_every_class_has_a_row_with_its_code():

@@ -14,7 +14,7 @@ from waiting import within
 from codemode import (
     CodeModeProtocolError,
     Interrupt,
-    InterruptStore,
+    MemoryInterruptStore,
     Tool,
     continue_interrupt,
     create_code_mode_tool,
@@ -164,9 +164,9 @@ def test_08_the_store_hands_its_answer_to_whatever_resumes(spy, kind):
     }[kind]
 
     async def scenario():
-        store = InterruptStore()
+        store = MemoryInterruptStore()
         interrupt = await code_mode.execute({"js": TWO})
-        store.put(interrupt)
+        await store.put(interrupt)
         first, second = (one.interrupt_id for one in interrupt.requests)
         assert isinstance(await store.answer(first, OK, resume), Interrupt)
         return await store.answer(second, {"approved": False}, resume)

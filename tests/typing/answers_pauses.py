@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, assert_type
 
 from codemode import (
+    ALL_TENANTS,
     CodeModeError,
     CodeModeTimeoutError,
     ContinuationOptions,
     Interrupt,
     InterruptStore,
+    MemoryInterruptStore,
     MemoryResumeGuard,
     PendingRequest,
     ResumeGuard,
@@ -104,8 +106,8 @@ async def go_on(error: CodeModeError) -> Any:
     assert_type(recovery.to_dict(), dict[str, Any])
     if is_interrupt(recovery) or is_approval_interrupt(recovery):
         to_approval_messages(recovery)
-    store = InterruptStore()
-    store.put(recovery)
+    store: InterruptStore = MemoryInterruptStore()
+    assert_type(await store.put(recovery, tool=code_mode, tenant="acme", labels={"agent": "refunds"}), str)
     await code_mode.resume(recovery, {"runAgain": True})
     code_mode.resume_sync(recovery, {"value": 1})
     continue_interrupt_sync(recovery, {"error": {"message": "no"}}, tools=[refund])
@@ -113,7 +115,7 @@ async def go_on(error: CodeModeError) -> Any:
 
 
 async def from_store(store: InterruptStore, interrupt_id: str) -> Any:
-    known = store.get(interrupt_id)
+    known = await store.get(interrupt_id, tenant=ALL_TENANTS)
     if known is not None:
         assert_type(known, Interrupt)
     try:
@@ -145,7 +147,8 @@ class HalfAGuard:
 
 
 half: ResumeGuard = HalfAGuard()  # pyright: ignore[reportAssignmentType]
-store_of_texts = InterruptStore().put("interrupt")  # pyright: ignore[reportArgumentType]
+store_of_texts = MemoryInterruptStore().put("interrupt")  # pyright: ignore[reportArgumentType]
+no_store = InterruptStore()  # pyright: ignore[reportAbstractUsage]
 
 
 async def wrong(error: CodeModeError, interrupt: Interrupt) -> None:

@@ -1,0 +1,96 @@
+"""Records decisions about requests. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from .answers import digest_of
+from .errors import AlreadyDecided, RequestSuperseded
+from .protocol import StoredRequest, Tenant
+from .rows import KeptRequest, clause, requests_named, unknown
+from .session import Session
+from .states import RecordState, record_after, request_after
+
+
+def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[dict[str, KeptRequest], dict[str, str]]:
+    """Return requests, and the tenants of their records. Raises `UnknownRequest` for one that is not the tenant's."""
+    found = requests_named(session, interrupt_ids)
+    record_ids = sorted({one.record_id for one in found.values()})
+    condition, values = clause(tenant)
+    marks = ", ".join("?" * len(record_ids))
+    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({marks}){condition}"
+    tenants: dict[str, str] = dict(session.rows(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
+    for interrupt_id in interrupt_ids:
+        if interrupt_id not in found or found[interrupt_id].record_id not in tenants:
+            raise unknown(interrupt_id)
+    return found, tenants
+
+
+def decide(
+    session: Session, texts: Mapping[str, str], actor: str, tenant: Tenant, seen: Mapping[str, str]
+) -> dict[str, StoredRequest]:
+    """Record decisions, all or none, and return the requests as they stand then."""
+    found, tenants = named(session, list(texts), tenant)
+    states = _states(session, sorted(tenants))
+    new: list[str] = []
+    for interrupt_id, text in texts.items():
+        one = found[interrupt_id]
+        state, expires_at_ms = states[one.record_id]
+        # First: of what has ended everybody is told so.
+        event_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
+        record_after(event_state, "decide", one.record_id)
+        if _is_new(one.request, text, seen.get(interrupt_id)):
+            new.append(interrupt_id)
+    now_ms = session.now_ms
+    session.each(
+        "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ?, refusal = NULL"
+        " WHERE interrupt_id = ?",
+        ((request_after("waiting", "decide"), texts[one], actor, now_ms, one) for one in new),
+    )
+    touched = sorted({found[one].record_id for one in new})
+    session.each(
+        "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND state = 'pending' AND ready_at_ms IS NULL",
+        ((now_ms, record_id) for record_id in touched),
+    )
+    for record_id in touched:
+        session.note(record_id, tenants[record_id], "decided")
+    return {name: one.request for name, one in requests_named(session, texts).items()}
+
+
+def _is_new(request: StoredRequest, text: str, seen: str | None) -> bool:
+    name = request.interrupt_id
+    if request.state == "superseded":
+        raise RequestSuperseded(f"{name!r} is not pending any more: the program has gone on without it")
+    if seen is not None and seen != shown(request):
+        raise RequestSuperseded(f"{name!r} is not what was shown: look at it again")
+    if request.state == "waiting":
+        return True
+    if text == _kept_text(request):
+        return False
+    raise already(request)
+
+
+def already(request: StoredRequest) -> AlreadyDecided:
+    """Return the error for a request that somebody has decided about."""
+    name, who = request.interrupt_id, request.actor or "somebody"
+    details = {"interrupt_id": name, "actor": request.actor, "decision": request.decision}
+    return AlreadyDecided(f"{name!r} is not pending any more: {who} has decided about it", details=details)
+
+
+def shown(request: StoredRequest) -> str:
+    """Return the digest of a kept request."""
+    return digest_of(request.interrupt_id, request.tool_name, request.input, request.kind)
+
+
+def _kept_text(request: StoredRequest) -> str:
+    from ..data.json_values import canonical_json
+
+    return canonical_json(request.decision)
+
+
+def _states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
+    marks = ", ".join("?" * len(record_ids))
+    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({marks})"
+    rows = session.rows(statement, *record_ids) if record_ids else []
+    return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}

@@ -1,0 +1,97 @@
+"""Ends of records that no program comes to: withdrawn, closed, expired, purged."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..data.json_values import canonical_json
+from ..interrupts.interrupt import APPROVAL_KIND
+from .leasing import end, mark_lost
+from .outcomes import end_text
+from .protocol import Tenant
+from .rows import clause, unknown
+from .session import Session
+from .states import RecordEvent, RecordState, request_after
+
+AT_ONCE = 500
+"""How many records one transaction of a sweep takes: nobody else waits longer than for these."""
+_DENIED = canonical_json({"approved": False, "reason": "nobody has decided in time"})
+_SYSTEM = "system"
+
+
+def end_by(session: Session, record_id: str, event: RecordEvent, outcome: str, tenant: Tenant) -> None:
+    """End a record because somebody said so."""
+    condition, values = clause(tenant)
+    found = session.one(
+        f"SELECT tenant, state FROM codemode_records WHERE id = ?{condition}",
+        *(record_id, *values),
+    )
+    if found is None:
+        raise unknown(record_id)
+    _leave(session, [record_id])
+    end(session, record_id, found[0], cast("RecordState", found[1]), event, outcome)
+
+
+def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
+    """Mark at most `AT_ONCE` of each kind, and return how many were marked."""
+    now_ms = session.now_ms
+    expired = session.rows(
+        "SELECT id, tenant, state FROM codemode_records WHERE state IN ('pending', 'resting') AND expires_at_ms <= ?"
+        " ORDER BY expires_at_ms LIMIT ?",
+        *(now_ms, AT_ONCE),
+    )
+    _leave(session, [record_id for record_id, _, _ in expired])
+    for record_id, tenant, state in expired:
+        end(session, record_id, tenant, cast("RecordState", state), "expire", end_text("expired"))
+    # What its dead owner has done can no longer be asked: the continuation does not hold any more.
+    lost = session.rows(
+        "SELECT id, tenant FROM codemode_records WHERE state = 'resuming' AND expires_at_ms <= ? AND ready_at_ms <= ?"
+        " ORDER BY expires_at_ms LIMIT ?",
+        *(now_ms, now_ms, AT_ONCE),
+    )
+    mark_lost(session, lost)
+    denied = 0 if deny_before_expiry_ms is None else _deny(session, deny_before_expiry_ms)
+    return len(expired) + len(lost) + denied
+
+
+def purge(session: Session, older_than_ms: int) -> int:
+    """Delete at most `AT_ONCE` records that ended before, and return how many."""
+    found = session.rows(
+        "SELECT id FROM codemode_records WHERE ended_at_ms <= ? ORDER BY ended_at_ms LIMIT ?",
+        *(session.now_ms - older_than_ms, AT_ONCE),
+    )
+    for table in ("requests", "versions", "changes"):
+        session.each(f"DELETE FROM codemode_{table} WHERE record_id = ?", found)
+    session.each("DELETE FROM codemode_records WHERE id = ?", found)
+    return len(found)
+
+
+def _deny(session: Session, before_ms: int) -> int:
+    now_ms = session.now_ms
+    waiting = session.rows(
+        "SELECT q.interrupt_id, r.id, r.tenant FROM codemode_records r JOIN codemode_requests q ON q.record_id = r.id"
+        " WHERE r.state = 'pending' AND r.expires_at_ms <= ? AND q.state = 'waiting' AND q.kind = ?"
+        " ORDER BY r.expires_at_ms LIMIT ?",
+        *(now_ms + before_ms, APPROVAL_KIND, AT_ONCE),
+    )
+    session.each(
+        "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ? WHERE interrupt_id = ?",
+        ((request_after("waiting", "decide"), _DENIED, _SYSTEM, now_ms, one) for one, _, _ in waiting),
+    )
+    records = sorted({(record_id, tenant) for _, record_id, tenant in waiting})
+    session.each(
+        "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND ready_at_ms IS NULL",
+        ((now_ms, record_id) for record_id, _ in records),
+    )
+    for record_id, tenant in records:
+        session.note(record_id, tenant, "decided")
+    return len(waiting)
+
+
+def _leave(session: Session, record_ids: list[str]) -> None:
+    """No request of these is answered any more."""
+    gone = request_after("waiting", "supersede")
+    session.each(
+        "UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE record_id = ? AND state IN ('waiting', 'decided')",
+        ((gone, record_id) for record_id in record_ids),
+    )

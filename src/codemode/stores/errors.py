@@ -1,0 +1,65 @@
+"""What a store refuses, one class for each reason. Knows no database."""
+
+from __future__ import annotations
+
+from ..errors import CodeModeError, CodeModeProtocolError
+
+
+class StoreError(CodeModeProtocolError):
+    """A store does not take what it was asked."""
+
+    default_code = "CODE_MODE_STORE"
+
+
+class UnknownRequest(StoreError):  # noqa: N818 - named after the condition, as all here
+    """Nothing is kept under this id, or not for this tenant: nobody is told which of the two."""
+
+    default_code = "CODE_MODE_STORE_UNKNOWN"
+
+
+class AlreadyDecided(StoreError):  # noqa: N818
+    """Somebody has decided otherwise. Details: ``interrupt_id``, ``actor``, ``decision``."""
+
+    default_code = "CODE_MODE_STORE_ALREADY_DECIDED"
+
+
+class RequestSettled(StoreError):  # noqa: N818
+    """The record has come to its end. Details: ``state``."""
+
+    default_code = "CODE_MODE_STORE_SETTLED"
+
+
+class RequestSuperseded(StoreError):  # noqa: N818
+    """The program has gone on and no longer asks this, or asks something else than what was shown."""
+
+    default_code = "CODE_MODE_STORE_SUPERSEDED"
+
+
+class RecordExpired(StoreError):  # noqa: N818
+    """The record has expired."""
+
+    default_code = "CODE_MODE_STORE_EXPIRED"
+
+
+class RecordWithdrawn(StoreError):  # noqa: N818
+    """Somebody has ended the record. Details: ``actor``, ``reason``."""
+
+    default_code = "CODE_MODE_STORE_WITHDRAWN"
+
+
+class RecordLost(StoreError):  # noqa: N818
+    """Nobody knows what became of the record's program. Details: ``actor`` and ``reason`` once it was closed."""
+
+    default_code = "CODE_MODE_STORE_LOST"
+
+
+class AnswerRefused(StoreError):  # noqa: N818
+    """An answer does not fit. Nothing was used up. Details: ``problems`` by request id, all of them."""
+
+    default_code = "CODE_MODE_STORE_ANSWER_REFUSED"
+
+
+class StoreUnavailable(CodeModeError):  # noqa: N818
+    """The database cannot be reached or used. Nothing was changed; the cause is its own error."""
+
+    default_code = "CODE_MODE_STORE_UNAVAILABLE"

@@ -1,0 +1,104 @@
+"""Finds what is kept. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..data.records import record as value
+from .protocol import ALL_TENANTS, Change, Page, Record, Tenant
+from .rows import LISTED_COLUMNS, RECORD_COLUMNS, clause, records_of, unknown
+from .session import Row, Session
+from .states import RecordState
+
+MOST_LISTED = 500
+_CHANGES_AT_ONCE = 500
+
+
+@value
+class Filters:
+    """What is listed beside the tenant's."""
+
+    app: str | None
+    tool: str | None
+    state: RecordState | None
+
+
+def interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
+    """Return the text of the newest interrupt in which a request is pending."""
+    condition, values = clause(tenant, "r.tenant")
+    found = session.one(
+        "SELECT r.interrupt FROM codemode_requests q JOIN codemode_records r ON r.id = q.record_id"
+        f" WHERE q.interrupt_id = ? AND q.state IN ('waiting', 'decided'){condition}",
+        *(interrupt_id, *values),
+    )
+    return None if found is None else found[0]
+
+
+def record(session: Session, record_id: str, tenant: Tenant) -> Record:
+    """Return a record. Raises `UnknownRequest`."""
+    condition, values = clause(tenant)
+    statement = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?{condition}"
+    found = records_of(session, session.rows(statement, record_id, *values))
+    if not found:
+        raise unknown(record_id)
+    return found[0]
+
+
+def outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordState, str | None]:
+    """Return the state of a record, and the text of its outcome once it has ended. Raises `UnknownRequest`."""
+    condition, values = clause(tenant)
+    statement = f"SELECT state, outcome FROM codemode_records WHERE id = ?{condition}"
+    found = session.one(statement, record_id, *values)
+    if found is None:
+        raise unknown(record_id)
+    return cast("RecordState", found[0]), found[1]
+
+
+def page(session: Session, tenant: Tenant, filters: Filters, before: int | None, limit: int) -> Page:
+    """Return a page of records, with one statement for these and two for what belongs to them."""
+    conditions, values = _conditions(tenant, filters)
+    if before is not None:
+        conditions, values = [*conditions, "position < ?"], (*values, before)
+    where = " AND ".join(conditions)
+    statement = (
+        f"SELECT {LISTED_COLUMNS}, position FROM codemode_records r WHERE {where} ORDER BY position DESC LIMIT ?"
+    )
+    rows = session.rows(statement, *values, limit + 1)
+    records = records_of(session, [row[:-1] for row in rows[:limit]])
+    return Page(records, str(rows[limit - 1][-1]) if len(rows) > limit else None)
+
+
+def _conditions(tenant: Tenant, filters: Filters) -> tuple[list[str], Row]:
+    given: list[tuple[str, object]] = []
+    if tenant is not ALL_TENANTS:
+        given.append(("tenant = ?", tenant))
+    if filters.app is not None:
+        given.append(("app = ?", filters.app))
+    given.append(("state = ?", filters.state) if filters.state is not None else ("state <> ?", "resting"))
+    if filters.tool is not None:
+        waits = (
+            "EXISTS (SELECT 1 FROM codemode_requests q WHERE q.record_id = r.id AND q.tool_name = ?"
+            " AND q.state = 'waiting')"
+        )
+        given.append((waits, filters.tool))
+    return [one for one, _ in given], tuple(one for _, one in given)
+
+
+def position_of(cursor: str | None) -> int | None:
+    """Read the cursor of a page. Raises `ValueError` for one that no page has given."""
+    if cursor is None:
+        return None
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:
+        raise ValueError(f"after must be the next of a page, got {cursor!r}")
+    return int(cursor)
+
+
+def changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
+    """Return the next changes behind a sequence."""
+    condition, values = clause(tenant)
+    rows = session.rows(
+        f"SELECT sequence, record_id, kind FROM codemode_changes WHERE sequence > ?{condition}"
+        " ORDER BY sequence LIMIT ?",
+        *(after, *values, _CHANGES_AT_ONCE),
+    )
+    return [Change(*row) for row in rows]

@@ -1,0 +1,234 @@
+"""Keeps an interrupt: as a new record, as a version that is known, or as the next version of its record."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..data.json_values import encode_json
+from ..data.records import record
+from ..errors import CodeModeProtocolError
+from ..interrupts.interrupt import Interrupt, PendingRequest
+from .errors import RequestSuperseded, StoreError
+from .rows import requests_named, requests_of
+from .session import Row, Session, is_plain
+from .states import RecordState, record_after, request_after
+
+MAX_PAYLOAD_BYTES = 16 << 20
+_FORM = ("input_schema", "description", "annotations")
+
+
+@record
+class Kept:
+    """An interrupt with what its record says of it, as texts; ``forms`` has what is known of the tools, by name."""
+
+    interrupt: Interrupt
+    text: str
+    nonce: str
+    expires_at_ms: int
+    outer_tool: str
+    tenant: str
+    app: str
+    labels: str
+    source: str | None
+    payload: str | None
+    forms: Mapping[str, tuple[str | None, str, str | None]]
+
+
+def kept(
+    interrupt: Interrupt,
+    tool: Any = None,
+    tenant: str = "",
+    app: str = "",
+    labels: Mapping[str, str] | None = None,
+    source: str | None = None,
+    payload: Any = None,
+) -> Kept:
+    """Write what is to be kept. Raises `ValueError` for wrong arguments, `CodeModeProtocolError` for no interrupt."""
+    nonce, expires_at_ms = _signed(interrupt)
+    for name, text in (("tenant", tenant), ("app", app), *((labels or {}).items())):
+        require_text(text, name)
+    return Kept(
+        interrupt,
+        interrupt_text(interrupt),
+        nonce,
+        expires_at_ms,
+        require_text(tool if isinstance(tool, str) else getattr(tool, "name", ""), "tool"),
+        tenant,
+        app,
+        json.dumps(dict(labels or {})),
+        None if source is None else json.dumps(source),
+        None if payload is None else encode_json(payload, max_bytes=MAX_PAYLOAD_BYTES, what="the payload"),
+        _forms(interrupt, tool),
+    )
+
+
+def again(interrupt: Interrupt) -> Kept:
+    """Write the next version of a record, whose own columns stay."""
+    return kept(interrupt)
+
+
+def put(session: Session, new: Kept) -> str:
+    """Keep it and return the record's id, in the caller's transaction."""
+    known = session.one(
+        "SELECT r.id, r.tenant FROM codemode_versions v JOIN codemode_records r ON r.id = v.record_id"
+        " WHERE v.nonce = ?",
+        new.nonce,
+    )
+    if known is None:
+        named = requests_named(session, [one.interrupt_id for one in new.interrupt.requests])
+        record_ids = {one.record_id for one in named.values()}
+        if not record_ids:
+            return _insert(session, new)
+        if len(record_ids) > 1:
+            raise StoreError("the interrupt has requests of several records")
+        known = session.one("SELECT id, tenant FROM codemode_records WHERE id = ?", *record_ids) or ("", "")
+    record_id, tenant = known
+    if tenant != new.tenant:
+        raise StoreError("this interrupt is kept already, and not for this tenant")
+    if not session.one("SELECT 1 FROM codemode_versions WHERE nonce = ?", new.nonce):
+        state = _state(session, record_id)
+        if state == "resuming":
+            raise RequestSuperseded("the record is being resumed: its next version comes from there")
+        pause(session, record_id, state, new)
+    return record_id
+
+
+def pause(session: Session, record_id: str, state: RecordState, new: Kept) -> None:
+    """Make an interrupt the newest version of a record that is in this state."""
+    after = record_after(state, "pause", record_id)
+    found = session.one("SELECT version, tenant FROM codemode_records WHERE id = ?", record_id)
+    version, tenant = (1, "") if found is None else (found[0] + 1, found[1])
+    stands = {one.request.interrupt_id: one for one in requests_of(session, [record_id])}
+    forms = {one.request.tool_name: one.request for one in stands.values()}
+    asked = {one.interrupt_id for one in new.interrupt.requests}
+    left: list[Row] = []
+    for interrupt_id, one in stands.items():
+        request_state = one.request.state
+        if interrupt_id not in asked and request_state in ("waiting", "decided"):
+            left.append((request_after(request_state, "apply" if one.is_taken else "supersede"), interrupt_id))
+    session.each("UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE interrupt_id = ?", left)
+    # An answer that was used up by a pause that still asks is none any more.
+    reopened = [
+        (one.interrupt_id,)
+        for one in new.interrupt.requests
+        if one.interrupt_id in stands
+        and (stands[one.interrupt_id].is_taken or stands[one.interrupt_id].request.state in ("applied", "superseded"))
+    ]
+    session.each(
+        "UPDATE codemode_requests SET state = 'waiting', decision = NULL, actor = NULL, decided_at_ms = NULL,"
+        " is_taken = 0 WHERE interrupt_id = ?",
+        reopened,
+    )
+    open_ids = {row[0] for row in reopened}
+    is_ready = not asked or any(
+        stands[one].request.state == "decided" for one in asked & stands.keys() if one not in open_ids
+    )
+    known = {name: _form_texts(one) for name, one in forms.items()}
+    _insert_requests(session, record_id, new, known, asked - stands.keys(), len(stands))
+    session.run(
+        "UPDATE codemode_records SET version = ?, state = ?, interrupt = ?, expires_at_ms = ?, owner = NULL,"
+        " ready_at_ms = ? WHERE id = ?",
+        *(version, after, new.text, new.expires_at_ms, session.now_ms if is_ready else None, record_id),
+    )
+    _insert_version(session, record_id, version, new)
+    session.note(record_id, tenant, "paused")
+
+
+def _insert(session: Session, new: Kept) -> str:
+    record_id = secrets.token_hex(16)
+    position = session.note(record_id, new.tenant, "put")
+    # What waits for nobody, a recovery, goes on by itself.
+    ready = None if new.interrupt.requests else session.now_ms
+    session.run(
+        "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels, source, payload,"
+        " created_at_ms, expires_at_ms, interrupt, claim, ready_at_ms)"
+        " VALUES (?, ?, 1, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        *(record_id, position, new.outer_tool, new.tenant, new.app, new.labels, new.source, new.payload),
+        *(session.now_ms, new.expires_at_ms, new.text, ready),
+    )
+    asked = {one.interrupt_id for one in new.interrupt.requests}
+    _insert_requests(session, record_id, new, {}, asked, 0)
+    _insert_version(session, record_id, 1, new)
+    return record_id
+
+
+def _insert_requests(
+    session: Session,
+    record_id: str,
+    new: Kept,
+    known: Mapping[str, tuple[str | None, str, str | None]],
+    asked: set[str],
+    first: int,
+) -> None:
+    session.each(
+        "INSERT INTO codemode_requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', NULL, NULL, NULL, NULL, 0)",
+        (
+            (one.interrupt_id, record_id, first + number, *_said(one), *_form(one, new, known))
+            for number, one in enumerate(new.interrupt.requests)
+            if one.interrupt_id in asked
+        ),
+    )
+
+
+def _insert_version(session: Session, record_id: str, version: int, new: Kept) -> None:
+    ids = json.dumps([one.interrupt_id for one in new.interrupt.requests])
+    values = (new.nonce, record_id, version, session.now_ms, ids)
+    session.run("INSERT INTO codemode_versions VALUES (?, ?, ?, ?, ?)", *values)
+
+
+def _state(session: Session, record_id: str) -> RecordState:
+    found = session.one("SELECT state FROM codemode_records WHERE id = ?", record_id)
+    return cast("RecordState", found[0]) if found is not None else "pending"
+
+
+def _said(one: PendingRequest) -> Row:
+    kind = require_text(str(one.payload.get("kind", "")), "kind")
+    return (kind, require_text(one.tool_name, "tool_name"), json.dumps(one.input), json.dumps(dict(one.payload)))
+
+
+def _form(one: PendingRequest, new: Kept, known: Mapping[str, tuple[str | None, str, str | None]]) -> Row:
+    return new.forms.get(one.tool_name) or known.get(one.tool_name) or (None, '""', None)
+
+
+def _form_texts(request: Any) -> tuple[str | None, str, str | None]:
+    schema, description, annotations = (getattr(request, name) for name in _FORM)
+    return _written(schema), json.dumps(description), _written(annotations)
+
+
+def _forms(interrupt: Interrupt, tool: Any) -> dict[str, tuple[str | None, str, str | None]]:
+    """Return what a page needs of the tools that wait, as far as the tool that paused knows them."""
+    catalog = getattr(tool, "catalog", None)
+    forms: dict[str, tuple[str | None, str, str | None]] = {}
+    for one in interrupt.requests:
+        found = None if catalog is None else catalog.get(one.tool_name)
+        if found is not None:
+            annotations = _written(None if not found.annotations else dict(found.annotations))
+            forms[one.tool_name] = _written(found.input_json_schema), json.dumps(found.description), annotations
+    return forms
+
+
+def _written(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def interrupt_text(interrupt: Interrupt) -> str:
+    """Write an interrupt as it is kept."""
+    return json.dumps(interrupt.to_dict())
+
+
+def _signed(interrupt: Interrupt) -> tuple[str, int]:
+    auth: Any = interrupt.continuation.get("auth")
+    nonce, expires_at_ms = (auth.get("nonce"), auth.get("expiresAtMs")) if isinstance(auth, Mapping) else (None, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not isinstance(nonce, str) or not isinstance(expires_at_ms, int):
+        raise CodeModeProtocolError("the interrupt's continuation is not signed: it cannot be kept")
+    return require_text(nonce, "nonce"), expires_at_ms
+
+
+def require_text(value: Any, name: str) -> str:
+    """Return a text that every database takes. Raises `ValueError`."""
+    if not isinstance(value, str) or not is_plain(value):
+        raise ValueError(f"{name} must be a text without NUL and lone surrogates, got {value!r}")
+    return value

@@ -1,0 +1,168 @@
+"""Claims of records: taken for the time of a lease, renewed, given back or settled with what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..data.json_values import encode_json
+from ..errors import CodeModeError, CodeModeSerializationError, Resumable
+from ..interrupts.interrupt import Interrupt
+from .keeping import Kept, again, pause
+from .outcomes import error_text, value_text
+from .protocol import Lease, Tenant
+from .rows import RECORD_COLUMNS, clause, interrupt_of, records_of, requests_of
+from .session import Row, Session
+from .states import RecordEvent, RecordState, record_after, request_after
+
+_CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim"
+
+
+def candidate(session: Session, tenant: Tenant, app: str | None) -> str | None:
+    """Return the id of a record that can be claimed: of those that are ready, the one that has waited longest."""
+    condition, values = clause(tenant)
+    if app is not None:
+        condition, values = f"{condition} AND app = ?", (*values, app)
+    found = session.one(
+        "SELECT id FROM codemode_records WHERE ready_at_ms <= ? AND expires_at_ms > ?"
+        f"{condition} ORDER BY ready_at_ms LIMIT 1",
+        *(session.now_ms, session.now_ms, *values),
+    )
+    return None if found is None else found[0]
+
+
+def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
+    """Take a record that is ready."""
+    row = session.one(f"SELECT {_CLAIM_COLUMNS} FROM codemode_records WHERE id = ?", record_id)
+    if row is None:
+        raise LookupError(record_id)
+    state, number = cast("RecordState", row[2]), row[-1] + 1
+    after = record_after(state, "claim", record_id)
+    is_takeover = state == "resuming"
+    kept = requests_of(session, [record_id])
+    taken = [one.request for one in kept if one.request.state == "decided" and (one.is_taken or not is_takeover)]
+    session.each(
+        "UPDATE codemode_requests SET is_taken = 1 WHERE interrupt_id = ?", ((one.interrupt_id,) for one in taken)
+    )
+    session.run(
+        "UPDATE codemode_records SET state = ?, owner = ?, claim = ?, ready_at_ms = ? WHERE id = ?",
+        *(after, owner, number, session.now_ms + lease_ms, record_id),
+    )
+    session.note(record_id, row[4], "claimed")
+    (record,) = records_of(session, [(*row[:2], after, *row[3:-2])])
+    return Lease(
+        record=record,
+        number=number,
+        owner=owner,
+        lease_ms=lease_ms,
+        is_takeover=is_takeover,
+        interrupt=interrupt_of(row[-2]),
+        resolutions={one.interrupt_id: one.decision for one in taken},
+    )
+
+
+def renew(session: Session, lease: Lease) -> bool:
+    """Let a lease begin anew."""
+    statement = "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND claim = ? AND state = 'resuming'"
+    return session.run(statement, session.now_ms + lease.lease_ms, lease.record.id, lease.number) == 1
+
+
+def result_of(result: Any) -> Kept | tuple[RecordEvent, str]:
+    """Write what a resume has come to, before there is a transaction."""
+    paused = result.recovery if isinstance(result, CodeModeError) else result
+    if isinstance(result, CodeModeError) and paused is None:
+        return "fail", error_text(result)
+    if isinstance(result, CodeModeError | Interrupt):
+        return again(Interrupt.of(cast("Resumable", paused)))
+    try:
+        return "complete", value_text(result)
+    except CodeModeSerializationError as error:
+        return "fail", error_text(error)  # of a `resume` that gives back what is no JSON
+
+
+def settle(session: Session, lease: Lease, written: Kept | tuple[RecordEvent, str]) -> bool:
+    """Write it, unless the lease is somebody else's by now."""
+    if not _is_own(session, lease):
+        return False
+    if isinstance(written, Kept):
+        pause(session, lease.record.id, "resuming", written)
+    else:
+        _apply(session, lease)
+        end(session, lease.record.id, lease.record.tenant, "resuming", written[0], written[1])
+    return True
+
+
+def lose(session: Session, lease: Lease) -> bool:
+    """Mark a record as lost, unless the lease is somebody else's by now."""
+    if not _is_own(session, lease):
+        return False
+    mark_lost(session, [(lease.record.id, lease.record.tenant)])
+    return True
+
+
+def mark_lost(session: Session, records: list[Row]) -> None:
+    """Mark claimed records as lost."""
+    after = record_after("resuming", "lose")
+    statement = (
+        "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = NULL, claim = claim + 1 WHERE id = ?"
+    )
+    session.each(statement, ((after, record_id) for record_id, _ in records))
+    for record_id, tenant in records:
+        session.note(record_id, tenant, "lost")
+
+
+def release(session: Session, lease: Lease, refusals: Mapping[str, str], delay_ms: int) -> bool:
+    """Give a record back, with why some answers wait again."""
+    if not _is_own(session, lease):
+        return False
+    refused = refusals.keys() & lease.resolutions.keys()
+    session.each(
+        "UPDATE codemode_requests SET state = ?, decision = NULL, actor = NULL, decided_at_ms = NULL, refusal = ?"
+        " WHERE interrupt_id = ?",
+        ((request_after("decided", "refuse"), _text(refusals[one]), one) for one in sorted(refused)),
+    )
+    session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
+    left = requests_of(session, [lease.record.id])
+    is_ready = not any(one.request.state == "waiting" for one in left) or any(
+        one.request.state == "decided" for one in left
+    )
+    session.run(
+        "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ? WHERE id = ?",
+        record_after("resuming", "release"),
+        session.now_ms + delay_ms if is_ready else None,
+        lease.record.id,
+    )
+    session.note(lease.record.id, lease.record.tenant, "released")
+    return True
+
+
+def end(
+    session: Session, record_id: str, tenant: str, state: RecordState, event: RecordEvent, outcome: str
+) -> RecordState:
+    """End a record: its outcome stays, what it could go on from does not."""
+    after = record_after(state, event, record_id)
+    session.run(
+        "UPDATE codemode_records SET state = ?, outcome = ?, interrupt = NULL, owner = NULL, ready_at_ms = NULL,"
+        " ended_at_ms = ? WHERE id = ?",
+        *(after, outcome, session.now_ms, record_id),
+    )
+    session.note(record_id, tenant, after)
+    return after
+
+
+def _apply(session: Session, lease: Lease) -> None:
+    applied, gone = request_after("decided", "apply"), request_after("waiting", "supersede")
+    session.run(
+        "UPDATE codemode_requests SET state = CASE WHEN is_taken = 1 THEN ? ELSE ? END, is_taken = 0"
+        " WHERE record_id = ? AND state IN ('waiting', 'decided')",
+        *(applied, gone, lease.record.id),
+    )
+
+
+def _is_own(session: Session, lease: Lease) -> bool:
+    statement = "SELECT 1 FROM codemode_records WHERE id = ? AND claim = ? AND state = 'resuming'"
+    return session.one(statement, lease.record.id, lease.number) is not None
+
+
+def _text(reason: str) -> str:
+    return encode_json(reason, what="the refusal")

@@ -1,0 +1,226 @@
+"""Pauses in Postgres, for all hosts that reach it. Needs the extra ``postgres``."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..continuations.guard import GuardClock
+from ..continuations.sql_guard import SqlResumeGuard, Statements
+from .errors import StoreUnavailable
+from .schema import bring_up_to_date
+from .session import Dialect, Session, making, transaction
+from .sql_store import SqlStore
+from .watches import LocalWatch, LocalWatches
+
+if TYPE_CHECKING:
+    import psycopg
+
+_TIME = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+_CHANNEL = "codemode_changes"
+_ALONE = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # keys of this package: tables, guard
+_TABLES, _GUARD = 1, 2
+_AWAY_SECONDS = 10.0
+_SETTINGS: Any = {"autocommit": True, "connect_timeout": 10}
+_LOOK_SECONDS = 0.5
+DIALECT = Dialect(
+    placeholder="%s",
+    begin_reading="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    begin_writing="BEGIN ISOLATION LEVEL READ COMMITTED",
+    begin_making=("BEGIN ISOLATION LEVEL READ COMMITTED", _ALONE.replace("%s", str(_TABLES))),
+    counter="SELECT sequence FROM codemode_store FOR UPDATE",
+    time=_TIME,
+    notify=f"NOTIFY {_CHANNEL}",
+)
+
+
+class PostgresInterruptStore(SqlStore):
+    """Pauses in a Postgres database, in tables of its own whose names begin with ``codemode_``.
+
+    ``dsn`` is a connection string of libpq. At most ``max_connections`` are open at a time, and one more while somebody
+    waits for changes. Time is the database's, unless a test gives a ``clock``. Raises `ValueError` for another
+    ``dsn`` and without the extra.
+    """
+
+    def __init__(self, dsn: str, *, max_connections: int = 8, clock: GuardClock | None = None) -> None:
+        database = _Database(dsn, max_connections, clock)
+        super().__init__(database, PostgresResumeGuard(database, clock))
+
+
+class PostgresResumeGuard(SqlResumeGuard):
+    """Claims beside the pauses. Made by a `PostgresInterruptStore`, as its ``guard``."""
+
+    table = "codemode_resumes"
+
+    def __init__(self, database: _Database, clock: GuardClock | None) -> None:
+        super().__init__(clock)
+        self._database = database
+        self._is_made = False
+
+    def _database_time(self, connection: Statements) -> int:
+        return connection.execute(_TIME).fetchone()[0]
+
+    @contextmanager
+    def _transaction(self) -> Generator[Statements]:
+        with self._database.connection() as connection, connection.transaction():
+            connection.execute(_ALONE, (_GUARD,))
+            statements = _Statements(connection)
+            if not self._is_made:
+                self._make(statements)
+            yield statements
+        self._is_made = True
+
+
+class _Statements:
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, values: tuple[Any, ...] = (), /) -> Any:
+        written: Any = statement.replace("?", "%s")
+        return self._connection.execute(written, values)
+
+
+class _Database:
+    """A pool of connections, one for each process, and one connection that listens while somebody waits."""
+
+    def __init__(self, dsn: str, max_connections: int, clock: GuardClock | None) -> None:
+        self._away, self._connect, self._pool_of = _driver()
+        try:
+            import_module("psycopg.conninfo").conninfo_to_dict(dsn)
+        except self._away:
+            raise ValueError("dsn is no connection string of libpq") from None  # it may hold a password
+        self._dsn = dsn
+        self._max_connections = max_connections
+        self._clock = clock
+        self._watches = LocalWatches()
+        self._lock = threading.Lock()
+        self._pool: Any = None
+        self._is_made = False
+        self._listener: _Listener | None = None
+        if hasattr(os, "register_at_fork"):
+            _databases.add(self)
+
+    @contextmanager
+    def transaction(self, *, writes: bool) -> Generator[Session]:
+        """See `Database.transaction`."""
+        with (
+            self.connection() as connection,
+            transaction(connection, DIALECT, self._clock, writes=writes) as session,
+        ):
+            yield session
+        if writes:
+            self._watches.wake()
+
+    @contextmanager
+    def connection(self) -> Generator[psycopg.Connection[Any]]:
+        """Give a connection with the tables made. Raises `StoreUnavailable`."""
+        try:
+            with self._opened().connection(timeout=_AWAY_SECONDS) as connection:
+                yield connection
+        except self._away as error:
+            raise StoreUnavailable(f"the store's Postgres cannot be used: {error}") from error
+
+    @contextmanager
+    def watch(self) -> Generator[LocalWatch]:
+        """See `Database.watch`."""
+        with self._watches.watch() as watch:
+            with self._lock:
+                if self._listener is None:
+                    self._listener = _Listener(self._dsn, self._watches)
+                listener = self._listener
+                listener.count += 1
+            try:
+                yield watch
+            finally:
+                with self._lock:
+                    listener.count -= 1
+                    if not listener.count and self._listener is listener:
+                        self._listener = None
+                        listener.is_ended = True
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: its threads and its side of the connections are not in it."""
+        self._lock = threading.Lock()
+        _inherited.append((self._pool, self._listener))
+        self._pool = self._listener = None
+
+    def _opened(self) -> Any:
+        with self._lock:
+            if self._pool is None:
+                settings: Any = {"kwargs": _SETTINGS, "timeout": _AWAY_SECONDS, "name": "codemode-store"}
+                self._make()
+                self._pool = self._pool_of(self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings)
+            return self._pool
+
+    def _make(self) -> None:
+        if not self._is_made:
+            # Not from the pool, which tries for long and does not say what is wrong.
+            with self._connect(self._dsn, **_SETTINGS) as connection, making(connection, DIALECT) as session:
+                bring_up_to_date(session)
+            self._is_made = True
+
+
+class _Listener:
+    """A connection that hears of changes by others, in a thread that ends soon after nobody waits any more.
+
+    Where it cannot be had those that wait look again by themselves.
+    """
+
+    def __init__(self, dsn: str, watches: LocalWatches) -> None:
+        self._away, self._connect, _ = _driver()
+        self._dsn = dsn
+        self._watches = watches
+        self.count = 0
+        self.is_ended = False
+        threading.Thread(target=self._run, name="codemode-listener", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while not self.is_ended:
+            with suppress(self._away):
+                self._listen()
+            pause.wait(_LOOK_SECONDS)
+
+    def _listen(self) -> None:
+        with self._connect(self._dsn, **_SETTINGS) as connection:
+            connection.execute(f"LISTEN {_CHANNEL}")
+            self._watches.wake()
+            while not self.is_ended:
+                for _ in connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
+                    self._watches.wake()
+
+
+def _driver() -> tuple[type[Exception], Any, Any]:
+    """Return the driver's errors, how it connects, and its pools. Raises `ValueError`."""
+    try:
+        driver, pools = import_module("psycopg"), import_module("psycopg_pool")
+    except ImportError as error:
+        raise ValueError(
+            "PostgresInterruptStore needs psycopg with its pool: pip install 'codemode-toolkit[postgres]'"
+        ) from error
+    return driver.Error, driver.connect, pools.ConnectionPool
+
+
+_inherited: list[Any] = []
+_databases: weakref.WeakSet[_Database] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_databases):
+        database.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,282 @@
+"""What a store of pauses is: its values and its operations. Knows no database.
+
+A store of your own fulfils `InterruptStore`; `tests/unit/stores` holds what is expected of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from ..continuations.guard import ResumeGuard
+from ..errors import Resumable
+from ..interrupts.interrupt import Interrupt
+from .states import RecordState, RequestState
+
+
+class AllTenants(Enum):
+    """The type of `ALL_TENANTS`."""
+
+    ALL_TENANTS = "ALL_TENANTS"
+
+
+ALL_TENANTS: Final = AllTenants.ALL_TENANTS
+"""Said in place of a tenant by whoever is to see those of all."""
+Tenant: TypeAlias = str | Literal[AllTenants.ALL_TENANTS]
+
+LEASE_MS = 30_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredRequest:
+    """One call that waits, or has waited. ``input`` is what was shown; ``decision`` and ``actor`` are of its answer.
+
+    ``input_schema``, ``description`` and ``annotations`` are those of its tool, where the tools were told. ``refusal``
+    says why an answer was given back. ``line`` and ``column`` are its place in the program, where that is known.
+    """
+
+    interrupt_id: str
+    kind: str
+    tool_name: str
+    input: Any
+    payload: Mapping[str, Any]
+    input_schema: Any = None
+    description: str = ""
+    annotations: Mapping[str, Any] | None = None
+    state: RequestState = "waiting"
+    decision: Any = None
+    actor: str | None = None
+    decided_at_ms: int | None = None
+    refusal: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordVersion:
+    """One pause of an invocation. ``interrupt_ids`` waited in it."""
+
+    version: int
+    created_at_ms: int
+    interrupt_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
+    """How a record ended: ``value`` when it has completed, else ``error``, a text for people."""
+
+    value: Any = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One invocation that has paused. Times are Unix time; ``outcome`` is None until it has ended.
+
+    `InterruptStore.list` leaves ``source`` and ``payload`` None.
+    """
+
+    id: str
+    version: int
+    versions: tuple[RecordVersion, ...]
+    state: RecordState
+    outer_tool: str
+    tenant: str
+    app: str
+    labels: Mapping[str, str]
+    source: str | None
+    payload: Any
+    created_at_ms: int
+    expires_at_ms: int
+    requests: tuple[StoredRequest, ...]
+    outcome: RecordOutcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records, the newest first. ``next`` is the cursor of the next page; None when this is the last."""
+
+    records: tuple[Record, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something has happened to a record. Sequences grow in the order in which changes can be seen.
+
+    ``kind`` is put, decided, claimed, paused, released, completed, failed, lost, expired or withdrawn.
+    """
+
+    sequence: int
+    record_id: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """A record that somebody is about to resume: ``interrupt`` with all answers there are, in ``resolutions``.
+
+    ``number`` tells this claim from later ones. ``is_takeover``: the one before did not come to its end, and the
+    answers are those that it was given.
+    """
+
+    record: Record
+    number: int
+    owner: str
+    lease_ms: int
+    is_takeover: bool
+    interrupt: Interrupt
+    resolutions: Mapping[str, Any]
+
+
+class InterruptStore(Protocol):
+    """Keeps pauses, the decisions about them and what they come to, for whoever shares the store.
+
+    Open it with ``async with``, or let it open when it is first needed. Each method is one transaction. Raises
+    `StoreUnavailable` when the database cannot be used; then nothing has changed.
+    """
+
+    @property
+    def guard(self) -> ResumeGuard:
+        """The guard on the same database, for ``continuation={"guard": store.guard}``."""
+        ...
+
+    async def put(
+        self,
+        interrupt: Resumable,
+        *,
+        tool: Any = None,
+        tenant: str = "",
+        app: str = "",
+        labels: Mapping[str, str] | None = None,
+        source: str | None = None,
+        payload: Any = None,
+    ) -> str:
+        """Keep an interrupt, or an error's recovery, and return the id of its record.
+
+        The same interrupt again gives the same record; another pause of the same invocation is the record's next
+        version. ``tool`` is the tool that paused, whose tools' schemas, descriptions and annotations are kept for
+        forms; or its name. ``payload`` is plain JSON of your own, at most 16 MiB.
+        """
+        ...
+
+    async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
+        """Return the newest interrupt in which this request is pending."""
+        ...
+
+    async def record(self, record_id: str, *, tenant: Tenant) -> Record:
+        """Return a record. Raises `UnknownRequest`."""
+        ...
+
+    async def list(
+        self,
+        *,
+        tenant: Tenant,
+        app: str | None = None,
+        tool: str | None = None,
+        state: RecordState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """Return records, the newest first; ``tool`` is one that waits, ``after`` a page's ``next``.
+
+        Those that rest are listed only where ``state`` says so.
+        """
+        ...
+
+    def shown(self, request: Any) -> str:
+        """Return the digest of what a person was shown: of a `StoredRequest` or a `PendingRequest`."""
+        ...
+
+    async def decide(
+        self, decisions: Mapping[str, Any], *, actor: str, tenant: Tenant, seen: Mapping[str, str] | None = None
+    ) -> dict[str, StoredRequest]:
+        """Record decisions by request id, all or none; nothing runs. ``seen`` has the digests of what was shown.
+
+        The same decision again returns the first one. Raises `AlreadyDecided`, `AnswerRefused`, `UnknownRequest`,
+        `RecordExpired`, `RequestSettled`, `RequestSuperseded`.
+        """
+        ...
+
+    async def answer(
+        self,
+        interrupt_id: str,
+        resolution: Any,
+        resume: Callable[..., Awaitable[Any]],
+        *,
+        actor: str = "",
+        tenant: Tenant = ALL_TENANTS,
+    ) -> Any:
+        """Decide, claim and run in one. Returns what ``resume(interrupt, resolutions=...)`` returns, which is kept.
+
+        Whoever answers another request of the same record meanwhile waits for its turn. Where nothing was run the
+        request waits again.
+        """
+        ...
+
+    async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
+        """Wait for a record's end, in whatever process. Returns its value, or raises the error it ended with.
+
+        Raises `RecordExpired`, `RecordWithdrawn`, `RecordLost`, and `TimeoutError`, which changes nothing.
+        """
+        ...
+
+    async def claim(
+        self,
+        *,
+        owner: str,
+        tenant: Tenant,
+        app: str | None = None,
+        lease_ms: int = LEASE_MS,
+    ) -> Lease | None:
+        """Take a record that can go on, for as long as the lease says; None when there is none."""
+        ...
+
+    async def renew(self, lease: Lease) -> bool:
+        """Let a lease begin anew. False when it is somebody else's by now."""
+        ...
+
+    async def settle(self, lease: Lease, result: Any) -> bool:
+        """Write what a claimed record has come to: a value, an interrupt, or an error, whose recovery is a pause.
+
+        False when the lease is somebody else's by now; then nothing is written.
+        """
+        ...
+
+    async def release(self, lease: Lease, *, refusals: Mapping[str, str] | None = None, delay_ms: int = 0) -> bool:
+        """Give a claimed record back: nothing was run. ``refusals`` says of answers why they wait again."""
+        ...
+
+    async def lose(self, lease: Lease) -> bool:
+        """Say that nobody can tell what became of a claimed record."""
+        ...
+
+    async def withdraw(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+        """End a record that waits."""
+        ...
+
+    async def close_lost(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+        """End a record that is lost."""
+        ...
+
+    async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:
+        """Mark what has expired, and return how much was marked.
+
+        ``deny_before_expiry_ms``: approvals of which nobody has decided so long before are denied by ``system``.
+        """
+        ...
+
+    async def purge(self, older_than: timedelta) -> int:
+        """Delete the records that ended longer ago than this, and return how many."""
+        ...
+
+    def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncIterator[Change]:
+        """Give all changes behind a sequence, and then each as it comes. Nothing is left out."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open. A store that is used again opens again."""
+        ...

@@ -1,0 +1,131 @@
+"""Rows of a store as values, and back. Knows no state rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from ..interrupts.interrupt import Interrupt
+from .errors import UnknownRequest
+from .outcomes import told_of
+from .protocol import ALL_TENANTS, Record, RecordVersion, StoredRequest, Tenant
+from .session import Row, Session
+
+RECORD_COLUMNS = (
+    "id, version, state, outer_tool, tenant, app, labels, source, payload, created_at_ms, expires_at_ms, outcome"
+)
+LISTED_COLUMNS = RECORD_COLUMNS.replace("source, payload", "NULL, NULL")
+_REQUEST_COLUMNS = (
+    "interrupt_id, kind, tool_name, input, payload, input_schema, description, annotations, state, decision, actor,"
+    " decided_at_ms, refusal"
+)
+_OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken"
+
+
+def clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
+    """Return the condition for a tenant, behind others, and its values."""
+    return ("", ()) if tenant is ALL_TENANTS else (f" AND {column} = ?", (tenant,))
+
+
+def unknown(what: str) -> UnknownRequest:
+    """Return the error for an id that is not kept, or not for whoever asks."""
+    return UnknownRequest(f"{what!r} is not pending: nothing is kept here under this id")
+
+
+def request_of(row: Sequence[Any]) -> StoredRequest:
+    """Read the columns of a request."""
+    interrupt_id, kind, tool_name, given, payload, schema, description, annotations, *rest = row
+    state, decision, actor, decided_at_ms, refusal = rest
+    return StoredRequest(
+        interrupt_id=interrupt_id,
+        kind=kind,
+        tool_name=tool_name,
+        input=json.loads(given),
+        payload=json.loads(payload),
+        input_schema=_read(schema),
+        description=json.loads(description),
+        annotations=_read(annotations),
+        state=state,
+        decision=_read(decision),
+        actor=actor,
+        decided_at_ms=decided_at_ms,
+        refusal=_read(refusal),
+    )
+
+
+class KeptRequest:
+    """A request as it stands in its record."""
+
+    def __init__(self, row: Row) -> None:
+        self.record_id = cast("str", row[0])
+        self.request = request_of(row[1:-1])
+        self.is_taken = bool(row[-1])
+
+
+def requests_of(session: Session, record_ids: Iterable[str]) -> list[KeptRequest]:
+    """Return the requests of records, in their order."""
+    ids = list(record_ids)
+    statement = (
+        f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE record_id IN ({_marks(ids)}) ORDER BY record_id, ordinal"
+    )
+    return [KeptRequest(row) for row in session.rows(statement, *ids)] if ids else []
+
+
+def requests_named(session: Session, interrupt_ids: Iterable[str]) -> dict[str, KeptRequest]:
+    """Return the requests of these ids that are kept."""
+    ids = list(interrupt_ids)
+    statement = f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({_marks(ids)})"
+    found = [KeptRequest(row) for row in session.rows(statement, *ids)] if ids else []
+    return {one.request.interrupt_id: one for one in found}
+
+
+def records_of(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
+    """Return records, of their rows in `RECORD_COLUMNS`, with requests and versions: two more statements for all."""
+    ids = [row[0] for row in rows]
+    if not ids:
+        return ()
+    requests: dict[str, list[StoredRequest]] = {one: [] for one in ids}
+    for kept in requests_of(session, ids):
+        requests[kept.record_id].append(kept.request)
+    versions: dict[str, list[RecordVersion]] = {one: [] for one in ids}
+    statement = (
+        "SELECT record_id, version, created_at_ms, interrupt_ids FROM codemode_versions"
+        f" WHERE record_id IN ({_marks(ids)}) ORDER BY record_id, version"
+    )
+    for record_id, version, created_at_ms, interrupt_ids in session.rows(statement, *ids):
+        versions[record_id].append(RecordVersion(version, created_at_ms, tuple(json.loads(interrupt_ids))))
+    return tuple(_record_of(row, requests[row[0]], versions[row[0]]) for row in rows)
+
+
+def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVersion]) -> Record:
+    record_id, version, state, outer_tool, tenant, app, labels, source, payload, created, expires, outcome = row
+    return Record(
+        id=record_id,
+        version=version,
+        versions=tuple(versions),
+        state=state,
+        outer_tool=outer_tool,
+        tenant=tenant,
+        app=app,
+        labels=json.loads(labels),
+        source=_read(source),
+        payload=_read(payload),
+        created_at_ms=created,
+        expires_at_ms=expires,
+        requests=tuple(requests),
+        outcome=None if outcome is None else told_of(outcome),
+    )
+
+
+def interrupt_of(text: str) -> Interrupt:
+    """Read a kept interrupt."""
+    return Interrupt.from_dict(json.loads(text))
+
+
+def _read(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

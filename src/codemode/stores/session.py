@@ -1,0 +1,170 @@
+"""One transaction on a database: statements in one dialect, the database's clock, the changes it makes.
+
+Knows what databases have in common; a driver says the rest. Statements are written with ``?``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Protocol
+
+from ..continuations.guard import GuardClock
+from ..data.records import record
+
+Row = tuple[Any, ...]
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
+@record
+class Dialect:
+    """What databases say differently."""
+
+    placeholder: str
+    begin_reading: str
+    begin_writing: str
+    begin_making: tuple[str, ...]
+    counter: str
+    time: str
+    notify: str | None
+
+
+class Database(Protocol):
+    """A driver: gives transactions in whatever thread asks for one."""
+
+    def transaction(self, *, writes: bool) -> AbstractContextManager[Session]:
+        """Open the database if that is to do, and give a transaction, which commits at its end."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open."""
+        ...
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Return what wakes those that wait for a change by others."""
+        ...
+
+
+class Watch(Protocol):
+    """Wakes one that waits. Whatever happens after it was made ends the wait, early or at the next look."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a change, at most so long."""
+        ...
+
+
+class Session:
+    """What a transaction's statements go through. ``sequence`` is that of the last change, in one that writes."""
+
+    def __init__(self, connection: Any, dialect: Dialect, clock: GuardClock | None) -> None:
+        self._cursor = connection.cursor()
+        self._dialect = dialect
+        self._clock = clock
+        self._changes: list[Row] = []
+        self._now_ms: int | None = None
+        self.sequence = 0
+
+    def run(self, statement: str, *values: Any) -> int:
+        """Run a statement and return how many rows it has changed."""
+        self._execute(statement, values)
+        return self._cursor.rowcount
+
+    def rows(self, statement: str, *values: Any) -> list[Row]:
+        """Return all rows."""
+        self._execute(statement, _findable(values))
+        return self._cursor.fetchall()
+
+    def one(self, statement: str, *values: Any) -> Row | None:
+        """Return the first row."""
+        self._execute(statement, _findable(values))
+        return self._cursor.fetchone()
+
+    def each(self, statement: str, values: Iterable[Row]) -> None:
+        """Run one statement for each of the rows of values."""
+        every = list(values)
+        if every:
+            self._cursor.executemany(self._written(statement), every)
+
+    @property
+    def now_ms(self) -> int:
+        """The database's clock, looked at once."""
+        known = self._now_ms
+        if known is None:
+            known = self._now_ms = self._look()
+        return known
+
+    def note(self, record_id: str, tenant: str, kind: str) -> int:
+        """Say that something has happened to a record, and return its sequence."""
+        self.sequence += 1
+        self._changes.append((self.sequence, record_id, tenant, kind))
+        return self.sequence
+
+    def begin(self) -> None:
+        """Take the counter: from here to the commit no other transaction writes."""
+        found = self.one(self._dialect.counter)
+        self.sequence = 0 if found is None else found[0]
+
+    def write_changes(self) -> bool:
+        """Write what was noted. True when there was something."""
+        if not self._changes:
+            return False
+        self.each("INSERT INTO codemode_changes VALUES (?, ?, ?, ?)", self._changes)
+        self.run("UPDATE codemode_store SET sequence = ?", self.sequence)
+        if self._dialect.notify is not None:
+            self.run(self._dialect.notify)
+        return True
+
+    def _look(self) -> int:
+        if self._clock is not None:
+            return self._clock.now_ms()
+        ((now_ms,),) = self.rows(self._dialect.time)
+        return now_ms
+
+    def _execute(self, statement: str, values: Row) -> None:
+        self._cursor.execute(self._written(statement), values)
+
+    def _written(self, statement: str) -> str:
+        return statement.replace("?", self._dialect.placeholder)
+
+
+def _findable(values: Row) -> Row:
+    # A text that no database takes is nobody's id.
+    return tuple("" if isinstance(one, str) and not is_plain(one) else one for one in values)
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether every database takes a text."""
+    return _NO_TEXT.search(text) is None
+
+
+@contextmanager
+def transaction(connection: Any, dialect: Dialect, clock: GuardClock | None, *, writes: bool) -> Generator[Session]:
+    """Give one transaction on an open connection that commits nothing by itself."""
+    connection.execute(dialect.begin_writing if writes else dialect.begin_reading)
+    with _ended(connection):
+        session = Session(connection, dialect, clock)
+        if writes:
+            session.begin()
+        yield session
+        session.write_changes()
+
+
+@contextmanager
+def making(connection: Any, dialect: Dialect) -> Generator[Session]:
+    """Give the transaction in which tables are made; no other one makes them meanwhile."""
+    for statement in dialect.begin_making:
+        connection.execute(statement)
+    with _ended(connection):
+        yield Session(connection, dialect, None)
+
+
+@contextmanager
+def _ended(connection: Any) -> Generator[None]:
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(Exception):  # the connection may be gone, and with it the transaction
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,225 @@
+"""A store over a database: each operation is one transaction, in a thread of its own. Knows no dialect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from ..continuations.guard import ResumeGuard
+from ..errors import Resumable
+from ..host.cancellation import to_its_end
+from ..host.own_thread import in_own_thread
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..interrupts.interrupt import Interrupt
+from . import deciding, ending, finding, keeping, leasing
+from .answering import Answering
+from .answers import check_answers, decision_texts, digest_of
+from .outcomes import end_text, given_back, lost
+from .protocol import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant
+from .rows import interrupt_of
+from .session import Database, Session
+from .states import RECORD_STATES, RecordState
+from .warned import ExpiryWarning
+
+ResultT = TypeVar("ResultT")
+_LOOK_SECONDS = 0.5
+
+
+class SqlStore(Answering):
+    """What `InterruptStore` promises, over whatever driver it is given."""
+
+    def __init__(self, database: Database, guard: ResumeGuard, *, keeps_ended_ms: int | None = None) -> None:
+        self._database = database
+        self._guard = guard
+        self._keeps_ended_ms = keeps_ended_ms
+        self._warning = ExpiryWarning()
+
+    async def __aenter__(self) -> Any:
+        await self._read(lambda _: None)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    @property
+    def guard(self) -> ResumeGuard:
+        """The guard on the same database, for ``continuation={"guard": store.guard}``."""
+        return self._guard
+
+    async def put(
+        self,
+        interrupt: Resumable,
+        *,
+        tool: Any = None,
+        tenant: str = "",
+        app: str = "",
+        labels: Mapping[str, str] | None = None,
+        source: str | None = None,
+        payload: Any = None,
+    ) -> str:
+        """See `InterruptStore.put`."""
+        new = await in_own_thread(
+            lambda: keeping.kept(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload), "codemode-store"
+        )
+
+        def work(session: Session) -> str:
+            self._warning.look(new.expires_at_ms - session.now_ms)
+            if self._keeps_ended_ms is not None:
+                ending.purge(session, self._keeps_ended_ms)
+            return keeping.put(session, new)
+
+        return await self._write(work)
+
+    async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
+        """See `InterruptStore.get`."""
+        text = await self._read(lambda session: finding.interrupt(session, interrupt_id, tenant))
+        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
+
+    async def record(self, record_id: str, *, tenant: Tenant) -> Record:
+        """See `InterruptStore.record`."""
+        return await self._read(lambda session: finding.record(session, record_id, tenant))
+
+    async def list(
+        self,
+        *,
+        tenant: Tenant,
+        app: str | None = None,
+        tool: str | None = None,
+        state: RecordState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """See `InterruptStore.list`."""
+        if state is not None and state not in RECORD_STATES:
+            raise ValueError(f"state must be one of {', '.join(RECORD_STATES)}, got {state!r}")
+        if not 1 <= limit <= finding.MOST_LISTED:
+            raise ValueError(f"limit must be from 1 to {finding.MOST_LISTED}, got {limit}")
+        position = finding.position_of(after)
+        return await self._read(
+            lambda session: finding.page(session, tenant, finding.Filters(app, tool, state), position, limit)
+        )
+
+    def shown(self, request: Any) -> str:
+        """See `InterruptStore.shown`."""
+        kind = request.kind if isinstance(request, StoredRequest) else str(request.payload.get("kind", ""))
+        return digest_of(request.interrupt_id, request.tool_name, request.input, kind)
+
+    async def decide(
+        self, decisions: Mapping[str, Any], *, actor: str, tenant: Tenant, seen: Mapping[str, str] | None = None
+    ) -> dict[str, StoredRequest]:
+        """See `InterruptStore.decide`."""
+        keeping.require_text(actor, "actor")
+        texts = await self._checked(decisions, tenant)
+        return await self._write(lambda session: deciding.decide(session, texts, actor, tenant, seen or {}))
+
+    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, str]:
+        """Check answers before there is a transaction in which everybody else would wait for that."""
+        texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
+        found, _ = await self._read(lambda session: deciding.named(session, list(decisions), tenant))
+        waiting = [one.request for one in found.values() if one.request.state == "waiting"]
+        await run_check(LARGE_CHARACTERS, lambda: check_answers(waiting, decisions))
+        return texts
+
+    async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
+        """See `InterruptStore.outcome`."""
+        until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        with self._database.watch() as watch:
+            while True:
+                state, text = await self._read(lambda session: finding.outcome(session, record_id, tenant))
+                if text is not None:
+                    return await run_check(LARGE_CHARACTERS, lambda text=text: given_back(text))
+                if state == "lost":
+                    raise lost()
+                left = _LOOK_SECONDS if until is None else until - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"record {record_id!r} is {state} still")
+                await watch.wait(min(left, _LOOK_SECONDS))
+
+    async def claim(
+        self,
+        *,
+        owner: str,
+        tenant: Tenant,
+        app: str | None = None,
+        lease_ms: int = LEASE_MS,
+    ) -> Lease | None:
+        """See `InterruptStore.claim`."""
+        # Looked for first: while there is nothing to do nobody is kept from writing.
+        if await self._read(lambda session: leasing.candidate(session, tenant, app)) is None:
+            return None
+
+        def work(session: Session) -> Lease | None:
+            record_id = leasing.candidate(session, tenant, app)
+            return None if record_id is None else leasing.claim(session, record_id, owner, lease_ms)
+
+        return await self._write_claim(work)
+
+    async def renew(self, lease: Lease) -> bool:
+        """See `InterruptStore.renew`."""
+        return await self._write(lambda session: leasing.renew(session, lease))
+
+    async def settle(self, lease: Lease, result: Any) -> bool:
+        """See `InterruptStore.settle`."""
+        written = await in_own_thread(lambda: leasing.result_of(result), "codemode-store")
+        return await self._write(lambda session: leasing.settle(session, lease, written))
+
+    async def release(self, lease: Lease, *, refusals: Mapping[str, str] | None = None, delay_ms: int = 0) -> bool:
+        """See `InterruptStore.release`."""
+        return await self._write(lambda session: leasing.release(session, lease, refusals or {}, delay_ms))
+
+    async def lose(self, lease: Lease) -> bool:
+        """See `InterruptStore.lose`."""
+        return await self._write(lambda session: leasing.lose(session, lease))
+
+    async def withdraw(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+        """See `InterruptStore.withdraw`."""
+        text = end_text("withdrawn", actor=keeping.require_text(actor, "actor"), reason=reason)
+        await self._write(lambda session: ending.end_by(session, record_id, "withdraw", text, tenant))
+
+    async def close_lost(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+        """See `InterruptStore.close_lost`."""
+        text = end_text("lost", actor=keeping.require_text(actor, "actor"), reason=reason)
+        await self._write(lambda session: ending.end_by(session, record_id, "close", text, tenant))
+
+    async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:
+        """See `InterruptStore.sweep`."""
+        return await self._in_parts(lambda session: ending.sweep(session, deny_before_expiry_ms))
+
+    async def purge(self, older_than: timedelta) -> int:
+        """See `InterruptStore.purge`."""
+        older_than_ms = int(older_than.total_seconds() * 1000)
+        return await self._in_parts(lambda session: ending.purge(session, older_than_ms))
+
+    async def _in_parts(self, work: Callable[[Session], int]) -> int:
+        total = 0
+        while part := await self._write(work):
+            total += part
+        return total
+
+    async def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncGenerator[Change]:
+        """See `InterruptStore.changes`."""
+        with self._database.watch() as watch:
+            while True:
+                found = await self._read(lambda session, after=after: finding.changes(session, tenant, after))
+                for change in found:
+                    yield change
+                    after = change.sequence
+                if not found:
+                    await watch.wait(_LOOK_SECONDS)
+
+    async def aclose(self) -> None:
+        """See `InterruptStore.aclose`."""
+        await in_own_thread(self._database.close, "codemode-store")
+
+    async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
+        return await in_own_thread(lambda: self._run(work, writes=False), "codemode-store")
+
+    async def _write(self, work: Callable[[Session], ResultT]) -> ResultT:
+        # Whoever is cancelled meanwhile has written it nevertheless, and knows.
+        return await to_its_end(in_own_thread(lambda: self._run(work, writes=True), "codemode-store"))
+
+    def _run(self, work: Callable[[Session], ResultT], *, writes: bool) -> ResultT:
+        with self._database.transaction(writes=writes) as session:
+            return work(session)

@@ -1,0 +1,476 @@
+"""What every store promises, on every database: records, decisions, leases, ends."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from stored_pauses import HOUR_MS, NO, OK, Catalog, paused, request
+from waiting import within
+
+from codemode import (
+    ALL_TENANTS,
+    AlreadyDecided,
+    AnswerRefused,
+    CodeModeError,
+    CodeModeToolError,
+    Interrupt,
+    RecordExpired,
+    RecordLost,
+    RecordWithdrawn,
+    RequestSettled,
+    RequestSuperseded,
+    UnknownRequest,
+)
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"order": {"type": "string"}, "cents": {"type": "integer"}},
+    "required": ["order", "cents"],
+    "additionalProperties": False,
+}
+
+
+def through(make, scenario):
+    async def run():
+        async with make() as store:
+            return await scenario(store)
+
+    return within(run())
+
+
+async def claimed(store, **settings):
+    lease = await store.claim(owner="o", tenant=ALL_TENANTS, **settings)
+    assert lease is not None
+    return lease
+
+
+async def decided(store, *ids, answer=OK):
+    return await store.decide(dict.fromkeys(ids, answer), actor="ana", tenant=ALL_TENANTS)
+
+
+def test_a_pause_is_kept_with_all_that_was_said_of_it(make):
+    async def scenario(store):
+        interrupt = paused("a", "b")
+        kept = await store.put(
+            interrupt,
+            tool=Catalog(SCHEMA),
+            tenant="acme",
+            app="support",
+            labels={"agent": "refunds"},
+            source="return 1 // \0",
+            payload=[{"n": 2**70}],
+        )
+        record = await store.record(kept, tenant="acme")
+        assert (record.state, record.version, record.tenant, record.app) == ("pending", 1, "acme", "support")
+        assert (record.outer_tool, record.source, record.payload) == ("codeMode", "return 1 // \0", [{"n": 2**70}])
+        assert record.labels == {"agent": "refunds"}
+        assert [one.interrupt_ids for one in record.versions] == [("a", "b")]
+        first = record.requests[0]
+        assert (first.input, first.input_schema) == ({"order": "a", "cents": 2**60}, SCHEMA)
+        assert (first.description, first.annotations) == ("Refunds an order.", {"destructiveHint": True})
+        assert (await store.get("b", tenant="acme")) == interrupt
+
+    through(make, scenario)
+
+
+def test_putting_twice_is_putting_once_and_a_later_pause_is_the_next_version(make):
+    async def scenario(store):
+        first = paused("a", "b")
+        record_id = await store.put(first, tenant="acme", tool=Catalog(SCHEMA))
+        assert await store.put(first, tenant="acme") == record_id
+        later = paused("b", "c")
+        assert await store.put(later, tenant="acme") == record_id
+        assert await store.put(first, tenant="acme") == record_id  # an old one changes nothing
+        record = await store.record(record_id, tenant="acme")
+        assert (record.version, [one.state for one in record.requests]) == (2, ["superseded", "waiting", "waiting"])
+        assert record.requests[2].input_schema == SCHEMA  # of the same tool
+        assert await store.get("a", tenant="acme") is None
+        assert await store.get("c", tenant="acme") == later
+        assert len((await store.list(tenant=ALL_TENANTS)).records) == 1
+
+    through(make, scenario)
+
+
+def test_another_tenant_is_told_nothing(make):
+    async def scenario(store):
+        record_id = await store.put(paused("a"), tenant="acme")
+        texts = set()
+        for ask in (
+            lambda tenant, one: store.record(one, tenant=tenant),
+            lambda tenant, one: store.outcome(one, tenant=tenant, timeout_ms=0),
+            lambda tenant, one: store.withdraw(one, actor="x", tenant=tenant),
+        ):
+            for tenant, one in (("evil", record_id), ("acme", "0" * 32), ("acme", "\0"), ("acme", "\ud800")):
+                with pytest.raises(UnknownRequest) as raised:
+                    await ask(tenant, one)
+                texts.add(raised.value.message.replace(repr(one), "ID"))
+        for tenant, one in (("evil", "a"), ("acme", "b"), (ALL_TENANTS, "\0")):
+            with pytest.raises(UnknownRequest) as raised:
+                await store.decide({one: OK}, actor="x", tenant=tenant)
+            texts.add(raised.value.message.replace(repr(one), "ID"))
+            assert await store.get(one, tenant=tenant) is None
+        assert len(texts) == 1
+        assert (await store.list(tenant="evil")).records == ()
+        assert await store.claim(owner="o", tenant="evil") is None
+
+    through(make, scenario)
+
+
+def test_lists_page_through_what_is_asked_for(make):
+    async def scenario(store):
+        ids = []
+        for number in range(7):
+            one = paused(request(f"r{number}", tool=f"tool{number % 2}"))
+            ids.append(await store.put(one, tenant="acme", app=f"app{number % 3}", payload=number, source="x"))
+        await store.put(paused("other"), tenant="other")
+        await store.withdraw(ids[6], actor="ana")
+        seen, after = [], None
+        while True:
+            page = await store.list(tenant="acme", state="pending", after=after, limit=4)
+            seen += [one.id for one in page.records]
+            assert all((one.source, one.payload) == (None, None) for one in page.records)
+            if (after := page.next) is None:
+                break
+        assert seen == ids[5::-1]
+        assert {one.id for one in (await store.list(tenant="acme", app="app1")).records} == {ids[1], ids[4]}
+        assert {one.id for one in (await store.list(tenant="acme", tool="tool0")).records} == {ids[0], ids[2], ids[4]}
+        assert [one.state for one in (await store.list(tenant="acme", limit=1)).records] == ["withdrawn"]
+        for wrong in ({"state": "gone"}, {"limit": 0}, {"limit": 501}, {"after": "x"}, {"after": "-1"}):
+            with pytest.raises(ValueError, match=next(iter(wrong))):
+                await store.list(tenant="acme", **wrong)
+
+    through(make, scenario)
+
+
+def test_a_decision_is_made_once(make):
+    async def scenario(store):
+        record_id = await store.put(paused("a", "b"))
+        edited = {"approved": True, "input": {"cents": 1, "order": "z"}}
+        first = await store.decide({"a": edited}, actor="ana", tenant=ALL_TENANTS)
+        again = await make().decide({"a": edited}, actor="bob", tenant=ALL_TENANTS)
+        assert first == again
+        assert (first["a"].actor, first["a"].decision, first["a"].state) == ("ana", edited, "decided")
+        # All or none: the new one of two is not recorded beside one that is refused.
+        with pytest.raises(AlreadyDecided, match="ana") as raised:
+            await store.decide({"b": OK, "a": NO}, actor="bob", tenant=ALL_TENANTS)
+        assert (raised.value.details["actor"], raised.value.details["decision"]) == ("ana", edited)
+        states = [one.state for one in (await store.record(record_id, tenant=ALL_TENANTS)).requests]
+        assert states == ["decided", "waiting"]
+
+    through(make, scenario)
+
+
+def test_two_people_who_decide_at_once_decide_once(make):
+    async def scenario(store):
+        await store.put(paused("a"))
+        stores = [store, make(), make()]
+        answers = [{"approved": True, "reason": str(number)} for number in range(9)]
+        work = [
+            stores[number % 3].decide({"a": answer}, actor=f"p{number}", tenant=ALL_TENANTS)
+            for number, answer in enumerate(answers)
+        ]
+        done = await asyncio.gather(*work, return_exceptions=True)
+        (won,) = [one for one in done if isinstance(one, dict)]
+        assert all(isinstance(one, AlreadyDecided) for one in done if one is not won)
+        assert won["a"].decision == answers[int(won["a"].actor[1:])]
+        for one in stores[1:]:
+            await one.aclose()
+
+    through(make, scenario)
+
+
+def test_what_was_shown_is_what_is_decided(make):
+    async def scenario(store):
+        record_id = await store.put(paused(request("a", given={"x": 1})))
+        (stored,) = (await store.record(record_id, tenant=ALL_TENANTS)).requests
+        shown = store.shown(stored)
+        assert shown == store.shown(request("a", given={"x": 1}))
+        for other in (
+            request("a", given={"x": 2}),
+            request("a", given={"x": True}),
+            request("a", given={"x": 1}, kind="k"),
+        ):
+            with pytest.raises(RequestSuperseded):
+                await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": store.shown(other)})
+        await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": shown})
+
+    through(make, scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problems"),
+    [
+        ({"approved": True, "input": {"order": 1, "cents": "x", "more": 1}}, 3),
+        ({"approved": True, "input": None}, 1),
+        ({"approved": False, "input": {"order": "a", "cents": 1}}, 1),
+        ({"approved": "yes"}, 1),
+        ({"approved": True, "by": "me"}, 1),
+        ({}, 1),
+        (True, 1),
+        (None, 1),
+        ({"approved": True, "input": {"order": "a", "cents": object()}}, 1),
+    ],
+)
+def test_an_answer_that_does_not_fit_uses_nothing_up(make, answer, problems):
+    async def scenario(store):
+        await store.put(paused("a", "b"), tool=Catalog(SCHEMA))
+        with pytest.raises(AnswerRefused) as raised:
+            await store.decide({"b": OK, "a": answer}, actor="ana", tenant=ALL_TENANTS)
+        assert len(raised.value.details["problems"]["a"]) == problems
+        await decided(store, "a", "b", answer={"approved": True, "input": {"order": "a", "cents": str(2**60)}})
+
+    through(make, scenario)
+
+
+def test_what_cannot_be_decided_any_more_says_why(make, clock):
+    async def scenario(store):
+        records = [await store.put(paused(name, age_ms=10 * HOUR_MS)) for name in "abcd"]
+        await store.put(paused("e"))
+        await store.put(paused("e2", "e"))
+        await store.put(paused("e2"))  # the program has gone on without e
+        await decided(store, "a")
+        await store.settle(await claimed(store), "done")
+        await store.withdraw(records[1], actor="ana", reason="no longer wanted")
+        clock.moved_ms = 11 * HOUR_MS
+        errors = {}
+        for name in "abcdef":
+            with pytest.raises(CodeModeError, match="is not pending") as raised:
+                await decided(store, name)
+            errors[name] = type(raised.value)
+        assert errors == {
+            "a": RequestSettled,
+            "b": RequestSettled,
+            "c": RecordExpired,
+            "d": RecordExpired,
+            "e": RequestSuperseded,
+            "f": UnknownRequest,
+        }
+        await store.sweep()
+        with pytest.raises(RecordExpired):
+            await decided(store, "c")
+        assert len({one.default_code for one in errors.values()}) == 4
+
+    through(make, scenario)
+
+
+def test_a_lease_takes_all_answers_there_are(make):
+    async def scenario(store):
+        interrupt = paused("a", "b", "c")
+        record_id = await store.put(interrupt)
+        assert await store.claim(owner="o", tenant=ALL_TENANTS) is None
+        await decided(store, "a", "b")
+        lease = await claimed(store)
+        assert (lease.interrupt, lease.is_takeover) == (interrupt, False)
+        assert lease.resolutions == {"a": OK, "b": OK}
+        assert await store.claim(owner="other", tenant=ALL_TENANTS) is None
+        # What is decided while it runs is for the next.
+        await decided(store, "c", answer=NO)
+        assert await store.settle(lease, later := paused("c"))
+        record = await store.record(record_id, tenant=ALL_TENANTS)
+        assert (record.state, [one.state for one in record.requests]) == ("pending", ["applied", "applied", "decided"])
+        lease = await claimed(store)
+        assert (lease.interrupt, lease.resolutions) == (later, {"c": NO})
+        assert await store.settle(lease, {"value": 1})
+        assert await store.outcome(record_id, tenant=ALL_TENANTS) == {"value": 1}
+        assert not await store.settle(lease, "another")
+        assert await store.get("c", tenant=ALL_TENANTS) is None
+
+    through(make, scenario)
+
+
+def test_a_lease_that_is_over_is_taken_over_with_the_same_answers(make, clock):
+    async def scenario(store):
+        await store.put(paused("a", "b"))
+        await decided(store, "a")
+        first = await claimed(store)
+        await decided(store, "b")
+        clock.moved_ms = 20_000
+        assert await store.renew(first)
+        clock.moved_ms = 40_000
+        assert await store.claim(owner="other", tenant=ALL_TENANTS) is None
+        clock.moved_ms = 51_000
+        second = await claimed(store)
+        assert (second.is_takeover, second.resolutions) == (True, {"a": OK})
+        # The first one comes back: nothing of it counts.
+        assert not await store.renew(first)
+        assert not await store.settle(first, 1)
+        assert not await store.release(first, refusals={"a": "no"})
+        assert not await store.lose(first)
+        assert await store.settle(second, paused("b"))
+        assert (await claimed(store)).resolutions == {"b": OK}
+
+    through(make, scenario)
+
+
+def test_leases_are_measured_by_the_clock_of_the_database(kind, make):
+    if kind == "memory":
+        pytest.skip("there is one clock")
+
+    async def scenario(store):
+        store._database._clock = None
+        await store.put(paused("a"))
+        await decided(store, "a")
+        await claimed(store, lease_ms=1)
+        for _ in range(2000):
+            lease = await store.claim(owner="other", tenant=ALL_TENANTS)
+            if lease is not None:
+                return lease.is_takeover
+        return None
+
+    assert through(make, scenario)
+
+
+def test_a_lease_is_given_back_with_why_an_answer_waits_again(make, clock):
+    async def scenario(store):
+        record_id = await store.put(paused("a", "b"))
+        await decided(store, "a", "b")
+        assert await store.release(await claimed(store), refusals={"a": "its schema has changed"}, delay_ms=1000)
+        first, second = (await store.record(record_id, tenant=ALL_TENANTS)).requests
+        assert (first.state, first.refusal, first.decision, first.actor) == (
+            "waiting",
+            "its schema has changed",
+            None,
+            None,
+        )
+        assert second.state == "decided"
+        assert await store.claim(owner="o", tenant=ALL_TENANTS) is None  # not at once
+        clock.moved_ms = 1000
+        assert (await claimed(store)).resolutions == {"b": OK}
+        assert (await decided(store, "a"))["a"].refusal is None
+
+    through(make, scenario)
+
+
+def test_an_outcome_is_waited_for_and_is_what_the_program_ended_with(make):
+    async def scenario(store):
+        other = make()
+        failed = CodeModeToolError("no", details={"tool_name": "t", "x": object()})
+        for number, result in enumerate((None, {"n": 2**70}, failed)):
+            record_id = await store.put(paused(f"{number}"), tenant="acme")
+            waits = asyncio.create_task(other.outcome(record_id, tenant="acme", timeout_ms=60_000))
+            with pytest.raises(TimeoutError):
+                await store.outcome(record_id, tenant="acme", timeout_ms=1)
+            await decided(store, f"{number}")
+            await store.settle(await claimed(store), result)
+            if not isinstance(result, Exception):
+                assert await waits == result
+                assert (await store.record(record_id, tenant="acme")).outcome.value == result
+                continue
+            with pytest.raises(CodeModeToolError, match=r"^no$") as raised:
+                await waits
+            assert raised.value.details["tool_name"] == "t"
+            record = await store.record(record_id, tenant="acme")
+            assert (record.state, record.outcome.error) == ("failed", "no")
+        await other.aclose()
+
+    through(make, scenario)
+
+
+def test_ends_that_are_none_of_the_program(make, clock):
+    async def scenario(store):
+        gone = await store.put(paused("a"))
+        lost = await store.put(paused("b"))
+        expires = await store.put(paused("c", age_ms=HOUR_MS))
+        await store.withdraw(gone, actor="ana", reason="twice")
+        with pytest.raises(RecordWithdrawn, match="twice") as raised:
+            await store.outcome(gone, tenant=ALL_TENANTS)
+        assert raised.value.details == {"actor": "ana", "reason": "twice"}
+        await decided(store, "b")
+        lease = await claimed(store)
+        with pytest.raises(CodeModeError, match="resuming"):
+            await store.withdraw(lost, actor="ana")
+        assert await store.lose(lease)
+        with pytest.raises(RecordLost):
+            await store.outcome(lost, tenant=ALL_TENANTS)
+        with pytest.raises(RecordLost):
+            await decided(store, "b", answer=NO)
+        await store.close_lost(lost, actor="ana", reason="looked it up")
+        with pytest.raises(RecordLost, match="looked it up"):
+            await store.outcome(lost, tenant=ALL_TENANTS)
+        with pytest.raises(RequestSettled):
+            await store.close_lost(lost, actor="bob")
+        clock.moved_ms = HOUR_MS
+        assert await store.sweep() == 1
+        assert await store.sweep() == 0
+        with pytest.raises(RecordExpired):
+            await store.outcome(expires, tenant=ALL_TENANTS)
+        for name in "abc":
+            assert await store.get(name, tenant=ALL_TENANTS) is None
+        clock.moved_ms = 3 * HOUR_MS
+        assert await store.purge(timedelta(hours=2, minutes=59)) == 2
+        assert [one.id for one in (await store.list(tenant=ALL_TENANTS)).records] == [expires]
+
+    through(make, scenario)
+
+
+def test_nobody_has_answered_in_time(make, clock):
+    async def scenario(store):
+        record_id = await store.put(paused("a", request("b", kind="oauth"), age_ms=HOUR_MS))
+        assert await store.sweep(deny_before_expiry_ms=60_000) == 0
+        clock.moved_ms = HOUR_MS - 59_000
+        assert await store.sweep(deny_before_expiry_ms=60_000) == 1
+        first, second = (await store.record(record_id, tenant=ALL_TENANTS)).requests
+        assert (first.actor, first.decision["approved"], second.state) == ("system", False, "waiting")
+        assert (await claimed(store)).resolutions.keys() == {"a"}
+        clock.moved_ms = HOUR_MS + 60_000
+        assert await store.sweep() == 1
+        assert (await store.record(record_id, tenant=ALL_TENANTS)).state == "lost"
+
+    through(make, scenario)
+
+
+def test_changes_miss_nothing_and_keep_tenants_apart(make):
+    async def scenario(store):
+        seen = []
+        enough = asyncio.Event()
+
+        async def read():
+            async for change in make().changes(tenant="acme"):
+                seen.append(change)
+                if len(seen) == 5:
+                    enough.set()
+
+        reader = asyncio.create_task(read())
+        first = await store.put(paused("a"), tenant="acme")
+        await store.put(paused("x"), tenant="other")
+        await decided(store, "a")
+        lease = await store.claim(owner="o", tenant="acme")
+        await store.settle(lease, paused("b"))
+        second = await store.put(paused("c"), tenant="acme")
+        await enough.wait()
+        reader.cancel()
+        await asyncio.wait([reader])
+        kinds = [(one.record_id, one.kind) for one in seen]
+        assert kinds == [(first, "put"), (first, "decided"), (first, "claimed"), (first, "paused"), (second, "put")]
+        assert [one.sequence for one in seen] == sorted({one.sequence for one in seen})
+        late = [change async for change in _first(store.changes(tenant="acme", after=seen[2].sequence), 2)]
+        assert late == seen[3:]
+
+    through(make, scenario)
+
+
+async def _first(changes, count):
+    async for change in changes:
+        yield change
+        count -= 1
+        if not count:
+            await changes.aclose()
+            return
+
+
+def test_an_interrupt_without_a_signature_is_not_kept(make):
+    async def scenario(store):
+        for continuation in ({}, {"auth": 5}, {"auth": {"nonce": 1, "expiresAtMs": 5}}, {"auth": {"nonce": "n"}}):
+            broken = Interrupt(requests=(), outer_tool_call_id="o", continuation=continuation)
+            with pytest.raises(CodeModeError, match="not signed"):
+                await store.put(broken)
+        for wrong in ({"tenant": "\0"}, {"app": 5}, {"labels": {"a": "\ud800"}}, {"tool": "\0"}):
+            with pytest.raises(ValueError, match="must be a text"):
+                await store.put(paused("a"), **wrong)
+        with pytest.raises(CodeModeError, match="payload"):
+            await store.put(paused("a"), payload="x" * ((16 << 20) + 1))
+        assert (await store.list(tenant=ALL_TENANTS)).records == ()
+
+    through(make, scenario)

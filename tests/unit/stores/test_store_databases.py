@@ -1,0 +1,351 @@
+"""What databases owe a store: order of changes, constant work, tables of other versions, files, absence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+from stored_pauses import HOUR_MS, OK, Catalog, paused
+from test_store_contract import claimed, decided, through
+from waiting import until, within
+
+from codemode import (
+    ALL_TENANTS,
+    CodeModeError,
+    MemoryInterruptStore,
+    SqliteInterruptStore,
+    StoreUnavailable,
+)
+from codemode.continuations.guard import LAPSED, Claim
+from codemode.host.clock import now_ms
+from codemode.stores import keeping, schema
+from codemode.stores.session import Session
+
+
+def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make):
+    """Who has its sequence first commits first: nobody reads past one that is still to come."""
+    if kind == "memory":
+        pytest.skip("there is one connection")
+
+    async def scenario(store):
+        other, begun, go_on = make(), threading.Event(), threading.Event()
+        new = keeping.kept(paused("slow"))
+
+        def slowly(session):
+            record_id = keeping.put(session, new)
+            begun.set()
+            assert go_on.wait(60)
+            return record_id
+
+        slow = asyncio.create_task(store._write(slowly))
+        await asyncio.to_thread(begun.wait, 60)
+        quick = asyncio.create_task(other.put(paused("quick")))
+        reader = make().changes(tenant=ALL_TENANTS)
+        first = asyncio.create_task(anext(reader))
+        await asyncio.wait([quick, first], timeout=0.3)
+        go_on.set()
+        seen = [await first, await anext(reader)]
+        assert [one.record_id for one in seen] == [await slow, await quick]
+        await reader.aclose()
+        await other.aclose()
+
+    through(make, scenario)
+
+
+class Counted:
+    def __init__(self, monkeypatch):
+        self.count = 0
+        for name in ("_execute", "each"):
+            monkeypatch.setattr(Session, name, self._counting(getattr(Session, name)))
+
+    def _counting(self, method):
+        def counted(session, *values):
+            self.count += 1
+            return method(session, *values)
+
+        return counted
+
+    async def of(self, work):
+        before = self.count
+        await work
+        return self.count - before
+
+
+@pytest.mark.parametrize("kind", ["memory"])
+def test_an_operation_asks_as_often_however_much_there_is(make, monkeypatch):
+    async def scenario(store):
+        counted, costs = Counted(monkeypatch), []
+        for size in (1, 30):
+            names = [f"{size}-{number}" for number in range(size)]
+            for number in range(size):
+                await store.put(paused(f"other-{size}-{number}"), tenant="t")
+            record_id = await store.put(paused(*names), tenant="t", tool=Catalog({}))
+            costs.append(
+                [
+                    await counted.of(store.list(tenant="t", limit=50)),
+                    await counted.of(store.get(names[0], tenant="t")),
+                    await counted.of(store.record(record_id, tenant="t")),
+                    await counted.of(store.decide(dict.fromkeys(names, OK), actor="a", tenant="t")),
+                    await counted.of(store.settle(await claimed(store), paused(*names))),
+                    await counted.of(store.sweep()),
+                ]
+            )
+        assert costs[0] == costs[1]
+        assert max(costs[0]) < 20
+
+    through(make, scenario)
+
+
+def test_every_question_uses_an_index(tmp_path):
+    path = tmp_path / "pauses.sqlite"
+
+    async def scenario():
+        store, asked = SqliteInterruptStore(path), []
+        original = Session._execute
+
+        def noted(session, statement, values):
+            asked.append((statement, values))
+            return original(session, statement, values)
+
+        Session._execute = noted
+        try:
+            async with store:
+                record_id = await store.put(paused("a"), tenant="t", app="x")
+                for state in (None, "pending"):
+                    for tenant in ("t", ALL_TENANTS):
+                        await store.list(tenant=tenant, state=state, after="9", tool="refund", app="x")
+                await decided(store, "a")
+                await store.settle(await claimed(store, app="x"), paused("a"))
+                await store.sweep(deny_before_expiry_ms=5)
+                await store.withdraw(record_id, actor="ana")
+                await anext(store.changes(tenant="t"))
+                await anext(store.changes(tenant=ALL_TENANTS))
+        finally:
+            Session._execute = original
+        return asked
+
+    asked = within(scenario())
+    connection = sqlite3.connect(path)
+    plans = {
+        statement: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+        for statement, values in asked
+        if statement.startswith(("SELECT", "UPDATE", "DELETE")) and "codemode_store" not in statement
+    }
+    connection.close()
+    assert len(plans) > 15
+    scans = [
+        (statement, step)
+        for statement, plan in plans.items()
+        for step in plan
+        if step.startswith("SCAN") and "INDEX" not in step and "CONSTANT" not in step
+    ]
+    assert scans == []
+    sorts = [statement for statement, plan in plans.items() if any("TEMP B-TREE FOR ORDER BY" in step for step in plan)]
+    assert [one for one in sorts if "LIMIT" in one and "JOIN" not in one and "state IN" not in one] == []
+
+
+def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date(kind, make, monkeypatch):
+    if kind == "memory":
+        pytest.skip("it does not outlive its version")
+
+    async def version(store):
+        return await store._read(lambda session: session.one("SELECT version, sequence FROM codemode_store"))
+
+    async def scenario():
+        async with make() as store:
+            record_id = await store.put(paused("a"))
+        broken = (*schema.UPGRADES, ("ALTER TABLE codemode_records ADD COLUMN more TEXT", "NONSENSE"))
+        monkeypatch.setattr(schema, "UPGRADES", broken)
+        with pytest.raises(StoreUnavailable):
+            await make().record(record_id, tenant=ALL_TENANTS)
+        newer = (*broken[:-1], ("ALTER TABLE codemode_records ADD COLUMN more TEXT",))
+        monkeypatch.setattr(schema, "UPGRADES", newer)
+        async with make() as one, make() as two:
+            assert (await one.record(record_id, tenant=ALL_TENANTS)).id == record_id
+            assert await version(two) == (2, 1)
+        monkeypatch.setattr(schema, "UPGRADES", newer[:1])
+        with pytest.raises(StoreUnavailable, match="version 2"):
+            await make().record(record_id, tenant=ALL_TENANTS)
+
+    within(scenario())
+
+
+def test_stores_that_open_at_once_make_the_tables_once(kind, make):
+    async def scenario():
+        stores = [make() for _ in range(6)]
+        ids = await asyncio.gather(*(one.put(paused(str(number))) for number, one in enumerate(stores)))
+        assert {one.id for one in (await stores[0].list(tenant=ALL_TENANTS)).records} == set(ids)
+        await asyncio.gather(*(one.aclose() for one in stores))
+
+    within(scenario())
+
+
+def test_a_store_that_is_closed_opens_again_and_works_on_every_loop(make):
+    store = make()
+    record_id = within(store.put(paused("a")))
+    within(store.aclose())
+    assert within(store.record(record_id, tenant=ALL_TENANTS)).id == record_id
+    within(store.aclose())
+
+
+def test_files_are_their_owners_alone(tmp_path):
+    path = tmp_path / "pauses.sqlite"
+    path.touch(mode=0o644)
+
+    async def scenario():
+        async with SqliteInterruptStore(path) as store:
+            await store.put(paused("a"))
+            await store.guard.claim(Claim("k", "a", now_ms() + HOUR_MS))
+            modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+            assert set(modes.values()) == {0o600}
+            assert "pauses.sqlite-wal" in modes
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("where", ["folder", "file of another kind", "no folder"])
+def test_a_file_that_cannot_be_opened_is_told_of(tmp_path, where):
+    path = {"folder": tmp_path, "no folder": tmp_path / "none" / "x"}.get(where, tmp_path / "other")
+    if where.startswith("file"):
+        path.write_text("no database " * 100, encoding="utf-8")
+    store = SqliteInterruptStore(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            within(store.put(paused("a")))
+
+
+def test_a_database_that_is_away_loses_nothing(kind, make):
+    if kind != "postgres":
+        pytest.skip("nothing is between these and their store")
+
+    async def scenario(store):
+        record_id = await store.put(paused("a"))
+        store._database._pool.getconn().close()  # what was open breaks
+        with pytest.raises(StoreUnavailable):
+            await store._write(
+                lambda session: (
+                    keeping.put(session, keeping.kept(paused("b"))),
+                    session.rows("SELECT pg_terminate_backend(pg_backend_pid())"),
+                )
+            )
+        await decided(store, "a")
+        assert [one.id for one in (await store.list(tenant=ALL_TENANTS)).records] == [record_id]
+
+    through(make, scenario)
+    from codemode.stores.postgres import PostgresInterruptStore
+
+    with pytest.raises(ValueError, match=r"^dsn is no connection string of libpq$"):
+        PostgresInterruptStore("password=secret nonsense")
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        within(PostgresInterruptStore("host=/nowhere dbname=x").put(paused("a")))
+
+
+def test_the_guard_of_a_store_claims_once(kind, make):
+    async def scenario(store):
+        claim = Claim("k", "yes", now_ms() + HOUR_MS)
+        guards = [store.guard, make().guard if kind != "memory" else store.guard]
+        assert await guards[0].claim(claim) is None
+        assert await guards[0].renew("k")
+        with pytest.raises(CodeModeError, match="other answers"):
+            await guards[1].claim(Claim("k", "no", now_ms() + HOUR_MS))
+        repeat = asyncio.create_task(guards[1].claim(claim))
+        assert await guards[0].record("k", "outcome") in ("outcome", None)
+        assert await repeat == "outcome"
+        released = Claim("r", "yes", now_ms() + HOUR_MS)
+        assert await guards[0].claim(released) is None
+        await guards[0].release("r")
+        assert await guards[1].claim(released) is None
+
+    through(make, scenario)
+
+
+def test_the_guard_tells_who_takes_over_that_a_claim_has_lapsed(kind, make, clock):
+    if kind == "memory":
+        pytest.skip("its owner cannot die alone")
+
+    async def scenario(store):
+        claim = Claim("k", "yes", now_ms() + HOUR_MS)
+        assert await store.guard.claim(claim) is None
+        seconds = iter(range(0, 10**6, 20))
+        clock.seconds = lambda: float(next(seconds))
+        clock.moved_ms = 61_000
+
+        async def at_once(_):
+            await asyncio.sleep(0)
+
+        clock.sleep = at_once
+        assert await make().guard.claim(claim) is LAPSED
+
+    through(make, scenario)
+
+
+def test_a_pause_for_dialogs_is_warned_of_once(make, caplog):
+    async def scenario(store):
+        with caplog.at_level(logging.WARNING, "codemode.stores"):
+            await store.put(paused("a", age_ms=2 * HOUR_MS))
+            assert caplog.records == []
+            await store.put(paused("b", age_ms=HOUR_MS // 2))
+            await store.put(paused("c", age_ms=HOUR_MS // 2))
+        assert [one.name for one in caplog.records] == ["codemode.stores"]
+        assert "max_age_ms" in caplog.text
+
+    through(make, scenario)
+
+
+def test_what_has_ended_in_memory_goes_after_an_hour(clock):
+    async def scenario():
+        store = MemoryInterruptStore(clock=clock)
+        await store.withdraw(await store.put(paused("a")), actor="ana")
+        clock.moved_ms = HOUR_MS
+        last = await store.put(paused("b"))
+        assert [one.id for one in (await store.list(tenant=ALL_TENANTS)).records] == [last]
+
+    within(scenario())
+
+
+def test_a_fork_goes_on_with_connections_of_its_own(kind, make):
+    if kind == "memory":
+        pytest.skip("its child has a copy")
+    store = make()
+    within(store.put(paused("parent")))
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            within(store.put(paused("child")))
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    within(store.put(paused("parent again")))
+    assert len(within(store.list(tenant=ALL_TENANTS)).records) == 3
+    within(store.aclose())
+
+
+def test_without_its_extra_a_postgres_store_says_what_to_install():
+    program = (
+        "import sys; sys.modules['psycopg_pool'] = None\nfrom codemode import PostgresInterruptStore\n"
+        "try: PostgresInterruptStore('dbname=x')\nexcept ValueError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "codemode-toolkit[postgres]" in done.stdout
+
+
+def test_nothing_listens_when_nobody_waits(kind, make):
+    if kind != "postgres":
+        pytest.skip("they listen to nothing")
+
+    async def scenario(store):
+        record_id = await store.put(paused("a"))
+        with pytest.raises(TimeoutError):
+            await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=50)
+        await until(lambda: not [one for one in threading.enumerate() if one.name == "codemode-listener"])
+
+    through(make, scenario)
