@@ -88,7 +88,7 @@ class Runs:
             return refused([*notes, _failed(error)], error)
 
     async def _run(self, request: RunRequest, outer: OuterCall) -> Any:
-        notes, capabilities = await self._connect(request)
+        notes, capabilities = await self._connect(request) if request.capabilities else (list(request.notes), [])
         limits = request.limits or self._options.limits
         profile = self._profile if request.limits is None else profile_of(limits, self._words)
         view = self._catalog(notes, capabilities)
@@ -153,7 +153,8 @@ class Runs:
     ) -> Any:
         if outcome.interrupt is not None:
             return outcome.interrupt
-        said = [*diagnostics_of(outcome, self._policy(limits)), *notes]
+        policy = self._usual.execution_policy if outcome.error is None else self._policy(limits)
+        said = [*diagnostics_of(outcome, policy), *notes]
         if isinstance(view, RunView):
             said += view.changed_meanwhile()
         declarations = await self._declarations(view, capabilities) if capabilities else ""
