@@ -35,6 +35,11 @@ class GuestFace:
     limit_names: Mapping[str, str] = field(default_factory=dict[str, str])
     stops_itself: bool = False
 
+    @property
+    def is_module(self) -> bool:
+        """True when a program is an ES module."""
+        return self.wrapper == "module"
+
 
 @dataclass(frozen=True, kw_only=True)
 class StaticRules:

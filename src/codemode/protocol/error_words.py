@@ -9,6 +9,7 @@ from ..data.json_values import encode_json, utf8_length
 from ..data.narrowing import is_object
 from ..errors import MAX_GUEST_MESSAGE_CHARACTERS, CodeModeError, CodeModeProtocolError
 from ..profile import Words
+from ..trace.visible_text import clipped
 
 TEXTS = ("class", "message", "code", "hint")
 """Of each error, always there."""
@@ -53,7 +54,7 @@ def _without_the_rest(texts: Mapping[str, str], rest: Mapping[str, Any]) -> str:
 def _clipped(value: Any, key: str) -> str:
     text = value if isinstance(value, str) else ""
     most = MAX_GUEST_MESSAGE_CHARACTERS if key == "message" else _MAX_TEXT_CHARACTERS
-    return text if len(text) <= most else text[: most - 1] + "\u2026"
+    return clipped(text, most)
 
 
 def require_worded(text: str, fields: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the host works on for an invocation: requests that run, timers among them, those to come, what a person decides.
+"""The host's work for an invocation: requests that run, timers among them, those to come, what a person decides.
 
 Pure. Knows nothing of what the guest does.
 """

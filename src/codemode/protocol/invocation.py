@@ -143,7 +143,7 @@ class Invocation:
             self.settings = self._identify(self.settings, event.js)
         self._turns.program_started()
         told, given_json = self.settings.for_worker(), self.settings.given_json
-        if self.settings.profile.guest.wrapper == "module":
+        if self.settings.profile.guest.is_module:
             program = messages.RunModule(event.js, told, given_json)
         else:
             program = messages.RunProgram(event.js, told, self._draft, given_json, event.compile_only)

@@ -51,7 +51,7 @@ class Settings:
 
 def analysis_face(profile: Profile) -> int:
     """Return how a worker is to analyse programs of a profile, as `AnalyseProgram` has it."""
-    if profile.guest.wrapper == "module":
+    if profile.guest.is_module:
         return 2
     return 0 if profile.static_rules.runs_unanalysed else 1
 

@@ -75,7 +75,7 @@ class ProgramChecker:
             return fitted.found[1]
         if self.known is None and facts is not None:
             _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
-        if self._profile.guest.wrapper == "module" and not is_module(facts):
+        if self._profile.guest.is_module and not is_module(facts):
             return ProgramRefused(is_unclear=True)
         if self._profile.static_rules.is_in_force and not is_analysable(facts):
             return ProgramAccepted(js, compile_only=True)
@@ -115,7 +115,7 @@ class ProgramChecker:
             return ProgramRefused(error=error)
         if self._profile.static_rules.is_in_force:
             return self._broken_rules(facts) or self._refused_name(facts)
-        if self._profile.guest.wrapper == "module":
+        if self._profile.guest.is_module:
             return None  # what it may import and call is for the tools to say
         problems = () if facts is None or not self._compares else self._problems(facts)
         return ProgramRefused(problems) if problems else None

@@ -1,4 +1,4 @@
-"""What a runner is given: a place to run on, the way to a worker, and who checks the program. Runs nothing."""
+"""The seat of a runner: a place to run on, the way to a worker, and who checks the program. Runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool answers in the words of an MCP server, and the one value that a program gets of it. Knows no call."""
+"""The answer of a tool in the words of an MCP server, and the one value that a program gets of it. Knows no call."""
 
 from __future__ import annotations
 

@@ -17,8 +17,12 @@ def visible(text: str, *, keep: str = "") -> str:
 
 def one_line(text: str, max_characters: int) -> str:
     """Return visible text on one line, clipped to so many characters."""
-    shown = visible(text[: max_characters + 1])
-    return shown if len(shown) <= max_characters else shown[: max_characters - 1] + "…"
+    return clipped(visible(text[: max_characters + 1]), max_characters)
+
+
+def clipped(text: str, max_characters: int) -> str:
+    """Return at most so many characters of a text, the last of them an ellipsis where there are more."""
+    return text if len(text) <= max_characters else text[: max_characters - 1] + "…"
 
 
 def counted(count: int, what: str) -> str:

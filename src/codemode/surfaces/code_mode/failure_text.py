@@ -34,7 +34,7 @@ from ...errors import (
 )
 from ...protocol.call_status import IN_ERRORS, may_have_run
 from ...protocol.endings import detached_text
-from ...trace.visible_text import visible
+from ...trace.visible_text import clipped, visible
 
 MAX_CHARACTERS = 4000
 _MAX_MESSAGE_CHARACTERS = 1200
@@ -85,7 +85,7 @@ def failure_text(error: BaseException, js: str | None) -> str:
     Name and message, the place with its line of source, the calls that are done or may be, one hint. ``js`` is the
     program as the model wrote it; None when it sent none.
     """
-    headline = _clipped(_headline(error), _MAX_MESSAGE_CHARACTERS)
+    headline = clipped(_headline(error), _MAX_MESSAGE_CHARACTERS)
     parts = [headline, *_places(error, js or ""), *_calls(error), _hint(error)]
     return visible("\n".join(parts), keep=_KEPT)[:MAX_CHARACTERS]
 
@@ -209,7 +209,3 @@ def _closer_hint(error: CodeModeError) -> str:
     if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
         return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
     return _CODE_HINTS.get(error.code, "")
-
-
-def _clipped(text: str, max_characters: int) -> str:
-    return text if len(text) <= max_characters else text[: max_characters - 1] + "…"

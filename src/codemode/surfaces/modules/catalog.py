@@ -11,7 +11,7 @@ from ...data.narrowing import is_array
 from ...errors import CodeModeError, CodeModeToolError
 from ...host import steps
 from ...tools.prepared import PreparedTool
-from .diagnostic import clipped
+from ...trace.visible_text import clipped
 from .discovery import answer, search_index, unknown_server
 from .imports import Modules
 from .listing import ListedServer, ModuleTool
@@ -28,7 +28,10 @@ _MOST_GIVEN = 64
 
 
 class ModuleCatalog:
-    """What a run asks about its tools. ``unavailable`` says of servers that could not be listed why, by path."""
+    """The tools of a run, and what it asks of them.
+
+    ``unavailable`` says of servers that could not be listed why, by path.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the model reads of ``codemode.run``: the rules, the servers, and as many declarations as there is room for.
+"""Description of ``codemode.run`` for the model: the rules, the servers, and as many declarations as there is room for.
 
 Clients and model APIs cut a description at 1,024, 2,048 or 4,096 characters: what stands first stands alone.
 """

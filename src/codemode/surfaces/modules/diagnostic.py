@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, NotRequired, TypedDict
 
 from ...data.narrowing import mapping_or_empty, string_or_empty
+from ...trace.visible_text import clipped
 
 Severity = Literal["error", "warning", "info"]
 MAX_MESSAGE_CHARACTERS = 4_000
@@ -74,8 +75,3 @@ def place_of(details: Any) -> str | None:
     place = mapping_or_empty(details)
     line, column = place.get("line"), place.get("column")
     return f"{line}:{column}" if type(line) is int and type(column) is int else None
-
-
-def clipped(text: str, most: int) -> str:
-    """Return the beginning of a text that is longer."""
-    return text if len(text) <= most else f"{text[: most - 1]}\u2026"

@@ -1,4 +1,4 @@
-"""What a run came to, as diagnostics: every error in a code of this surface, with what to do. Runs nothing.
+"""Diagnostics of what a run came to: every error in a code of this surface, with what to do. Runs nothing.
 
 A diagnostic holds what the program or its author could know: no stack, and of the host neither paths nor secrets.
 """

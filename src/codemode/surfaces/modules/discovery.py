@@ -1,4 +1,4 @@
-"""What ``@codemode/discovery`` answers about the servers of a run. Changes nothing, and calls no tool.
+"""Answers of ``@codemode/discovery`` about the servers of a run. Changes nothing, and calls no tool.
 
 A server is found by its path or by the host's own id for it, a tool by its name or by that of its export.
 """

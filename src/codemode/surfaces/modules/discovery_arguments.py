@@ -1,4 +1,4 @@
-"""What a program gives the functions of ``@codemode/discovery``, read and refused. Knows no server."""
+"""Arguments of the functions of ``@codemode/discovery``, read and refused. Knows no server."""
 
 from __future__ import annotations
 

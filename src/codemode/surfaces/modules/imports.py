@@ -1,4 +1,4 @@
-"""What a module imports, compared with what there is: every mistake at once, before anything runs. Pure."""
+"""Imports of a module, compared with what there is: every mistake at once, before anything runs. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers have, as a run sees them: paths, names and tools made ready. Lists nothing itself."""
+"""Servers and tools as a run sees them: paths, names and tools made ready. Lists nothing itself."""
 
 from __future__ import annotations
 

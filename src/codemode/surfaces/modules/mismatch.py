@@ -1,4 +1,4 @@
-"""Why an input does not fit its schema, field by field: where, what was expected, what was received, an example.
+"""The mismatch of an input and its schema, field by field: where, what was expected, what was received, an example.
 
 Made of what a validator has said, whichever it was. Pure.
 """
@@ -18,7 +18,7 @@ from ...errors import CodeModeError
 from ...schemas.compiled import json_type
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import sample_value
-from .diagnostic import clipped
+from ...trace.visible_text import clipped
 
 MAX_EXAMPLE_BYTES = 4_000
 NOTHING = "nothing"

@@ -1,4 +1,4 @@
-"""What a module imports, read of what a worker said about it. Unverified: what is malformed is not there."""
+"""Imports and calls of a module, read of what a worker said about it. Unverified: what is malformed is not there."""
 
 from __future__ import annotations
 

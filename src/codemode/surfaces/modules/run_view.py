@@ -25,10 +25,10 @@ NOTES, CAPABILITIES, LIMITS = "notes", "capabilities", "limits"
 
 
 class RunView:
-    """What one run asks about its tools. ``notes`` say what a model should know beside whatever it comes to.
+    """The tools of one run, and what it asks of them.
 
-    ``capabilities`` are the paths that its request named. A pause brings its own of both, and its ``limits``.
-    ``ready_ms`` is when all was listed that it needs.
+    ``notes`` say what a model should know beside whatever it comes to. ``capabilities`` are the paths that its request
+    named. A pause brings its own of both, and its ``limits``. ``ready_ms`` is when all was listed that it needs.
     """
 
     def __init__(self, servers: ServerSet, notes: Sequence[Diagnostic] = (), capabilities: Sequence[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""What an execute or a resume of the run tool does: the way from a request through servers and run to a response."""
+"""The runs of one tool, begun or gone on with: from a request through servers and program to a response."""
 
 from __future__ import annotations
 

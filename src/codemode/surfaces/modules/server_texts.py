@@ -1,4 +1,4 @@
-"""What servers say of themselves and of their tools, as plain values of bounded size. Knows no server and no tool.
+"""Texts of servers about themselves and their tools, as plain values of bounded size. Knows no server and no tool.
 
 A server may be a stranger's: a text of its, however long or odd, costs the other servers of a run nothing.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from ...data.json_values import encode_json
 from ...host import steps
-from .diagnostic import clipped
+from ...trace.visible_text import clipped
 
 MAX_NAME_CHARACTERS = 256
 MAX_DESCRIPTION_CHARACTERS = 16_000

@@ -15,7 +15,8 @@ from ...errors import HIDDEN_CODES, CodeModeAuthenticationError, CodeModeError
 from ...profile import Words
 from ...trace.failures import message_of
 from ...trace.public_message import public_message, without_paths
-from .diagnostic import MAX_MESSAGE_CHARACTERS, clipped
+from ...trace.visible_text import clipped
+from .diagnostic import MAX_MESSAGE_CHARACTERS
 from .listing import ModuleTool
 from .mismatch import example_of, mismatch
 from .module_tools import ServerTool
