@@ -106,10 +106,32 @@ const run = (config) => {
   return "ok";
 };
 
+// What finds no memory in a callback leaves its promise as it is: the engine has no room to reject it either. A program
+// that then waits for nothing, with next to no memory left now or as its own statements ended, has forgotten nothing.
+const lostForMemory = freeze(create(null, {
+  name: { value: "InternalError" },
+  message: { value: "out of memory in a callback" },
+}));
+const isLeft = (part) => {
+  try {
+    new Reserve(floor(limits.memory_limit_bytes / part));
+    return true;
+  } catch {
+    return false;
+  }
+};
+let wasFull = false;
+const isLostForMemory = () => unanswered === 0 && isModule() && (wasFull || !isLeft(16));
+
 // The engine's own promise of a module's evaluation. What the program has left is plain data by then: the property can
 // neither be taken away nor become an accessor.
 const watch = (promise) => {
-  then(promise, () => programReturned(G.__codemode_result__), programThrew);
+  wasFull = !isLeft(1024);
+  try {
+    then(promise, () => programReturned(G.__codemode_result__), programThrew);
+  } catch (error) {
+    endFenced(error, "");
+  }
   return "ok";
 };
 // What the engine says of a text that it does not evaluate: no module, too large, or too deep.
@@ -126,23 +148,8 @@ const refusal = (name, text) => {
   return error;
 };
 
-// What finds no memory in a callback leaves its promise as it is: the engine has no room to reject it either. A program
-// that then waits for nothing, with next to no memory left, has not forgotten to resolve it.
-const lostForMemory = freeze(create(null, {
-  name: { value: "InternalError" },
-  message: { value: "out of memory in a callback" },
-}));
-const isOutOfMemory = () => {
-  try {
-    new Reserve(floor(limits.memory_limit_bytes / 16));
-    return false;
-  } catch {
-    return true;
-  }
-};
-
 const drain = () => {
-  if (!finished && unanswered === 0 && isModule() && isOutOfMemory()) endFenced(lostForMemory, "");
+  if (!finished && isLostForMemory()) endFenced(lostForMemory, "");
   if (!finished) emit("T", '{"in_flight":' + inFlight + "}");
   const lines = flat(outbox);
   outbox = "";
@@ -165,6 +172,7 @@ const reset = () => {
   finished = false;
   nextId = 1;
   unanswered = 0;
+  wasFull = false;
   inFlight = bridgeRequests = catalogRequests = consoleBytes = consoleLines = notices = noticeBytes = 0;
   consoleFull = false;
   programText = "";
