@@ -148,6 +148,9 @@ def test_places_are_those_of_the_text_without_what_stands_before_it(kernel, js, 
         ("class A { #a; #a }", "private class field"),
         ("<!-- x", "unexpected token"),
         ("const load = 1", "redefinition"),
+        # No import is left in what is analysed. Of one that was not seen nothing runs either.
+        ("import x from 'y'", "an import is not understood"),
+        ("export * from '@codemode/servers/github'", "an import is not understood"),
     ],
 )
 def test_a_text_that_is_no_module_is_a_syntax_error_and_nothing_has_run(kernel, js, says):

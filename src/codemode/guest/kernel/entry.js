@@ -134,10 +134,13 @@ const watch = (promise) => {
   }
   return "ok";
 };
-// What the engine says of a text that it does not evaluate: no module, too large, or too deep.
+// What the engine says of a text that it does not evaluate: no module, too large, or too deep. It loads nothing, and so
+// says of an import that the analysis has not seen.
+const HIDDEN_IMPORT = "an import is not understood: write each of them, and what is exported again, on a line of its own";
 const refused = (text) => {
   const colon = indexOf(text, ": "), name = colon < 0 ? "" : slice(text, 0, colon);
   if (indexOf(text, "out of memory") >= 0 || colon < 0) endFenced(null, "");
+  else if (name === "ReferenceError") endFenced(refusal("SyntaxError", HIDDEN_IMPORT), ',"origin":"syntax"');
   else endFenced(refusal(name, slice(text, colon + 2)), name === "SyntaxError" ? ',"origin":"syntax"' : "");
   return "ok";
 };
