@@ -16,7 +16,6 @@ SPENDING = (
     "for (;;) Promise.resolve().then(() => {})",
     "for (;;) { Promise.resolve([1]).then((x) => x) }",
     "const spend = async () => { const all = []; for (;;) all.push([1]) }; await spend()",
-    "for (;;) (async () => { await 0; return [1] })()",
     MANY.format("Promise.reject(Error('x' + i)).catch((e) => e.message).then((x) => [x])"),
     MANY.format("import('nowhere' + i).catch((e) => e.code)"),
     MANY.format("hub.echo(i).catch((e) => e.code)"),
