@@ -180,3 +180,12 @@ def test_names_of_servers_that_there_are_not_are_compared_beside_the_loop_and_no
     assert len(hints) > len(compared)
     assert 1 <= len(compared) <= 8
     assert threading.main_thread() not in compared
+
+
+@pytest.mark.parametrize("server_id", ["far", "far-" + "away" * 50])
+def test_a_server_that_fails_is_told_of_under_a_name_made_at_run_time_too(server_id: str):
+    tool = create_run_tool([Live(server_id, fails=True)])
+    code = f'const name = "{server_id}"; await import("@codemode/servers/" + name);'
+    errors = [one for one in within(run(tool, code))["diagnostics"] if one["severity"] == "error"]
+    assert [(one["code"], one.get("errorClass")) for one in errors] == [("IMPORT_FAILURE", "ServerNotFoundError")]
+    assert "cannot be imported: it cannot be reached now" in errors[0]["message"]

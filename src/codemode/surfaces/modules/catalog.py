@@ -10,6 +10,7 @@ from ...data.json_values import WrittenObject
 from ...data.narrowing import is_array
 from ...errors import CodeModeError, CodeModeToolError
 from ...host import steps
+from ...schemas.compiled import json_type
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clipped
 from .discovery import answer, search_index, unknown_server
@@ -132,9 +133,9 @@ class ModuleCatalog:
         server = self._by_path.get(path) if isinstance(path, str) else None
         if server is not None:
             return self._entry(server)
-        shown = clipped(str(path), _MAX_NAME_CHARACTERS)
-        if shown in self.unavailable:
-            text = f'The server "{shown}" cannot be imported: {self.unavailable[shown]}.'
+        shown = clipped(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else json_type(path)
+        if isinstance(path, str) and path in self.unavailable:
+            text = f'The server "{shown}" cannot be imported: {self.unavailable[path]}.'
             error = CodeModeToolError(text, details={"server_id": shown})
         else:
             error = unknown_server(self.servers, shown)

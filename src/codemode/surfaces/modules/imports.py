@@ -88,9 +88,8 @@ class Modules:
         else:
             message = f"there is no module {_quoted(specifier)}"
             known = [*_EXPORTS, *map(module_of, self._servers)]
-            meant = next((known for known in self._servers if known == specifier), None)
             hint = suggesting.hint(
-                specifier if meant is None else module_of(meant),
+                module_of(specifier) if specifier in self._servers else specifier,
                 known,
                 "Import {}.",
                 "Import @codemode/discovery, @codemode/errors or @codemode/servers/<serverId>: there are no others.",
