@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, NotRequired, TypedDict
 
+from ...data.json_values import well_formed
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...trace.visible_text import clipped
 
@@ -62,12 +63,17 @@ def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 def _clipped(one: Diagnostic) -> Diagnostic:
     made = one.copy()
-    made["message"] = clipped(one["message"], MAX_MESSAGE_CHARACTERS)
+    made["message"] = _text(one["message"], MAX_MESSAGE_CHARACTERS)
     if "hint" in one:
-        made["hint"] = clipped(one["hint"], _MAX_HINT_CHARACTERS)
+        made["hint"] = _text(one["hint"], _MAX_HINT_CHARACTERS)
     if "path" in one:
-        made["path"] = clipped(one["path"], _MAX_HINT_CHARACTERS)
+        made["path"] = _text(one["path"], _MAX_HINT_CHARACTERS)
     return made
+
+
+def _text(said: str, most: int) -> str:
+    # What a request named may have half a pair in it, which nobody can send on.
+    return well_formed(clipped(said, most))
 
 
 def place_of(details: Any) -> str | None:

@@ -22,6 +22,7 @@ from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
 from .schemas import readable_schema, says_nothing
 from .server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
 
+_STEPS_OF_A_TOOL = 4
 _log = logging.getLogger("codemode.tools")
 
 
@@ -48,6 +49,7 @@ class ServerTool(PreparedTool):
 
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
+        steps.take(_STEPS_OF_A_TOOL)
         self.name = name
         self.description = plain_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
         self.annotations = plain_annotations(tool.annotations)

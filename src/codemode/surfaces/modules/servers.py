@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from ...data.narrowing import is_listing, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError
+from ...host import steps
 from ...host.cancellation import is_ended_from_outside
-from ...host.threads import off_loop
+from ...host.threads import HostThreads
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
 from ...schemas.patterns import foreign_patterns
 from ...tools.tool import Tool
@@ -26,6 +27,7 @@ from .names import module_paths
 from .server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain_text, plain_texts
 
 MAX_ID_CHARACTERS = 256
+MAX_TOOLS = 50_000
 LISTING_SECONDS = 30.0
 _log = logging.getLogger("codemode.tools")
 _UNREACHABLE = "it cannot be reached now"
@@ -145,7 +147,8 @@ class Source:
                 given = await tools if inspect.isawaitable(tools) else tools
         except SystemExit as error:  # which would end the loop
             raise RuntimeError("the server raised SystemExit") from error
-        return revision, await off_loop(partial(self._of, given))
+        # In threads of its own, where it takes turns with other work, and stops once nobody waits for it.
+        return revision, await HostThreads().of_invocation().run_check(partial(self._of, given))
 
     def _of(self, tools: Any) -> ListedServer:
         server = self._server
@@ -162,12 +165,27 @@ class Source:
 
     def _collected(self, tools: Any) -> Mapping[str, Tool]:
         with foreign_patterns():
-            return collected(tools)
+            return collected(_bounded(tools))
 
     def _text(self, name: str, most: int = MAX_NAME_CHARACTERS) -> str | None:
         """Return what a server says of itself, which it may know only once it is connected."""
         own = plain_text(getattr(self._server, name, None), most)
         return plain_text(getattr(self._live, name, None), most) if own is None else own
+
+
+def _bounded(tools: Any) -> Any:
+    """Return tools of which there are no more than anybody reads; what never ends is no listing."""
+    if is_mapping(tools) or not is_listing(tools):
+        if is_mapping(tools) and len(tools) > MAX_TOOLS:
+            raise ValueError(f"the server has {len(tools)} tools; at most {MAX_TOOLS} are allowed")
+        return tools
+    listed: list[Any] = []
+    for one in tools:
+        steps.take()
+        if len(listed) == MAX_TOOLS:
+            raise ValueError(f"the server has more than {MAX_TOOLS} tools")
+        listed.append(one)
+    return listed
 
 
 def sources_of(servers: Iterable[Any]) -> tuple[Source, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import pydantic
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from waiting import until, within
 
 from codemode import CodeModeAuthenticationError, ModuleServer, Tool, create_run_tool
+from codemode.host import steps
 from codemode.surfaces.modules import servers as listing_of_servers
 from codemode.surfaces.modules.run_view import RunView
 from codemode.surfaces.modules.server_set import ServerSet
@@ -291,6 +293,42 @@ def test_no_server_is_lost_for_a_schema_that_it_only_passes_on(make: Callable[[]
     tool = view.get("s.t")
     assert tool is not None
     tool.validate_input({"text": "y"})
+
+
+def endless() -> Iterator[Any]:
+    while True:
+        yield Tool(f"t{next(COUNT)}", execute=None)
+
+
+COUNT = itertools.count()
+
+
+@pytest.mark.parametrize(
+    "make", [endless, lambda: [lambda: 1] * 50_001, lambda: dict.fromkeys(map(str, range(50_001)))]
+)
+def test_a_server_with_more_tools_than_anybody_reads_fails_alone(make: Callable[[], Any]):
+    view = within(view_of(ServerSet([Passing("much", make), Live("one", "a")]), imports("much", "one")))
+    assert view.names() == ("one.a",)
+
+
+def test_a_listing_that_nobody_waits_for_any_more_ends(monkeypatch: pytest.MonkeyPatch):
+    """A thread that went on would take the others' time, and each run would begin one more."""
+    monkeypatch.setattr(listing_of_servers, "LISTING_SECONDS", 0.05)
+    monkeypatch.setattr(listing_of_servers, "MAX_TOOLS", 1 << 60)
+    ended = threading.Event()
+
+    def slow() -> Iterator[Any]:
+        for one in endless():
+            try:
+                steps.take(steps.STEPS_BETWEEN_LOOKS + 1)
+            except steps.WorkStopped:
+                ended.set()
+                raise
+            yield one
+
+    view = within(view_of(ServerSet([Passing("much", slow), Live("one", "a")]), imports("much", "one")))
+    assert view.names() == ("one.a",)
+    assert ended.wait(60)
 
 
 def test_m22_paths_are_of_the_servers_in_their_order():

@@ -214,3 +214,9 @@ def test_m7_a_refused_request_has_all_of_an_answer():
         "result": None,
         "diagnostics": [{"severity": "error", "code": "BAD_REQUEST", "message": "no"}],
     }
+
+
+def test_half_a_pair_that_a_request_named_can_be_sent_on():
+    said = ordered([diagnostic("warning", "X", "no \ud800", hint="\udfff", path="/\ud800")])
+    assert json.dumps(said, ensure_ascii=False).encode()
+    assert said[0]["message"] == "no \ufffd"
