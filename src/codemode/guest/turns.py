@@ -30,23 +30,30 @@ class Turns:
         self._kernel = kernel
         self._failed = failed
         self._now = now
-        self._time: TurnTime | None = None
+        self._until = 0.0  # when its time is over, for a program that is to be stopped here
+        self._stands_still = False  # between turns
+        self._ended = 0.0
 
+    # What each first run of a function costs in a forked process is more than what it does: so there are few.
     def bound(self, milliseconds: int, counts_waiting: bool) -> None:
         """Let the program take no longer. The turn in which this is said has begun."""
-        self._time = TurnTime(milliseconds / 1000, counts_waiting, self._context.set_time_limit, self._now)
-        self._time.begin()
+        self._until, self._stands_still = self._now() + milliseconds / 1000, not counts_waiting
+        self._context.set_time_limit(milliseconds / 1000)
 
     def take(self, operation: str, argument: object) -> tuple[str, bool]:
         """Take a turn: the lines that the kernel has to say, and whether the program has ended."""
-        if self._time is not None:
-            self._time.begin()
+        if self._until:
+            now = self._now()
+            if self._stands_still:
+                self._until += now - self._ended
+            # The engine counts processor time, of one entry.
+            self._context.set_time_limit(max(self._until - now, SHORTEST_SECONDS))
         return self.go_on(operation, argument)
 
     def go_on(self, operation: str, argument: object) -> tuple[str, bool]:
         """Take the rest of a turn that has begun."""
         try:
-            if self._is_over():
+            if self._until and self._is_over():
                 return self._stopped()
             self.tell(operation, argument)
             if self._run_jobs():
@@ -55,8 +62,8 @@ class Turns:
             if self._is_over():
                 return self._stopped()
             raise
-        if self._time is not None:
-            self._time.end()
+        if self._stands_still:
+            self._ended = self._now()
         lines = self._flat(self._kernel("drain", ""))
         # The kernel says T last, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
@@ -87,43 +94,10 @@ class Turns:
         return False
 
     def _is_over(self) -> bool:
-        return self._time is not None and self._time.is_over()
+        return 0 < self._until <= self._now()
 
     def _stopped(self) -> tuple[str, bool]:
         """What the program has written. What it asks for does not count."""
         self._context.set_time_limit(NO_LIMIT)
         lines = self._flat(self._kernel("drain", "")).split("\n")
         return "\n".join([*(line for line in lines if line.startswith("L")), STOPPED]), True
-
-
-class TurnTime:
-    """What is left of some ``seconds``. With ``counts_waiting`` the time between turns is spent too.
-
-    ``set_time_limit`` is the engine's, which counts processor time of one entry; ``now`` gives seconds.
-    """
-
-    def __init__(
-        self, seconds: float, counts_waiting: bool, set_time_limit: Callable[[float], None], now: Callable[[], float]
-    ) -> None:
-        self._left = seconds
-        self._counts_waiting = counts_waiting
-        self._set_time_limit = set_time_limit
-        self._now = now
-        self._began = self._ended = now()
-
-    def begin(self) -> None:
-        """Begin a turn: the engine stops what takes longer than what is left."""
-        now = self._now()
-        if self._counts_waiting:
-            self._left -= now - self._ended
-        self._began = now
-        self._set_time_limit(max(self._left, SHORTEST_SECONDS))
-
-    def is_over(self) -> bool:
-        """Whether this turn has taken more than what was left."""
-        return self._now() - self._began >= max(self._left, SHORTEST_SECONDS)
-
-    def end(self) -> None:
-        """End a turn."""
-        self._ended = self._now()
-        self._left -= self._ended - self._began

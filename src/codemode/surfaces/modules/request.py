@@ -43,6 +43,8 @@ def read_request(given: Any, options: RunOptions) -> RunRequest | list[Diagnosti
         wrong.append(said)
     if wrong or not isinstance(code, str):
         return wrong
+    if limits is None and capabilities is None:
+        return RunRequest(code, None, (), ())
     asked, notes = _limits(limits if is_mapping(limits) else {}, options)
     ids = tuple(dict.fromkeys(capabilities)) if capabilities is not None else ()
     return RunRequest(code, asked, ids, tuple(notes))

@@ -29,6 +29,8 @@ class ServerSet:
 
     def catalog(self) -> ModuleCatalog:
         """Return the tools as they were last listed: the same catalog as long as they are the same."""
+        if self.is_static and self._made is not None:
+            return self._made[1]
         known = tuple((one.listed, one.failure) for one in self.sources)
         with self._lock:
             made = self._made
