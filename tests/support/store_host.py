@@ -1,0 +1,78 @@
+"""A host in a process of its own: does with its store what it is told, one line of JSON each, and may be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from stored_pauses import Clock, paused
+
+from codemode import ALL_TENANTS, CodeModeError, Lease, PostgresInterruptStore, SqliteInterruptStore
+
+AGE_MS = 3_600_000
+
+
+class Host:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store: Any = None
+        self.leases: list[Lease] = []
+
+    async def open(self, kind: str, where: str) -> None:
+        if self.store is not None:
+            await self.store.aclose()
+        of_kind: Any = SqliteInterruptStore if kind == "sqlite" else PostgresInterruptStore
+        self.store, self.leases = of_kind(where, clock=self.clock), []
+
+    async def put(self, names: list[str]) -> str:
+        return await self.store.put(paused(*names, age_ms=AGE_MS))
+
+    async def decide(self, names: list[str], reason: str) -> dict[str, Any]:
+        answers = {name: {"approved": True, "reason": reason} for name in names}
+        made = await self.store.decide(answers, actor=reason, tenant=ALL_TENANTS)
+        return {name: one.decision["reason"] for name, one in made.items()}
+
+    async def claim(self) -> list[Any] | None:
+        lease = await self.store.claim(owner="host", tenant=ALL_TENANTS)
+        if lease is None:
+            return None
+        self.leases.append(lease)
+        return [lease.record.id, lease.number, lease.is_takeover, lease.resolutions]
+
+    async def settle(self, names: list[str] | None) -> list[Any] | None:
+        if not self.leases:
+            return None
+        lease = self.leases.pop(0)
+        left = [one.interrupt_id for one in lease.record.requests if one.state in ("waiting", "decided")]
+        asked = [one for one in left if one not in lease.resolutions] + [
+            f"{lease.record.id[:6]}-{one}" for one in names or ()
+        ]
+        result = "value" if names is None else paused(*asked, age_ms=AGE_MS)
+        return [lease.record.id, lease.number, await self.store.settle(lease, result), sorted(lease.resolutions)]
+
+    async def release(self) -> bool | None:
+        return await self.store.release(self.leases.pop(0)) if self.leases else None
+
+    async def renew(self) -> bool | None:
+        return await self.store.renew(self.leases[0]) if self.leases else None
+
+    async def sweep(self) -> int:
+        return await self.store.sweep(deny_before_expiry_ms=60_000)
+
+
+async def main() -> None:
+    host = Host()
+    for line in sys.stdin:
+        name, moved_ms, arguments = json.loads(line)
+        host.clock.moved_ms = moved_ms
+        try:
+            said = ["did", await getattr(host, name)(*arguments)]
+        except CodeModeError as error:
+            said = ["refused", type(error).__name__]
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
