@@ -1,13 +1,11 @@
-"""M16 to M31 and M33 to M37: discovery, server modules, names, declarations, errors. A test for each item."""
+"""M16 to M31: discovery, server modules, names, declarations, errors. A test for each item."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
-import pytest
-from module_servers import answer, codes, github, giving, over, raises, result_of
+from module_servers import answer, github, over, raises, result_of
 
 from codemode import CodeModeAuthenticationError, ModuleServer, Tool
 
@@ -264,109 +262,3 @@ def test_m31_every_error_has_a_hint():
     assert "get_user" in str(thrown("discovery.getTool('github', 'get_usr')"))
     assert "no such branch" in (thrown("gh.fails()"))["message"]
     assert "quota exceeded" in (thrown("gh.broken()"))["message"]
-
-
-class Changing:
-    """A server whose tools change, as a gateway has it."""
-
-    server_id, name, version, description, capabilities = "changing", "Changing", None, None, ()
-
-    def __init__(self) -> None:
-        self.revision = 1
-        self.listed = 0
-        self.names = ["first"]
-
-    async def tools(self) -> list[Tool]:
-        self.listed += 1
-        await asyncio.sleep(0)
-        return [giving(name, name) for name in self.names]
-
-
-def test_m33_changed_tools_are_seen_by_the_next_run_alone():
-    server = Changing()
-
-    def change(_: Any) -> str:
-        server.names, server.revision = ["first", "second"], 2
-        return "changed"
-
-    run = over(server, ModuleServer("host", [Tool("change", execute=change)]))
-    code = """
-    import * as one from "@codemode/servers/changing";
-    import { change } from "@codemode/servers/host";
-    const before = Object.keys(one);
-    await change();
-    const again = await import("@codemode/servers/changing");
-    globalThis.__codemode_result__ = [before, Object.keys(one), Object.keys(again)];
-    """
-    response = answer(code, run)
-    assert response["result"] == [["__meta__", "first"]] * 3
-    assert codes(response) == ["TOOLS_CHANGED"]
-    assert result_of(f'import {{ second }} from "@codemode/servers/changing";{SET}await second();', run) == "second"
-    assert server.listed == 2
-    answer('import { change } from "@codemode/servers/host";', run)
-    assert server.listed == 2
-
-
-def test_m34_several_servers_and_a_failing_call():
-    code = """
-    import { broken, ping } from "@codemode/servers/github";
-    import { list_files as list } from "@codemode/servers/google-drive";
-    import { ToolCallError } from "@codemode/errors";
-    const [bad, good] = await Promise.allSettled([broken(), ping()]);
-    globalThis.__codemode_result__ = [bad.reason instanceof ToolCallError, good.value, await list()];
-    """
-    assert result_of(code, over()) == [True, "pong", "list-files"]
-
-
-def test_m35_calls_at_once():
-    gate = asyncio.Barrier(3)
-
-    async def together(_: Any) -> str:
-        await asyncio.wait_for(gate.wait(), 10)
-        return "met"
-
-    code = """
-    import { together } from "@codemode/servers/s";
-    globalThis.__codemode_result__ = await Promise.all([together(), together(), together()]);"""
-    assert result_of(code, over(ModuleServer("s", [Tool("together", execute=together)]))) == ["met"] * 3
-
-
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        "gh.ping = () => 'mine'",
-        "Object.defineProperty(gh, 'ping', { value: 1 })",
-        "delete gh.ping",
-        "Object.setPrototypeOf(gh, {})",
-        "gh.added = 1",
-        "gh.__meta__.serverId = 'x'",
-        "gh.__meta__.tools[0].toolName = 'x'",
-        "gh.ping.call = 1",
-        "errors.ToolCallError.prototype.name = 'x'",
-        "errors.CodemodeError = Error",
-        "discovery.listTools = 1",
-        "Array.prototype.map = 1",
-        "Object.prototype.polluted = 1",
-        "URL.prototype.href = 1",
-        "globalThis.setTimeout = 1",
-        "Object.defineProperty(globalThis, '__codemode_result__', { get() { return 1; } })",
-        "console.log = 1",
-    ],
-)
-def test_m36_nothing_can_be_tampered_with(attempt: str):
-    code = f"""{GITHUB}{ERRORS}{DISCOVERY}
-    let threw = false;
-    try {{ {attempt}; }} catch (error) {{ threw = error instanceof TypeError; }}
-    globalThis.__codemode_result__ = [threw, await gh.ping(), gh.__meta__.serverId, ({{}}).polluted === undefined];"""
-    assert result_of(code, over()) == [True, "pong", "github", True]
-
-
-def test_m36_answers_are_data():
-    values = ({"__proto__": {"polluted": 1}, "constructor": 1}, {"then": "no function"}, "</script>", [None])
-    for value in values:
-        server = ModuleServer("s", [giving("value", value)])
-        assert result_of(f'import {{ value }} from "@codemode/servers/s";{SET}await value();', over(server)) == value
-
-
-def test_m37_version():
-    assert asked("discovery.specVersion") == "1.0.0"
