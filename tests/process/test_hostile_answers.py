@@ -103,3 +103,58 @@ async def test_many_blocks_are_read_beside_the_loop(is_error: bool):
     assert response["result"] == ("no\nno" if is_error else MANY)
     assert threads.count(threading.get_ident()) < MANY // 4
     assert len(threads) >= MANY
+
+
+def _broken(*_: Any) -> Any:
+    raise ValueError("the database of /srv/approvals is down")
+
+
+async def _never_told(*_: Any) -> Any:
+    raise ConnectionError("the database of /srv/approvals is down")
+
+
+UNDECIDED: list[tuple[Any, Any]] = [
+    (True, None),
+    (True, lambda _: None),
+    (True, _broken),
+    (True, _never_told),
+    (_broken, lambda _: "approved"),
+    (_never_told, lambda _: "approved"),
+]
+
+
+@pytest.mark.parametrize(("needs_approval", "ask"), UNDECIDED)
+@in_loop
+async def test_an_approval_that_nobody_came_to_decide_is_required_still(needs_approval: Any, ask: Any):
+    ran: list[Any] = []
+    gated = Tool("gated", execute=ran.append, needs_approval=needs_approval)
+    settings = {"approval": {"on_approval_required": ask}}
+    run = create_run_tool([ModuleServer("s", [gated])], settings=settings)
+    imported = 'import { gated } from "@codemode/servers/s";'
+    response = await run.execute(
+        {"code": f"{imported}{RESULT}await gated().catch((e) => [e.name, e.code, e.message]);"}
+    )
+    name, code, message = response["result"]
+    assert (name, code) == ("ToolCallError", "APPROVAL_REQUIRED")
+    assert "database" not in message
+    assert response["toolTrace"][0]["error"] == "ToolCallError APPROVAL_REQUIRED"
+    response = await run.execute({"code": f"{imported}await gated();"})
+    assert response["diagnostics"][0]["errorClass"] == "ToolCallError"
+    assert "approve" in response["diagnostics"][0]["hint"]
+    assert ran == []
+
+
+@pytest.mark.parametrize("answer", [True, False, 5, object(), {}, {"approved": "yes"}, ["approved"]])
+@in_loop
+async def test_a_decision_that_is_none_is_the_hosts_to_mend(answer: Any):
+    ran: list[Any] = []
+    gated = Tool("gated", execute=ran.append, needs_approval=True)
+    settings = {"approval": {"on_approval_required": lambda _: answer}}
+    run = create_run_tool([ModuleServer("s", [gated])], settings=settings)
+    response = await run.execute({"code": 'import { gated } from "@codemode/servers/s"; await gated();'})
+    check_response(response)
+    [said] = response["diagnostics"]
+    assert said["code"] == "WORKER_FAILED"
+    assert "decision" in said["message"]
+    assert "memory" not in said["hint"]
+    assert ran == []

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _MOST_LISTED = 5
 _DEADLOCK = "CODE_MODE_DEADLOCK"
 _UNCAUGHT = "UNCAUGHT_EXCEPTION"
+_MALFORMED = "the decision about a call could not be read: the call did not run, and the program ended"
 
 
 def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
@@ -120,6 +121,10 @@ def _of_host(error: CodeModeError) -> Diagnostic:
         return diagnostic(
             "error", "CANCELLED", "the run was cancelled", hint="Run the program again if it is still wanted."
         )
+    if isinstance(error, CodeModeProtocolError):
+        is_undecided = error.details.get("origin") == "decision"
+        message = _MALFORMED if is_undecided else "the sandbox broke a rule and was stopped"
+        return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: it is no fault of the program.")
     message = "the sandbox ended without a result"
     return diagnostic("error", "WORKER_FAILED", message, hint="Run a program that needs less memory.")
 

@@ -95,7 +95,7 @@ def _kind_of(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     if isinstance(error, CodeModeAuthenticationError):
         return AUTHENTICATION, "AUTHENTICATION_REQUIRED", _SIGN_IN
     # What host code has raised has a reason of its own only if this package says so.
-    reason = "execution" if is_raised else error.reason
+    reason = "approval_required" if _is_undecided(error) else "execution" if is_raised else error.reason
     error_class, code, hint = _KINDS.get(reason, _KINDS["execution"])
     if code != FAILED:
         return error_class, code, hint
@@ -105,7 +105,14 @@ def _kind_of(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     return error_class, clipped(error.code, _MAX_CODE_CHARACTERS) if is_own else code, hint
 
 
+def _is_undecided(error: CodeModeError) -> bool:
+    """Tell whether it is the host's decision about a call that failed, and not the call."""
+    return error.code in HIDDEN_CODES and error.details.get("origin") == "decision"
+
+
 def _message(error: CodeModeError, name: str, secrets: tuple[str, ...], *, is_raised: bool) -> str:
+    if _is_undecided(error):
+        return _NOBODY
     if error.code in HIDDEN_CODES:
         raised = error.__cause__
         return _NO_TEXT if raised is None else public_message(without_secrets(message_of(raised), secrets), _NO_TEXT)
