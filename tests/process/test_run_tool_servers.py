@@ -14,6 +14,7 @@ from waiting import within
 from codemode import ModuleServer, RunTool, create_run_tool
 from codemode.data.similar_names import nearest_names
 from codemode.surfaces.modules import server_set
+from codemode.surfaces.modules.catalog import ModuleCatalog
 
 
 class Live:
@@ -189,3 +190,22 @@ def test_a_server_that_fails_is_told_of_under_a_name_made_at_run_time_too(server
     errors = [one for one in within(run(tool, code))["diagnostics"] if one["severity"] == "error"]
     assert [(one["code"], one.get("errorClass")) for one in errors] == [("IMPORT_FAILURE", "ServerNotFoundError")]
     assert "cannot be imported: it cannot be reached now" in errors[0]["message"]
+
+
+def test_the_tools_of_a_listing_are_put_together_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
+    made: list[threading.Thread] = []
+
+    class Catalog(ModuleCatalog):
+        def __init__(self, *given: Any) -> None:
+            made.append(threading.current_thread())
+            super().__init__(*given)
+
+    tool = create_run_tool([server := Live("far", "one")])
+    assert "far" in tool.description
+    monkeypatch.setattr(server_set, "ModuleCatalog", Catalog)
+    for name in ("one", "two"):
+        response = within(run(tool, f'import {{ {name} }} from "@codemode/servers/far"; {RESULT}await {name}();'))
+        assert response["result"] == f"far.{name}"
+        server.given, server.revision = ["one", "two"], server.revision + 1
+    assert len(made) == 2
+    assert threading.main_thread() not in made

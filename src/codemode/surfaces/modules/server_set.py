@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...data.similar_names import nearest_names
+from ...host.threads import off_loop
 from .catalog import ModuleCatalog
 from .listing import ListedServer
 from .names import module_paths
@@ -65,6 +66,7 @@ class ServerSet:
         wanted = [one.list(anew=anew) for one in dict.fromkeys(sources)]
         if wanted:
             await asyncio.gather(*wanted)
+            await off_loop(self.catalog)  # putting thousands of tools together takes some time
 
 
 def _without_tools(source: Source) -> ListedServer:
