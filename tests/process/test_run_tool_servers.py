@@ -209,3 +209,17 @@ def test_the_tools_of_a_listing_are_put_together_beside_the_loop(monkeypatch: py
         server.given, server.revision = ["one", "two"], server.revision + 1
     assert len(made) == 2
     assert threading.main_thread() not in made
+
+
+def test_discovery_says_of_a_server_that_fails_that_it_is_there():
+    tool = create_run_tool([Live("far", fails=True)])
+    asked = "import { listTools } from '@codemode/discovery'; "
+    response = within(run(tool, f"{asked}{RESULT}await listTools('far').catch((error) => error);"))
+    said = response["result"]
+    assert (said["name"], said["serverId"]) == ("ServerNotFoundError", "far")
+    assert "is not available: it cannot be reached now" in said["message"]
+    assert said["hint"].startswith("Go on without")
+    code = f'const name = "far"; {RESULT}await import("@codemode/servers/" + name).catch((error) => error);'
+    said = within(run(tool, code))["result"]
+    assert "toolName" not in said
+    assert said["hint"].startswith("Go on without")

@@ -96,7 +96,13 @@ class ModuleCatalog:
         """Return what a program is told that imports a server by a name made at run time, or asks discovery."""
         if name == IMPORT_SERVER:
             return self._import(argument[0] if is_array(argument) and len(argument) == 1 else argument)
-        return answer(self.servers, self.index, name, argument)
+        try:
+            return answer(self.servers, self.index, name, argument)
+        except CodeModeToolError as error:
+            path = error.details.get("server_id")
+            if error.reason == "unknown_server" and path in self.unavailable:
+                raise self._unavailable(path) from None
+            raise
 
     def under(self, given: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
         """Return all of it: a program may import any server."""
@@ -134,13 +140,17 @@ class ModuleCatalog:
         if server is not None:
             return self._entry(server)
         shown = clipped(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else json_type(path)
-        if isinstance(path, str) and path in self.unavailable:
-            text = f'The server "{shown}" cannot be imported: {self.unavailable[path]}.'
-            error = CodeModeToolError(text, details={"server_id": shown})
-        else:
-            error = unknown_server(self.servers, shown)
+        is_known = isinstance(path, str) and path in self.unavailable
+        error = self._unavailable(path, "cannot be imported") if is_known else unknown_server(self.servers, shown)
         error.reason = "import_failure"
         raise error
+
+    def _unavailable(self, path: str, cannot: str = "is not available") -> CodeModeToolError:
+        message = f'The server "{clipped(path, _MAX_NAME_CHARACTERS)}" {cannot}: {self.unavailable[path]}.'
+        hint = "Go on without this server, or tell the user."
+        error = CodeModeToolError(message, details={"server_id": path, "hint": hint})
+        error.reason = "unknown_server"
+        return error
 
     def _entry(self, server: ListedServer) -> dict[str, Any]:
         made = self._entries.get(server.path)

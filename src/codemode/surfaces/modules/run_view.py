@@ -123,7 +123,8 @@ class RunView:
         self._named = [one for path in paths if (one := self._servers.at(path)) is not None]
         wanted = [one for one in self._named if not one.is_current]
         if wants_all:
-            wanted += [one for one in self._servers.sources if one.listed is None or one.failure is not None]
+            unlisted = [one for one in self._servers.sources if one.listed is None or one.failure is not None]
+            wanted += [one for one in unlisted if not one.is_hung]
         return wanted
 
     async def _listed(self, wanted: Sequence[Source], *, wants_all: bool) -> None:

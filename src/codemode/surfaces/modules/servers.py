@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -29,6 +30,7 @@ from .server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain
 MAX_ID_CHARACTERS = 256
 MAX_TOOLS = 50_000
 LISTING_SECONDS = 30.0
+HUNG_SECONDS = 120.0
 _log = logging.getLogger("codemode.tools")
 _UNREACHABLE = "it cannot be reached now"
 _SIGN_IN = "the user must sign in first"
@@ -80,6 +82,7 @@ class Source:
         self._revision: Any = None
         self._under_way: Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._hung_until = 0.0
         self.listed: ListedServer | None = None
         self.failure: str | None = None
         self.is_static = self._live is None
@@ -95,6 +98,11 @@ class Source:
             return self.listed is not None and self.failure is None and bool(self._live.revision == self._revision)
         except Exception:  # noqa: BLE001 - it is host code
             return False
+
+    @property
+    def is_hung(self) -> bool:
+        """True for a while after it took long to fail: only who names it waits for it again."""
+        return self.failure is not None and time.monotonic() < self._hung_until
 
     async def list(self, *, anew: bool = False) -> None:
         """List the tools, or wait for whoever does, unless they are known; ``anew`` even then. A failure is kept."""
@@ -119,6 +127,7 @@ class Source:
                 return
 
     async def _perform(self, done: Future[None]) -> None:
+        began = time.monotonic()
         try:
             revision, listed = await asyncio.wait_for(self._listed(), LISTING_SECONDS)
         except BaseException as error:
@@ -128,6 +137,8 @@ class Source:
                 raise
             # A client of a server may well raise a cancellation of its own, or a group with one in it.
             log_failure(_log, "the tools of server %r cannot be listed", (self.server_id,), error)
+            if time.monotonic() - began > LISTING_SECONDS / 2:
+                self._hung_until = time.monotonic() + HUNG_SECONDS
             self.failure = _SIGN_IN if isinstance(error, CodeModeAuthenticationError) else _UNREACHABLE
         else:
             self._revision, self.listed, self.failure = revision, listed, None

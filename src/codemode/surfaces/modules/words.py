@@ -63,6 +63,8 @@ def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...])
         }
         if path:
             fields["serverId"] = path
+        if kind == "catalog" and error.reason == "import_failure":
+            del fields["toolName"]  # no tool was asked
         asked = error.details if kind == "catalog" and not is_raised else {}
         fields |= _asked_for(asked, error_class)
         if error_class == SCHEMA:
