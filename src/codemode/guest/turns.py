@@ -40,6 +40,11 @@ class Turns:
         self._until, self._stands_still = self._now() + milliseconds / 1000, not counts_waiting
         self._context.set_time_limit(milliseconds / 1000)
 
+    def stood_still(self, milliseconds: int) -> None:
+        """Let the program take so much longer: the host's clock stood still between two of its turns."""
+        if self._until:
+            self._until += milliseconds / 1000
+
     def take(self, operation: str, argument: object) -> tuple[str, bool]:
         """Take a turn: the lines that the kernel has to say, and whether the program has ended."""
         if self._until:

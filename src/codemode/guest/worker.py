@@ -34,7 +34,7 @@ UNLOCKED_CPU_SECONDS = 3600
 KERNEL_LINES_BEFORE = 1 << 20
 
 _HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">III?", ">IB"))
-_ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD = b"ARMDS"
+_ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD, _TIME = b"ARMDST"
 # What a program is to be read as, by the number in the frame.
 _MODULE_FACE = 2
 _NO_MEMORY = b'F{"message": "MemoryError"}'
@@ -153,6 +153,9 @@ class Worker:
             return _framed(*self.turns.take(operation, str(body[1:], "utf-8")))
         if kind == _HOLD:
             self.turns.tell("hold", str(body[1:], "utf-8"))
+            return b"", False
+        if kind == _TIME:
+            self.turns.stood_still(_HEADER.unpack_from(body, 1)[0])
             return b"", False
         if kind in (_RUN, _RUN_MODULE):
             return self._run(body, is_module=kind == _RUN_MODULE)

@@ -28,12 +28,13 @@ class Clock:
     """
 
     def __init__(self, seconds: float, on_passed: Callable[[], None], *, uncounted: Tally) -> None:
-        self._remaining = seconds
+        self._seconds = self._remaining = seconds
         self._on_passed = on_passed
         self._uncounted = uncounted
         self._loop = asyncio.get_running_loop()
         self._running = False
         self._started = 0.0
+        self._began: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -42,6 +43,8 @@ class Clock:
             return
         self._running = True
         self._started = self._now()
+        if self._began is None:
+            self._began = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._remaining, self._ring)
 
@@ -50,6 +53,14 @@ class Clock:
         if self._running:
             self._running = False
             self._remaining -= self._now() - self._started
+
+    @property
+    def still_seconds(self) -> float:
+        """How long it has not run since it was started first."""
+        if self._began is None:
+            return 0.0
+        ran = self._seconds - self._remaining + (self._now() - self._started if self._running else 0.0)
+        return self._loop.time() - self._began - ran
 
     def close(self) -> None:
         """Stop for good, and let go of what is to be told: it holds this clock."""

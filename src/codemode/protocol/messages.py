@@ -26,6 +26,8 @@ REQUEST_KINDS = ("tool", "fetch", "catalog", "timer")
 # What the worker itself looks at stands in front of the text, as numbers.
 _ANALYSIS = Struct(">IB")
 _LIMITS = Struct(">III?")
+_TIME = Struct(">I")
+_MAX_TIME = 2**32 - 1
 
 _write = plain_encoder()
 
@@ -191,7 +193,18 @@ class DeliverError:
         return encode_frame(b"D", _json({"id": self.id, "now": self.now_ms, "error": error}))
 
 
-HostMessage: TypeAlias = AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError
+@record
+class TimeStoodStill:
+    """Tell a worker that stops its program itself how long the clock stood still: while a person was asked, say."""
+
+    milliseconds: int
+
+    def frame(self) -> bytes:
+        """Return the wire form."""
+        return encode_frame(b"T", _TIME.pack(min(self.milliseconds, _MAX_TIME)))
+
+
+HostMessage: TypeAlias = AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError | TimeStoodStill
 
 
 def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -201,6 +214,8 @@ def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
         deadline_ms, face = _ANALYSIS.unpack_from(payload)
         source = payload[_ANALYSIS.size :].decode()
         return kind, {"deadline_ms": deadline_ms, "face": face, "source": source}
+    if kind == b"T":
+        return kind, {"milliseconds": _TIME.unpack(payload)[0]}
     return kind, json.loads(payload[_LIMITS.size :] if kind in (b"R", b"M") else payload)
 
 

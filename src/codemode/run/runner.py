@@ -17,7 +17,7 @@ from ..options.parts import MAX_SOURCE_BYTES
 from ..protocol import events
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import LedgerEntry, Rejected, Waiting
-from ..protocol.messages import WorkerMessage
+from ..protocol.messages import HostMessage, RunModule, TimeStoodStill, WorkerMessage
 from ..protocol.settings import Settings
 from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
@@ -60,6 +60,8 @@ class Runner:
         self._performing = False
         self._errors = KeptErrors()
         self._timers: Timers | None = None
+        stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.clock == "wall"
+        self._worker_time = 0.0 if stops_itself else None  # in which the clock stood still, as far as its worker knows
         self._is_preparing = False
         self._tasks: dict[int, asyncio.Future[None]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
@@ -119,7 +121,7 @@ class Runner:
     def _perform(self, effect: events.Effect) -> None:
         match effect:
             case events.Send(message):
-                self._channel.send(message, hold=len(self._tasks) > 1)
+                self._send(message)
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
             case events.SetTimers() | events.StopTimer():
@@ -141,6 +143,21 @@ class Runner:
                 self._reporter.notice(kind, payload_json)
             case events.Replayed(entry):
                 self._replayed(entry)
+
+    def _send(self, message: HostMessage) -> None:
+        if self._worker_time is not None:
+            self._tell_time(message, self._worker_time)
+        self._channel.send(message, hold=len(self._tasks) > 1)
+
+    def _tell_time(self, message: HostMessage, told: float) -> None:
+        """Tell a worker that measures its program's time of that in which the clock stood still."""
+        still = self._clock.still_seconds
+        milliseconds = int((still - told) * 1000)
+        if isinstance(message, RunModule):
+            self._worker_time = still  # from here on it measures
+        elif milliseconds > 0:
+            self._worker_time = told + milliseconds / 1000
+            self._channel.send(TimeStoodStill(milliseconds), hold=len(self._tasks) > 1)
 
     def _check_program(self, js: str, facts: Facts | None) -> None:
         doing = None if self._prepare is None else self._prepare(facts)

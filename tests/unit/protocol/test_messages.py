@@ -295,6 +295,11 @@ def test_what_was_given_goes_as_the_text_that_it_is(given_json):
     assert given_json.encode() in frame
 
 
+@pytest.mark.parametrize(("milliseconds", "read"), [(0, 0), (1100, 1100), (2**40, 2**32 - 1)])
+def test_time_that_stood_still_is_told_as_far_as_it_can_be(milliseconds, read):
+    assert wire(messages.TimeStoodStill(milliseconds)) == (b"T", {"milliseconds": read})
+
+
 def test_compiling_alone_is_asked_for():
     frame = messages.RunProgram("return 1", SETTINGS.for_worker(), compile_only=True).frame()[4:]
     assert messages.read_host_message(frame)[1]["compile_only"] is True
