@@ -22,6 +22,7 @@ from ...errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
+from .catalog import IMPORT_SERVER
 from .diagnostic import Diagnostic, diagnostic, place_of
 from .hints import syntax_hint, thrown_hint
 from .limit_words import exhausted, limit_diagnostic, result_too_large, source_too_large, too_many_calls, took_too_long
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
 
 _MOST_LISTED = 5
+_IN_PROGRAMS = {IMPORT_SERVER: "import()"}
 _DEADLOCK = "CODE_MODE_DEADLOCK"
 _UNCAUGHT = "UNCAUGHT_EXCEPTION"
 _MALFORMED = "the decision about a call could not be read: the call did not run, and the program ended"
@@ -40,7 +42,7 @@ _MALFORMED = "the decision about a call could not be read: the call did not run,
 def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
     """Return what a model is told of a run beside its result."""
     said = [] if outcome.error is None else of_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
-    return [*said, *_of_abandoned([call["name"] for call in outcome.abandoned])]
+    return [*said, *_of_abandoned([_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned])]
 
 
 def cleared(said: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagnostic]:

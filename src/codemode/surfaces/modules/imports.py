@@ -68,7 +68,9 @@ class Modules:
             if name == "default":
                 hint = f"Write import * as server from {_quoted(one.specifier)}."
             else:
-                hint = suggesting.hint(name, exports, "Import {}.", "Import @codemode/discovery and look the tool up.")
+                own = _EXPORTS.get(one.specifier)
+                else_hint = f"It has {', '.join(own)}." if own else "Import @codemode/discovery and look the tool up."
+                hint = suggesting.hint(name, exports, "Import {}.", else_hint)
             message = f"{_quoted(one.specifier)} has no export {_quoted(name)}"
             yield _problem(IMPORT_FAILURE, message, hint, one.place_of(name))
 

@@ -99,6 +99,11 @@ def test_m13_a_module_that_there_is_not(specifier: str, hint: str):
         ("@codemode/servers/git-hub", "qqqq", "@codemode/discovery"),
         ("@codemode/errors", "ToolError", "ToolCallError"),
         ("@codemode/discovery", "searchTool", "searchTools"),
+        (
+            "@codemode/discovery",
+            "qqqq",
+            "It has describeServer, getTool, listServers, listTools, searchTools, specVersion.",
+        ),
     ],
 )
 def test_m13_an_export_that_there_is_not(specifier: str, name: str, hint: str):

@@ -182,6 +182,12 @@ def test_abandoned_calls_are_a_warning_beside_the_result():
     assert (response["result"], response.exception) == ({"x": 1}, None)
 
 
+def test_an_abandoned_import_is_named_as_programs_write_it():
+    abandoned: Any = ({"id": "1", "kind": "catalog", "name": "importServer", "status": "unsent"},)
+    (said,) = diagnostics_of(RunOutcome("completed", "outer", abandoned=abandoned), LIMITS)
+    assert said["message"].endswith(": import()")
+
+
 def test_m11_errors_stand_before_warnings_before_infos_each_once():
     given = [diagnostic(severity, severity, "m") for severity in ("info", "warning", "error", "info", "warning")]
     assert [one["severity"] for one in ordered(given)] == ["error", "warning", "info"]
