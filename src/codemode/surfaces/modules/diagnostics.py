@@ -94,7 +94,7 @@ def _problem(given: Any) -> Diagnostic:
 
 
 def _not_analysable(error: CodeModeError) -> Diagnostic:
-    message = "it cannot be told in time what the program imports, so that it did not run"
+    message = "it cannot be told what the program imports, so that it did not run"
     return diagnostic(
         "error", "NOT_ANALYSABLE", message, hint="Write the program shorter and simpler.", path=place_of(error.details)
     )

@@ -16,12 +16,35 @@ _ASSIGN = "Assign the result to globalThis.__codemode_result__ in place of this.
 _IMPORT = 'Import it, as in: import * as server from "@codemode/servers/<serverId>".'
 _NO_NETWORK = "Call the tools of servers: there is no network."
 _WRITE_OUT = "Write the code out: code in strings is never run."
+_OF_OTHER_HOSTS = [
+    "AbortController",
+    "AbortSignal",
+    "Blob",
+    "Buffer",
+    "Bun",
+    "crypto",
+    "Deno",
+    "document",
+    "FormData",
+    "global",
+    "Headers",
+    "Intl",
+    "localStorage",
+    "navigator",
+    "process",
+    "Request",
+    "Response",
+    "setImmediate",
+    "window",
+    "__dirname",
+    "__filename",
+]
 _ABSENT = {
     **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
     **dict.fromkeys(("module", "exports"), _ASSIGN),
-    **dict.fromkeys(
-        ("process", "Deno", "Bun", "Buffer", "window", "document"), "Do without it: this is no Node.js and no browser."
-    ),
+    **dict.fromkeys(_OF_OTHER_HOSTS, "Do without it: this is no Node.js and no browser."),
+    "structuredClone": "Copy with JSON.parse(JSON.stringify(value)).",
+    "performance": "Use Date.now().",
     "eval": _WRITE_OUT,
     "require": _IMPORT,
     "setInterval": "Use setTimeout in a loop.",
