@@ -68,8 +68,8 @@ class Modules:
             if name == "default":
                 hint = f"Write import * as server from {_quoted(one.specifier)}."
             else:
-                own = _EXPORTS.get(one.specifier)
-                else_hint = f"It has {', '.join(own)}." if own else "Import @codemode/discovery and look the tool up."
+                own = ", ".join(sorted(_EXPORTS.get(one.specifier, ())))
+                else_hint = f"It has {own}." if own else "Import @codemode/discovery and look the tool up."
                 hint = suggesting.hint(name, exports, "Import {}.", else_hint)
             message = f"{_quoted(one.specifier)} has no export {_quoted(name)}"
             yield _problem(IMPORT_FAILURE, message, hint, one.place_of(name))

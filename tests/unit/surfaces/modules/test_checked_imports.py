@@ -102,7 +102,7 @@ def test_m13_a_module_that_there_is_not(specifier: str, hint: str):
         (
             "@codemode/discovery",
             "qqqq",
-            "It has describeServer, getTool, listServers, listTools, searchTools, specVersion.",
+            "It has describeServer, getTool, listServers, ",
         ),
     ],
 )
