@@ -159,3 +159,27 @@ def test_the_sync_forms_do_the_same():
     interrupt = tool.execute_sync({"code": CODE})
     assert tool.resume_sync(interrupt, {"approved": True})["result"] == [1, {"x": 1}]
     tool.refresh_sync()
+
+
+def test_a_server_that_fails_after_a_pause_is_said_to_fail():
+    class Far:
+        server_id = "far"
+        revision = 1
+        fails = False
+
+        async def tools(self) -> dict[str, Tool]:
+            if self.fails:
+                raise ConnectionError("no route to /srv/host")
+            return {"gated": Tool("gated", execute=lambda value: value, needs_approval=True)}
+
+    far = Far()
+    tool = create_run_tool([far, *servers()], settings=PAUSING)
+    code = f'import {{ gated }} from "@codemode/servers/far"; {RESULT}await gated().catch((error) => error);'
+    interrupt = paused(tool, code)
+    far.fails, far.revision = True, 2
+    response = resumed(tool, interrupt, {"approved": True})
+    said = response["result"]
+    assert (said["name"], said["serverId"]) == ("ServerNotFoundError", "far")
+    assert "is not available: it cannot be reached now" in said["message"]
+    assert said["hint"].startswith("Go on without")
+    assert [one["code"] for one in response["diagnostics"]] == ["CAPABILITY_UNAVAILABLE"]

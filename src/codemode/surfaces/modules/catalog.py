@@ -84,6 +84,8 @@ class ModuleCatalog:
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """Return the error for a call of what is no tool here."""
         path, _, tool_name = name.partition(".")
+        if path in self.unavailable:  # as after a pause
+            return self._unavailable(path)
         shown = clipped(tool_name, _MAX_NAME_CHARACTERS)
         error = CodeModeToolError(
             f'Server "{clipped(path, _MAX_NAME_CHARACTERS)}" has no tool "{shown}" any more.',

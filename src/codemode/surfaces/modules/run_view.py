@@ -116,7 +116,10 @@ class RunView:
         await self._listed(self._wanted([*had], wants_all=wants_all), wants_all=wants_all)
         for path, entry in had.items():
             server = self._now.server(path)
-            if server is None or meta_of(server) != entry:
+            source = self._servers.at(path)
+            if source is not None and source.failure is not None:
+                self.notes.append(unavailable(source))
+            elif server is None or meta_of(server) != entry:
                 self.notes.append(_changed(path, "since the program began: it goes on with those there are now"))
 
     def _wanted(self, paths: Sequence[str], *, wants_all: bool) -> list[Source]:

@@ -70,7 +70,7 @@ def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...])
         if error_class == SCHEMA:
             tool = find(name) if kind == "tool" else None
             fields |= {"exportName": tool_name, **_mismatched(error, tool)}
-        own_hint = string_or_empty(asked.get("hint"))
+        own_hint = "" if is_raised else string_or_empty(error.details.get("hint"))
         fields |= _without_secrets_in(fields, secrets)
         return {**fields, "hint": own_hint or _hint(hint, fields)}
 
