@@ -170,10 +170,11 @@ def refusal_event(
 
 
 def _told_error(outcome: Outcome | None) -> Late | None:
-    return Late(_as_read, outcome) if isinstance(outcome, Rejected) else None
+    return Late(error_as_read, outcome) if isinstance(outcome, Rejected) else None
 
 
-def _as_read(outcome: Rejected) -> dict[str, str]:
+def error_as_read(outcome: Rejected) -> dict[str, str]:
+    """Return name, message and code of an error as a program reads it."""
     fields = mapping_or_empty(_read(outcome.fields_json))
     return {
         "name": outcome.name if outcome.fields_json is None else str(fields.get("class", "Error")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, Literal, TypeAlias
 
@@ -130,6 +130,11 @@ class Reporter:
     def interrupted(self, interrupt: Any) -> None:
         """Tell that the invocation paused."""
         self._emit(InterruptEvent(**self._ids, interrupt=interrupt))
+
+    @property
+    def calls(self) -> Sequence[CallRecord]:
+        """The calls of tools and fetches that have ended, in the order in which they did."""
+        return self._ended
 
     async def ended(
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None

@@ -20,6 +20,7 @@ from ..errors import (
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
+from ..observe.call_events import CallRecord
 from ..observe.reporter import Reporter
 from ..observe.source_measure import measured
 from ..options.parts import CodeModeOptions
@@ -276,9 +277,9 @@ class Execution:
         return error
 
     @property
-    def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger]:
+    def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger, Sequence[CallRecord]]:
         machine = self._machine
-        return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger
+        return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger, self._reporter.calls
 
     @property
     def _pause(self) -> AnsweredPause:

@@ -12,6 +12,7 @@ from ..protocol.ledger import Ledger
 
 if TYPE_CHECKING:
     from ..interrupts.interrupt import Interrupt
+    from ..observe.call_events import CallRecord
     from ..protocol.call_status import DetachedCall
     from ..trace.events import ConsoleEvent
     from ..trace.trace import Trace
@@ -24,7 +25,8 @@ class RunOutcome:
     ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
     program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran. An outcome
     that was recorded and comes back is a run of which nothing more is known: ``is_replayed``, without trace, without
-    calls unless it is an error, and without console unless the profile cuts results. ``abandoned`` are calls that the
+    calls unless it is an error, and without console unless the profile cuts results. ``ended_calls`` are the calls of
+    tools and fetches that have ended, as they were noted. ``abandoned`` are calls that the
     program did not wait for, each with id, kind, name and status: pending, waiting, not sent, or failed unseen.
     ``began_at_ms`` is when a recorded run began, which else its trace says.
     """
@@ -33,6 +35,7 @@ class RunOutcome:
     outer_tool_call_id: str
     console: Sequence[ConsoleEvent] = ()
     ledger: Ledger | None = None
+    ended_calls: Sequence[CallRecord] = ()
     value: Any = None
     interrupt: Interrupt | None = None
     error: CodeModeError | None = None

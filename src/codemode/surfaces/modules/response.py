@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...data.narrowing import mapping_or_empty
 from ...errors import CodeModeError
-from ...trace.events import NestedToolResultEvent
+from ...observe.call_events import CallRecord, error_as_read
+from ...protocol.ledger import Rejected
 from .diagnostic import Diagnostic, ordered
 from .words import CLASSES, class_and_code
 
@@ -78,27 +78,25 @@ def _log(line: ConsoleEvent, began_ms: float) -> dict[str, Any]:
 
 def _calls(outcome: RunOutcome) -> list[dict[str, Any]]:
     """Return what was called, without what was passed and what came of it."""
-    trace = outcome.trace
-    ended = () if trace is None else trace.bridge_requests
-    return [_call(one) for one in ended if isinstance(one, NestedToolResultEvent)]
+    return [_call(one) for one in outcome.ended_calls if one.entry.kind == "tool"]
 
 
-def _call(one: NestedToolResultEvent) -> dict[str, Any]:
-    path, _, tool_name = one.tool_name.partition(".")
+def _call(one: CallRecord) -> dict[str, Any]:
+    path, _, tool_name = one.entry.name.partition(".")
     is_ok = one.status == "fulfilled"
     said: dict[str, Any] = {
         "serverId": path,
         "toolName": tool_name,
-        "durationMs": max(round(one.duration_ms), 0),
+        "durationMs": max(round(one.completed_at_ms - one.started_at_ms), 0),
         "ok": is_ok,
     }
     return said if is_ok else {**said, "error": _failure(one)}
 
 
-def _failure(one: NestedToolResultEvent) -> str:
+def _failure(one: CallRecord) -> str:
     if one.status == "aborted":
         return "ToolCallError OUTCOME_UNKNOWN"
-    told = mapping_or_empty(one.told_error)
+    told = error_as_read(one.outcome) if isinstance(one.outcome, Rejected) else {}
     if told.get("name") in CLASSES:
         return f"{told['name']} {told.get('code')}"
     if isinstance(one.error, CodeModeError):
