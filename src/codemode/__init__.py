@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from .stores.postgres import PostgresInterruptStore
     from .stores.protocol import ALL_TENANTS, Change, InterruptStore, Lease, Page, Record, StoredRequest
+    from .stores.resumer import Resumer
     from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
@@ -166,6 +167,7 @@ __all__ = [
     "RequestSettled",
     "RequestSuperseded",
     "ResumeGuard",
+    "Resumer",
     "RunOptions",
     "RunResponse",
     "RunTool",
@@ -228,6 +230,7 @@ _LATE = {
         "StoreUnavailable UnknownRequest"
     ),
     "stores.postgres": "PostgresInterruptStore",
+    "stores.resumer": "Resumer",
     "stores.sqlite": "MemoryInterruptStore SqliteInterruptStore",
     "tools.pipeline": "PIPELINE_NULL PipelineCall",
     "tools.tool_result": "ToolResult",

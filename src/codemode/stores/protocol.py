@@ -6,6 +6,7 @@ A store of your own fulfils `InterruptStore`; `tests/unit/stores` holds what is 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -130,6 +131,14 @@ class Lease:
     is_takeover: bool
     interrupt: Interrupt
     resolutions: Mapping[str, Any]
+
+
+class Watch(Protocol):
+    """Wakes one that waits. Whatever happens after it was made ends the wait, early or at the next look."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a change, at most so long."""
+        ...
 
 
 class InterruptStore(Protocol):
@@ -275,6 +284,10 @@ class InterruptStore(Protocol):
 
     def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncIterator[Change]:
         """Give all changes behind a sequence, and then each as it comes. Nothing is left out."""
+        ...
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Return what wakes one that waits for something to do; it may wake for nothing."""
         ...
 
     async def aclose(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..continuations.guard import GuardClock
 from ..data.records import record
+from .protocol import Watch
 
 Row = tuple[Any, ...]
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -43,14 +44,6 @@ class Database(Protocol):
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Return what wakes those that wait for a change by others."""
-        ...
-
-
-class Watch(Protocol):
-    """Wakes one that waits. Whatever happens after it was made ends the wait, early or at the next look."""
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for a change, at most so long."""
         ...
 
 

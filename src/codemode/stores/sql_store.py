@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..continuations.guard import ResumeGuard
 from ..errors import Resumable
@@ -17,7 +18,7 @@ from . import deciding, ending, finding, keeping, leasing
 from .answering import Answering
 from .answers import check_answers, decision_texts, digest_of
 from .outcomes import end_text, given_back, lost
-from .protocol import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant
+from .protocol import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant, Watch
 from .rows import interrupt_of
 from .session import Database, Session
 from .states import RECORD_STATES, RecordState
@@ -36,7 +37,7 @@ class SqlStore(Answering):
         self._keeps_ended_ms = keeps_ended_ms
         self._warning = ExpiryWarning()
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> Self:
         await self._read(lambda _: None)
         return self
 
@@ -208,6 +209,10 @@ class SqlStore(Answering):
                     after = change.sequence
                 if not found:
                     await watch.wait(_LOOK_SECONDS)
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """See `InterruptStore.watch`."""
+        return self._database.watch()
 
     async def aclose(self) -> None:
         """See `InterruptStore.aclose`."""

@@ -17,8 +17,10 @@ class LocalWatch:
 
     async def wait(self, seconds: float) -> None:
         """Wait for a change that was made here, at most so long."""
+        # `asyncio.wait_for` of Python 3.11 forgets a cancellation that comes together with the change.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
         self._event.clear()
 
     def wake(self) -> None:

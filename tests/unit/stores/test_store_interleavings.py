@@ -180,7 +180,7 @@ def test_any_interleaving_keeps_the_states_and_applies_no_decision_twice(kind, r
     folder = request.getfixturevalue("postgres_folder") if kind == "postgres" else None
 
     @settings(
-        max_examples=8,
+        max_examples=5,
         deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

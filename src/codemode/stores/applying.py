@@ -1,0 +1,105 @@
+"""Applies a claimed record: renews its lease while it is resumed, and tells what its failures mean."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from ..errors import (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+from ..host.cancellation import to_its_end
+from .errors import StoreUnavailable
+from .protocol import Lease
+
+_log = logging.getLogger("codemode.stores")
+_NOTHING_RAN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeTimeoutError, CodeModeWorkerError)
+
+
+class Renewing(Protocol):
+    """What renews a lease."""
+
+    async def renew(self, lease: Lease) -> bool:
+        """See `InterruptStore.renew`."""
+        ...
+
+
+@asynccontextmanager
+async def renewed(store: Renewing, lease: Lease) -> AsyncGenerator[None]:
+    """Keep a lease while the block runs.
+
+    A lease that was lost does not end the block: the guard has its claim, and whoever has the lease waits for that.
+    """
+    keeper = asyncio.get_running_loop().create_task(_keep(store, lease))
+    try:
+        yield
+    finally:
+        keeper.cancel()
+        await asyncio.wait([keeper])
+
+
+async def _keep(store: Renewing, lease: Lease) -> None:
+    while True:
+        await asyncio.sleep(lease.lease_ms / 3000)
+        try:
+            if not await store.renew(lease):
+                return
+        except Exception:  # noqa: BLE001 - the database may be back before the lease is over
+            _log.warning("the lease of a record could not be renewed", exc_info=True)
+
+
+async def written(work: Coroutine[Any, Any, Any]) -> None:
+    """Write what a record came to, however often the caller is cancelled."""
+    try:
+        await to_its_end(work)
+    except StoreUnavailable:
+        # The program has run: once the lease is over the same answers give what the guard has of it.
+        _log.exception("what a record came to could not be written")
+
+
+def end_of(error: BaseException) -> CodeModeError | None:
+    """Return what a record has come to with an error: its way on, or its end. None: nothing of it was run."""
+    failure = error if isinstance(error, CodeModeError) else error.__cause__
+    if isinstance(failure, CodeModeError) and (failure.recovery is not None or _is_programs_end(failure)):
+        return failure
+    return None
+
+
+def refusal_of(error: BaseException) -> str | None:
+    """Return why answers were refused; None when something else has failed."""
+    return error.message if isinstance(error, CodeModeProtocolError) else None
+
+
+def _is_programs_end(error: CodeModeError) -> bool:
+    if isinstance(error, CodeModeProtocolError):
+        # Of the rest the continuation is refused or its answers are: they may be given again, unless others were.
+        return error.details.get("origin") not in ("continuation", "decision") or bool(error.details.get("superseded"))
+    return not isinstance(error, _NOTHING_RAN)
+
+
+def resumed(resume: Callable[..., Awaitable[Any]], paused: Any, answers: Mapping[str, Any]) -> Awaitable[Any]:
+    """Call ``resume`` with its answers by name wherever it can be.
+
+    The second argument of `CodeModeTool.resume` is one resolution.
+    """
+    return resume(paused, resolutions=answers) if _takes_resolutions(resume) else resume(paused, answers)
+
+
+def _takes_resolutions(resume: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(resume).parameters
+    except (TypeError, ValueError):
+        return True
+    by_name = parameters.get("resolutions")
+    if by_name is not None and by_name.kind is not by_name.POSITIONAL_ONLY:
+        return True
+    return any(one.kind is one.VAR_KEYWORD for one in parameters.values())

@@ -1,0 +1,152 @@
+"""Applies decisions where the tools are: claims what was decided, resumes it, writes what it comes to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+from ..errors import CodeModeAbortedError, CodeModeProtocolError
+from ..host.cancellation import to_its_end
+from .applying import end_of, refusal_of, renewed, resumed, written
+from .protocol import LEASE_MS, InterruptStore, Lease, Tenant
+
+_log = logging.getLogger("codemode.stores")
+_LOOK_SECONDS = 0.5
+_SWEEP_SECONDS = 10.0
+_DENY_BEFORE_EXPIRY_MS = 60_000
+_RETRY_MS = 5_000
+
+
+class Resumer:
+    """Applies the decisions in a store, while its ``async with`` block runs, at most ``concurrency`` records at once.
+
+    ``resume`` takes an interrupt and its answers as `CodeModeTool.resume` does, or with ``with_record`` the `Record`.
+    All of ``tenant``, of ``app`` where one is named. Leaving the block claims nothing more and waits for what runs.
+    Raises `ValueError` for a tool whose options use another guard than the store's.
+    """
+
+    def __init__(
+        self,
+        store: InterruptStore,
+        *,
+        tenant: Tenant,
+        resume: Callable[..., Awaitable[Any]],
+        app: str | None = None,
+        concurrency: int = 4,
+        with_record: bool = False,
+        lease_ms: int = LEASE_MS,
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, got {concurrency}")
+        if lease_ms < 1:
+            raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
+        _require_guard(store, resume)
+        self._store = store
+        self._tenant: Tenant = tenant
+        self._app = app
+        self._resume = resume
+        self._with_record = with_record
+        self._lease_ms = lease_ms
+        self._slots = asyncio.Semaphore(concurrency)
+        self._owner = secrets.token_hex(8)
+        self._running: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._loops = [loop.create_task(self._claim_all()), loop.create_task(self._sweep_all())]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._loops:
+            task.cancel()
+        try:
+            await to_its_end(asyncio.wait(self._loops))
+            if self._running:
+                await asyncio.wait(self._running)
+        except asyncio.CancelledError:
+            for task in self._running:
+                task.cancel()
+            if self._running:
+                await asyncio.wait(self._running)
+            raise
+
+    async def _claim_all(self) -> None:
+        with self._store.watch() as watch:
+            while True:
+                await self._slots.acquire()
+                lease = None
+                try:
+                    lease = await self._claim()
+                finally:
+                    if lease is None:
+                        self._slots.release()
+                if lease is None:
+                    await watch.wait(_LOOK_SECONDS)
+                    continue
+                task = asyncio.get_running_loop().create_task(self._apply(lease))
+                self._running.add(task)
+                task.add_done_callback(self._ended)
+
+    async def _claim(self) -> Lease | None:
+        try:
+            return await self._store.claim(
+                owner=self._owner, tenant=self._tenant, app=self._app, lease_ms=self._lease_ms
+            )
+        except Exception:  # noqa: BLE001 - a store may be host code, and may work again the next time
+            _log.warning("nothing can be resumed: the store cannot be used", exc_info=True)
+            return None
+
+    async def _sweep_all(self) -> None:
+        while True:
+            try:
+                await self._store.sweep(deny_before_expiry_ms=_DENY_BEFORE_EXPIRY_MS)
+            except Exception:  # noqa: BLE001 - as above
+                _log.warning("what has expired could not be marked", exc_info=True)
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._slots.release()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a record could not be resumed", exc_info=error)
+
+    async def _apply(self, lease: Lease) -> None:
+        paused = lease.record if self._with_record else lease.interrupt
+        try:
+            async with renewed(self._store, lease):
+                result = await resumed(self._resume, paused, lease.resolutions)
+        except asyncio.CancelledError as error:
+            await self._failed(lease, error)
+            raise
+        except Exception as error:  # noqa: BLE001 - it is written, or told in the log
+            await self._failed(lease, error)
+        else:
+            await written(self._store.settle(lease, result))
+
+    async def _failed(self, lease: Lease, error: BaseException) -> None:
+        end, refusal = end_of(error), refusal_of(error)
+        if end is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
+            end = error  # nobody could answer otherwise
+        if end is not None:
+            await written(self._store.settle(lease, end))
+        elif refusal is not None:
+            await written(self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal)))
+        elif lease.is_takeover and isinstance(error, CodeModeAbortedError):
+            await written(self._store.lose(lease))
+        else:
+            _log.warning("a record could not be resumed, and is tried again", exc_info=error)
+            await written(self._store.release(lease, delay_ms=_RETRY_MS))
+
+
+def _require_guard(store: InterruptStore, resume: Callable[..., Any]) -> None:
+    options = getattr(getattr(resume, "__self__", None), "options", None)
+    continuation = getattr(options, "continuation", None)
+    if continuation is not None and continuation.guard is not store.guard:
+        raise ValueError(
+            "the tool's options use another guard than the store's, and calls could run twice: make it with"
+            " continuation={'guard': store.guard}"
+        )
