@@ -34,7 +34,7 @@ _FRAME_SLACK_BYTES = 1 << 20
 # How long the caller waits for cancelled calls to see the cancellation.
 _CANCEL_GRACE_SECONDS = 1.0
 # How much later than a program's time is over its worker may say what it has written.
-_GRACE_MS = 1000
+_GRACE_MS = 2000
 _PROGRAM = 0  # the task that checks the program, beside those of requests
 
 
