@@ -100,7 +100,7 @@ def test_16_the_files_of_a_guard_are_its_owners_alone(tmp_path, umask):
     try:
         path = tmp_path / "claims"
         guard = SqliteResumeGuard(path)
-        with guard._connection() as connection:
+        with guard._transaction() as connection:
             connection.execute("INSERT INTO resumes VALUES ('k', 'a', 1, 1, 1, NULL)")
             modes = {file.name: mode_of(file) for file in tmp_path.iterdir()}
         assert modes == {"claims": 0o600, "claims-journal": 0o600}

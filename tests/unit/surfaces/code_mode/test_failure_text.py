@@ -22,7 +22,11 @@ from codemode.surfaces.code_mode.failure_text import MAX_CHARACTERS, failure_tex
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"
 CLASSES = sorted(
-    (value for value in vars(codemode).values() if isinstance(value, type) and issubclass(value, CodeModeError)),
+    (  # of programs: what a store refuses is for whoever asked it
+        value
+        for value in vars(codemode).values()
+        if isinstance(value, type) and issubclass(value, CodeModeError) and value.__module__ == CodeModeError.__module__
+    ),
     key=lambda cls: cls.__name__,
 )
 
