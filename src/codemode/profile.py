@@ -107,7 +107,8 @@ class Profile:
     that the host does not set. ``parameters``, plain JSON, say in what it differs from its face's defaults: they are
     signed with the name, and ``restored`` makes the profile of them with which a pause goes on. With a ``sidecar``
     large strings go into programs as references. ``unawaited`` says what comes of calls that nobody waits for when the
-    program has ended: "refuse" makes an error of them, "abandon" ends them, and the result stands.
+    program has ended: "refuse" makes an error of them, "abandon" ends them, and the result stands. With
+    ``tells_of_runs`` a model is told more of a run than its value, and a recorded outcome keeps that too.
     """
 
     name: str
@@ -120,5 +121,6 @@ class Profile:
     host_errors: HostErrors = HostErrors()
     sidecar: SidecarRules | None = None
     unawaited: Literal["refuse", "abandon"] = "refuse"
+    tells_of_runs: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     restored: Callable[[Mapping[str, Any]], Profile] | None = field(default=None, compare=False, repr=False)

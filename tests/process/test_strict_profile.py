@@ -36,7 +36,7 @@ FACE = dataclasses.replace(
 
 
 def made(guest: Any = FACE, static_rules: StaticRules = RULES) -> Any:
-    profile = dataclasses.replace(STRICT, guest=guest, static_rules=static_rules, restored=None)
+    profile = dataclasses.replace(STRICT, guest=guest, static_rules=static_rules, restored=None, tells_of_runs=True)
     return dataclasses.replace(profile, name="ruledCalls")
 
 

@@ -26,6 +26,7 @@ MODULES = Profile(
     limits=ExecutionPolicy(timeout_ms=10_000),
     host_errors=HostErrors(words=words),
     unawaited="abandon",
+    tells_of_runs=True,
 )
 
 

@@ -136,9 +136,7 @@ async def _claim(
     size = weigh(resolutions, LARGE_CHARACTERS)
     claim = await run_check(size, lambda: claim_of_answers(auth, resolutions, options))
     refuse_own(claim.key)
-    # Of those that tell their model more than the value.
-    keeps_output = profile.guest.result == "sanitised" or profile.guest.is_module
-    outcomes = RecordedOutcomes.of(interrupt, auth, options, keeps_output=keeps_output)
+    outcomes = RecordedOutcomes.of(interrupt, auth, options, keeps_output=profile.tells_of_runs)
     return ResumeClaim(guard_of(options), claim, outcomes)
 
 

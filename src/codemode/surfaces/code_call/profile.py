@@ -117,6 +117,7 @@ def _made(rules: Mapping[str, Any], names: str) -> Profile:
         ),
         host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
         sidecar=_sidecar_rules(rules["sidecar"]),
+        tells_of_runs=True,
         parameters={name: _plain(value) for name, value in rules.items() if _plain(value) != _plain(_DEFAULTS[name])},
         restored=partial(_restored, names=names),
     )

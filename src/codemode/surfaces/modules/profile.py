@@ -28,6 +28,7 @@ def profile_of(limits: RunLimits, words: Words) -> Profile:
         static_rules=_RULES,
         host_errors=HostErrors(in_spans=False, words=words),
         unawaited="abandon",
+        tells_of_runs=True,
         parameters=limits.differing(),
         restored=partial(_restored, words=words),
     )
