@@ -17,6 +17,7 @@ from .discovery import answer, search_index, unknown_server
 from .imports import Modules
 from .listing import ListedServer, ModuleTool
 from .module_facts import read_module_facts
+from .words import WITHOUT_SERVER_HINT
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
@@ -149,8 +150,7 @@ class ModuleCatalog:
 
     def _unavailable(self, path: str, cannot: str = "is not available") -> CodeModeToolError:
         message = f'The server "{clipped(path, _MAX_NAME_CHARACTERS)}" {cannot}: {self.unavailable[path]}.'
-        hint = "Go on without this server, or tell the user."
-        error = CodeModeToolError(message, details={"server_id": path, "hint": hint})
+        error = CodeModeToolError(message, details={"server_id": path, "hint": WITHOUT_SERVER_HINT})
         error.reason = "unknown_server"
         return error
 

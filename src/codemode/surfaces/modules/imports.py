@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeSyntaxError
 from ...host import steps
+from ...protocol.endings import syntax_error
 from .discovery_arguments import USAGE
 from .listing import ListedServer
 from .module_facts import ImportFact, ModuleFacts
 from .names import META, MODULE_OF_DISCOVERY, MODULE_OF_ERRORS, module_of, module_paths, path_of
-from .words import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND
+from .words import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND, WITHOUT_SERVER_HINT
+
+if TYPE_CHECKING:
+    from ...data.program_facts import ProgramProblem
 
 MAX_PROBLEMS = 32
 _MAX_SUGGESTIONS = 8
@@ -38,10 +42,7 @@ class Modules:
         if not problems:
             return None
         problems.sort(key=lambda one: (one["line"], one["column"]))
-        first = problems[0]
-        text = "; ".join(f"line {one['line']}, column {one['column']}: {one['message']}" for one in problems)
-        details = {"name": "SyntaxError", "problems": problems, "line": first["line"], "column": first["column"]}
-        return CodeModeSyntaxError(text, details=details)
+        return syntax_error(cast("list[ProgramProblem]", problems))
 
     def _problems(self, facts: ModuleFacts) -> Iterator[dict[str, Any]]:
         suggesting = _Suggesting()
@@ -78,7 +79,7 @@ class Modules:
         specifier, path = one.specifier, path_of(one.specifier)
         if path is not None and path in self._unavailable:
             message = f"the server {_quoted(path)} cannot be imported: {self._unavailable[path]}"
-            hint = "Go on without this server, or tell the user."
+            hint = WITHOUT_SERVER_HINT
         elif path is not None:
             message = f"there is no server {_quoted(path)}"
             hint = self._path_meant(path) or suggesting.hint(

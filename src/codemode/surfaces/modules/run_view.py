@@ -16,6 +16,7 @@ from .listing import ListedServer
 from .module_facts import read_module_facts
 from .server_set import ServerSet
 from .servers import Source
+from .words import WITHOUT_SERVER_HINT
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
@@ -153,7 +154,7 @@ def _differs(source: Source, mine: ListedServer) -> bool:
 def unavailable(source: Source) -> Diagnostic:
     """Return the warning about a server that could not be listed."""
     message = f'the server "{source.path}" is not available: {source.failure}'
-    return diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint="Go on without this server, or tell the user.")
+    return diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint=WITHOUT_SERVER_HINT)
 
 
 def _changed(path: str, how: str) -> Diagnostic:

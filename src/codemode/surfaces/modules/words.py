@@ -26,6 +26,7 @@ TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION = "ToolNotFoundError", "ServerN
 BASE = "CodemodeError"
 CLASSES = frozenset({BASE, SCHEMA, TOOL_CALL, LIMIT, TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION})
 FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
+WITHOUT_SERVER_HINT = "Go on without this server, or tell the user."
 
 _LOOK_UP = "Look the {} up with {} of @codemode/discovery."
 _KINDS: Mapping[str, tuple[str, str, str]] = {
