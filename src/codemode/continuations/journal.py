@@ -1,0 +1,206 @@
+"""The journal of an invocation: each call is written before it begins, and each outcome before the program sees it.
+
+Keeps texts by key, and knows neither programs nor what the texts say: they come signed, and sealed where continuations
+are. One host has the journal of an invocation at a time, for as long as it renews its lease; each opening has a number,
+and what an earlier owner still writes is refused. Time is judged by the journal, never by its callers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+from weakref import WeakSet
+
+from .guard import GuardClock, Pauses
+
+JOURNAL_LEASE_MS = 30_000
+"""How long an owner has a journal without renewing it, which it does every third of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedJournal:
+    """The journal of one invocation: ours while its lease is renewed, unless ``outcome`` says what it has come to.
+
+    ``number`` is that of this opening, 0 when nothing was taken; ``head`` the text that its first opener gave;
+    ``lines`` all that was written so far, in order. ``is_takeover``: the owner before neither ended nor released it.
+    """
+
+    key: str
+    number: int
+    head: str
+    lines: tuple[str, ...]
+    outcome: str | None
+    is_takeover: bool
+
+
+class Journal(Protocol):
+    """Where the journals of invocations are kept. Every method is atomic across everything that shares it.
+
+    Whatever it raises ends a run: no call begins that is not written, and no outcome is shown.
+    """
+
+    @property
+    def lease_ms(self) -> int:
+        """How long an owner has a journal that it does not renew."""
+        ...
+
+    @property
+    def sees_other_processes(self) -> bool:
+        """Whether other processes see what is written."""
+        ...
+
+    async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
+        """Take the journal of an invocation; of one that is not known it is made, with this head.
+
+        Waits while another owner has it: until its lease lapses, or it is released or ended. One that has ended is
+        given with its outcome, and not taken; with ``again`` the outcome of a pause is cleared, and it is taken, but
+        one that was final stands.
+        """
+        ...
+
+    async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
+        """Write lines behind the others, all or none. False: it is somebody else's by now, and none was written."""
+        ...
+
+    async def renew(self, opened: OpenedJournal) -> bool:
+        """Let the lease begin anew. False: it is somebody else's by now, and its owner must stop."""
+        ...
+
+    async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
+        """Keep what the invocation has come to, and give the lease up. False: it is somebody else's by now.
+
+        A final outcome stands, and the lines are erased; that of a pause is cleared by whoever goes on, from the lines.
+        """
+        ...
+
+    async def release(self, opened: OpenedJournal) -> bool:
+        """Give the lease up without an outcome: whoever asks next goes on from the lines. False: it was not held."""
+        ...
+
+
+@dataclass(slots=True)
+class _Kept:
+    head: str
+    changed_at: float
+    lines: list[str] = field(default_factory=list[str])
+    number: int = 0
+    until: float | None = None  # the end of the lease; None: nobody has it
+    outcome: str | None = None
+    is_final: bool = False
+
+
+class MemoryJournal:
+    """Journals in the memory of this process. They are kept until `purge`, and other processes do not see them.
+
+    ``lease_ms`` is how long an owner has one that it does not renew. A test gives a ``clock``.
+    """
+
+    sees_other_processes = False
+
+    def __init__(self, *, lease_ms: int = JOURNAL_LEASE_MS, clock: GuardClock | None = None) -> None:
+        if lease_ms < 1:
+            raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
+        self.lease_ms = lease_ms
+        self._clock = clock if clock is not None else GuardClock()
+        self._kept: dict[str, _Kept] = {}
+        self._lock = threading.Lock()
+        _journals.add(self)
+
+    def forget_lock(self) -> None:
+        """In a forked child: a thread that is not in it may hold the lock."""
+        self._lock = threading.Lock()
+
+    async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
+        """See `Journal.open`."""
+        pauses = Pauses(self._clock)
+        while (opened := self._try_open(key, head, again=again)) is None:
+            await pauses.next()
+        return opened
+
+    async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
+        """See `Journal.write`."""
+        with self._lock:
+            kept = self._own(opened)
+            if kept is None:
+                return False
+            kept.lines += lines
+            return True
+
+    async def renew(self, opened: OpenedJournal) -> bool:
+        """See `Journal.renew`."""
+        with self._lock:
+            kept = self._own(opened)
+            if kept is None:
+                return False
+            kept.until = self._clock.seconds() + self.lease_ms / 1000
+            return True
+
+    async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
+        """See `Journal.end`."""
+        with self._lock:
+            kept = self._own(opened)
+            if kept is None:
+                return False
+            kept.outcome, kept.is_final, kept.until = outcome, is_final, None
+            if is_final:
+                kept.lines.clear()
+            return True
+
+    async def release(self, opened: OpenedJournal) -> bool:
+        """See `Journal.release`."""
+        with self._lock:
+            kept = self._own(opened)
+            if kept is None:
+                return False
+            kept.until = None
+            return True
+
+    async def purge(self, older_than: timedelta) -> int:
+        """Forget what nobody has and nobody has changed for so long, and return how many journals that were."""
+        with self._lock:
+            now = self._clock.seconds()
+            before = now - older_than.total_seconds()
+            old = [key for key, kept in self._kept.items() if kept.changed_at <= before and (kept.until or 0) <= now]
+            for key in old:
+                del self._kept[key]
+            return len(old)
+
+    def _try_open(self, key: str, head: str, *, again: bool) -> OpenedJournal | None:
+        """Return the journal; None while somebody else has it."""
+        with self._lock:
+            now = self._clock.seconds()
+            kept = self._kept.get(key)
+            if kept is None:
+                kept = self._kept[key] = _Kept(head, now)
+            if kept.outcome is not None and (kept.is_final or not again):
+                return OpenedJournal(key, 0, kept.head, tuple(kept.lines), kept.outcome, is_takeover=False)
+            if kept.until is not None and now < kept.until:
+                return None
+            is_takeover = kept.until is not None
+            kept.number, kept.outcome = kept.number + 1, None
+            kept.changed_at, kept.until = now, now + self.lease_ms / 1000
+            return OpenedJournal(key, kept.number, kept.head, tuple(kept.lines), None, is_takeover)
+
+    def _own(self, opened: OpenedJournal) -> _Kept | None:
+        """Return what is kept while its last opening is this one, whether or not its lease is over."""
+        kept = self._kept.get(opened.key)
+        if kept is None or kept.until is None or kept.number != opened.number:  # what ended is nobody's
+            return None
+        kept.changed_at = self._clock.seconds()
+        return kept
+
+
+_journals: WeakSet[MemoryJournal] = WeakSet()
+
+
+def _forget_locks() -> None:
+    for journal in list(_journals):
+        journal.forget_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
