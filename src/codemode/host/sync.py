@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .imports import importing
+from .workflows import refuse_in_workflow
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,7 +19,10 @@ ResultT = TypeVar("ResultT")
 
 
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one."""
+    """Run a coroutine to its end in this thread, or in a thread of its own when a loop already runs in this one.
+
+    Raises `RuntimeError` inside a workflow function of Temporal.
+    """
     with importing:
         import asyncio
 
@@ -26,6 +30,11 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
+    try:
+        refuse_in_workflow()  # here: nothing tells it in another thread
+    except RuntimeError:
+        work.close()
+        raise
     return _run_in_thread(work)
 
 

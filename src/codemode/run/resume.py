@@ -16,6 +16,7 @@ from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.workflows import refuse_in_workflow
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
@@ -75,6 +76,7 @@ async def resume(
     Raises `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on, and `ValueError` for
     wrong options; nothing that belongs to the program.
     """
+    refuse_in_workflow()
     workers = pool_or_default(pool)
     await workers.begin()
     with workers.threads.of_invocation().serving():

@@ -6,13 +6,18 @@ from functools import cache, partial
 
 from ..errors import CodeModeWorkerError
 from ..host.imports import importing
+from ..host.workflows import refuse_in_workflow
 from ..options.parts import CodeModeOptions
 from ..workers.pool import WorkerPool, pool_or_default
 from .optional_parts import load_optional_parts, optional_parts_are_loaded
 
 
 def started(pool: WorkerPool | None) -> WorkerPool:
-    """Return the pool to use, the process-wide one for None, with its first worker booting at least."""
+    """Return the pool to use, the process-wide one for None, with its first worker booting at least.
+
+    Raises `RuntimeError` where no program can run, as `refuse_in_workflow` says; so does `prepared`.
+    """
+    refuse_in_workflow()
     workers = pool_or_default(pool)
     workers.start()
     return workers
@@ -20,6 +25,7 @@ def started(pool: WorkerPool | None) -> WorkerPool:
 
 async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
     """Return the pool to use as `started` does, with what runs programs imported. The event loop goes on meanwhile."""
+    refuse_in_workflow()
     workers = pool_or_default(pool)
     if not (workers.has_begun and load_execution.cache_info().currsize and optional_parts_are_loaded(options)):
         await workers.off_loop(partial(_prepare, workers, options))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...host.imports import importing
 from ...host.sync import run_sync
+from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
 from ...run.optional_parts import are_imported, require_optional_parts
-from ...run.starting import load_execution, prepared
+from ...run.starting import load_execution, prepared, started
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.tool_schemas import load_schema_kind
@@ -58,7 +59,7 @@ def run_code_mode_sync(
     """Do what `run_code_mode` does, from code that is not async."""
     once = _Once(tools, options, pool)
     once.require()
-    once.pool.start()
+    started(once.pool)
     outer = tool_call_id, messages, context, False, started_at_ms, context_binding
     return told(run_sync(once.run(js, outer)))
 
@@ -85,6 +86,7 @@ class _Once:
             require_optional_parts(self._options)
 
     async def run(self, js: str, outer: tuple[Any, ...]) -> RunOutcome:
+        refuse_in_workflow()
         if are_imported(self._options):
             require_optional_parts(self._options)
         else:

@@ -101,7 +101,8 @@ class RunTool:
     ) -> Any:
         """Run ``{"code", "limits"?, "requestedCapabilities"?}``. Returns a `RunResponse`, or an `Interrupt` of a pause.
 
-        The others are those of `CodeModeTool.execute`. Raises nothing: what goes wrong is in the response.
+        The others are those of `CodeModeTool.execute`. What goes wrong is in the response; raises `RuntimeError` alone,
+        inside a workflow function of Temporal.
         """
 
         def outer() -> OuterCall:

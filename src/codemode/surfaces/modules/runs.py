@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CodeModeError, CodeModeProtocolError, Resumable
 from ...host.threads import LARGE_CHARACTERS, run_check
+from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions, ExecutionPolicy
 from ...run.outer_call import OuterCall
 from ...run.starting import load_continuations, load_execution, prepared
@@ -72,6 +73,7 @@ class Runs:
 
     async def execute(self, given: Any, outer: Callable[[], OuterCall]) -> Any:
         """Return the response to a request, or an `Interrupt`. ``outer`` gives what the host's own call brings."""
+        refuse_in_workflow()
         notes: Sequence[Diagnostic] = ()
         try:
             request = read_request(given, self._options)
