@@ -40,6 +40,7 @@ def test_fork_in_the_middle_of_a_run(ending: str, start_method: str) -> None:
     "script",
     [
         "closed_loop.py",
+        "forks_during_start.py",
         "forks_in_first_import.py",
         "no_descriptors.py",
         "notebook.py",

@@ -201,9 +201,11 @@ class Stock:
         with self._starting:
             worker = self._take_at_once()
             if worker is None:
-                worker = self._spawn_in_two_attempts()
-                with self._lock:
-                    self.in_use.add(worker)
+                # A fork that came in between would leave the child with descriptors that it knows nothing of.
+                with importing:
+                    worker = self._spawn_in_two_attempts()
+                    with self._lock:
+                        self.in_use.add(worker)
             return worker
 
     def _spawn_in_two_attempts(self) -> PooledWorker:
@@ -217,7 +219,8 @@ class Stock:
         with self._starting:
             try:
                 while self._lacks_spares(most):
-                    self._add_spare(self._spawn(), most)
+                    with importing:  # as above
+                        self._add_spare(self._spawn(), most)
             except CodeModeWorkerError:
                 self._retire_generation()
 
@@ -232,9 +235,7 @@ class Stock:
         generation = self._generation
         if generation is None or not generation.is_usable:
             self._retire_generation()
-            # A fork that came in between would leave the child with descriptors that it knows nothing of.
-            with importing:
-                generation = Generation(self._make_source())
+            generation = Generation(self._make_source())
             with self._lock:
                 self._generation = generation
         if self.is_closed:
