@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .observe.audit import audit_log
+    from .stores.audit import AuditLine
     from .stores.errors import (
         AlreadyDecided,
         AnswerRefused,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from .stores.protocol import ALL_TENANTS, Change, InterruptStore, Lease, Page, Record, StoredRequest
     from .stores.resumer import Resumer
     from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
+    from .stores.verifying import BadLine, verify_audit
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
     from .surfaces.code_call.toolset import CodeCallToolset, create_code_call_tools
@@ -110,6 +112,8 @@ __all__ = [
     "AlreadyDecided",
     "AnswerRefused",
     "ApprovalPolicy",
+    "AuditLine",
+    "BadLine",
     "CatalogEvent",
     "Change",
     "CodeCallOptions",
@@ -204,6 +208,7 @@ __all__ = [
     "to_approval_messages",
     "tool",
     "unwrap_result",
+    "verify_audit",
 ]
 
 # Where each of the others lives; the imports above tell type checkers the same.
@@ -232,6 +237,8 @@ _LATE = {
     "stores.postgres": "PostgresInterruptStore",
     "stores.resumer": "Resumer",
     "stores.sqlite": "MemoryInterruptStore SqliteInterruptStore",
+    "stores.audit": "AuditLine",
+    "stores.verifying": "BadLine verify_audit",
     "tools.pipeline": "PIPELINE_NULL PipelineCall",
     "tools.tool_result": "ToolResult",
     "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",

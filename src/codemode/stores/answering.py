@@ -10,8 +10,10 @@ from typing import Any
 
 from ..host.cancellation import to_its_end
 from . import deciding, leasing
+from .answers import Answer
 from .applying import end_of, refusal_of, renewed, resumed, written
-from .keeping import require_text
+from .audit import By
+from .keeping import said_by
 from .protocol import ALL_TENANTS, LEASE_MS, Lease, Tenant
 from .session import Database, Session
 from .states import record_after
@@ -32,17 +34,16 @@ class Answering(ABC):
         *,
         actor: str = "",
         tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
     ) -> Any:
         """See `InterruptStore.answer`."""
-        require_text(actor, "actor")
+        by = said_by(actor, address=address)
         owner = secrets.token_hex(8)
         with self._database.watch() as watch:
             while True:
-                texts = await self._checked({interrupt_id: resolution}, tenant)
+                answers = await self._checked({interrupt_id: resolution}, tenant)
                 lease = await self._write_claim(
-                    lambda session, text=texts[interrupt_id]: _decide_and_claim(
-                        session, interrupt_id, text, actor, tenant, owner
-                    ),
+                    lambda session, answers=answers: _decide_and_claim(session, answers, by, tenant, owner),
                     {interrupt_id: "whoever answered was cancelled"},
                 )
                 if lease is None:
@@ -81,7 +82,7 @@ class Answering(ABC):
             raise
 
     @abstractmethod
-    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, str]: ...
+    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]: ...
 
     @abstractmethod
     async def _write(self, work: Callable[[Session], Any]) -> Any: ...
@@ -100,11 +101,11 @@ class Answering(ABC):
 
 
 def _decide_and_claim(
-    session: Session, interrupt_id: str, text: str, actor: str, tenant: Tenant, owner: str
+    session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, owner: str
 ) -> Lease | None:
     """Return a lease; None while somebody else has one."""
-    found, _ = deciding.named(session, [interrupt_id], tenant)
-    one = found[interrupt_id]
+    found, _ = deciding.named(session, list(answers), tenant)
+    (one,) = found.values()
     statement = "SELECT state, ready_at_ms FROM codemode_records WHERE id = ?"
     state, ready_at_ms = session.one(statement, one.record_id) or ("pending", None)
     if state == "resuming":
@@ -114,5 +115,5 @@ def _decide_and_claim(
     record_after(state, "claim", one.record_id)
     if one.request.state == "applied":
         raise deciding.already(one.request)
-    deciding.decide(session, {interrupt_id: text}, actor, tenant, {})
+    deciding.decide(session, answers, by, tenant, {})
     return leasing.claim(session, one.record_id, owner, LEASE_MS)

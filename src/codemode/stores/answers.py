@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..data.exact_integers import integers_as_in, without_texts
 from ..data.json_values import canonical_json, encode_json
 from ..data.narrowing import is_object
+from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError
-from ..interrupts.interrupt import APPROVAL_KIND
+from ..interrupts.interrupt import APPROVAL_KIND, PendingRequest
 from ..interrupts.resolutions import read_answers
-from ..protocol.ledger import LedgerEntry, Waiting
+from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from ..schemas.compiled import SchemaMismatch
 from ..schemas.json_schemas import DictSchema
+from .audit import content_digest, cut
+from .differences import differences
 from .errors import AnswerRefused
 from .protocol import StoredRequest
 
 
-def digest_of(interrupt_id: str, tool_name: str, given: Any, kind: str) -> str:
+@record
+class Answer:
+    """A decision as it is kept and compared; ``said`` is what the audit has of it."""
+
+    text: str
+    said: Mapping[str, Any]
+
+
+def shown(request: StoredRequest | PendingRequest) -> str:
     """Return the digest of what a person was shown."""
-    shown = canonical_json({"id": interrupt_id, "tool": tool_name, "input": given, "kind": kind})
-    return hashlib.sha256(shown.encode()).hexdigest()
+    kind = request.kind if isinstance(request, StoredRequest) else str(request.payload.get("kind", ""))
+    return content_digest({"id": request.interrupt_id, "tool": request.tool_name, "input": request.input, "kind": kind})
+
+
+def read(
+    requests: Iterable[StoredRequest], decisions: Mapping[str, Any], texts: Mapping[str, str]
+) -> dict[str, Answer]:
+    """Return the answers, with what the audit has of those to these requests. Raises `AnswerRefused`."""
+    waiting = list(requests)
+    check_answers(waiting, decisions)
+    said = {one.interrupt_id: _said(one, json.loads(texts[one.interrupt_id])) for one in waiting}
+    return {name: Answer(text, said.get(name, {})) for name, text in texts.items()}
 
 
 def decision_texts(decisions: Mapping[str, Any]) -> dict[str, str]:
@@ -52,12 +73,34 @@ def _problems(request: StoredRequest, decision: Any) -> list[str]:
         read_answers([_entry(request)], {request.interrupt_id: decision})
         if request.kind != APPROVAL_KIND or not is_object(decision) or "input" not in decision:
             return []
-        edited = integers_as_in(request.input, without_texts(decision)["input"])
+        edited = _edited(request, decision)
     except CodeModeProtocolError as error:
         return [error.message]
     except (ValueError, TypeError, RecursionError) as error:
         return [f"the edited input is refused: {error}"]
     return [] if request.input_schema is None else _misfits(request.input_schema, edited)
+
+
+def _edited(request: StoredRequest, decision: dict[str, Any]) -> Any:
+    return integers_as_in(request.input, without_texts(decision)["input"])
+
+
+def _said(request: StoredRequest, decision: Any) -> dict[str, Any]:
+    """Say what was decided, of what is no input only a digest: answers may be secrets."""
+    if request.kind == UNKNOWN_OUTCOME_KIND:
+        ((name, value),) = decision.items()
+        if name in ("value", "error"):
+            return {"decision": name, "digest": content_digest(value)}
+        return {"decision": "run_again"}
+    if request.kind != APPROVAL_KIND:
+        return {"decision": "answered", "digest": content_digest(decision)}
+    reason = cut(decision.get("reason") or "") or None
+    said = {"decision": "approved" if decision["approved"] else "denied", "reason": reason}
+    if "input" not in decision:
+        return said
+    edited = _edited(request, decision)
+    diff = differences(request.input, edited)
+    return {**said, "decision": "edited" if diff else "approved", "digest": content_digest(edited), "diff": tuple(diff)}
 
 
 def _misfits(schema: Any, edited: Any) -> list[str]:
@@ -72,14 +115,12 @@ def _misfits(schema: Any, edited: Any) -> list[str]:
 
 def _entry(request: StoredRequest) -> LedgerEntry:
     """Return a ledger entry that waits as the request does: what reads an answer asks nothing else of it."""
-    shown, payload = encode_json(request.input, what="the input"), encode_json(dict(request.payload), what="payload")
-    waiting = Waiting(request.interrupt_id, payload, shown, 1)
-    return LedgerEntry(1, "tool", request.tool_name, shown, outcome=waiting)
+    given, payload = encode_json(request.input, what="the input"), encode_json(dict(request.payload), what="payload")
+    waiting = Waiting(request.interrupt_id, payload, given, 1)
+    return LedgerEntry(1, "tool", request.tool_name, given, outcome=waiting)
 
 
 def _plain(decision: Any) -> Any:
-    import json
-
     return json.loads(encode_json(decision, what="the decision"))
 
 

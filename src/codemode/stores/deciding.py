@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
-from .answers import digest_of
+from .answers import Answer
+from .audit import By
 from .errors import AlreadyDecided, RequestSuperseded
 from .protocol import StoredRequest, Tenant
 from .rows import KeptRequest, clause, requests_named, unknown
@@ -28,25 +29,25 @@ def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[d
 
 
 def decide(
-    session: Session, texts: Mapping[str, str], actor: str, tenant: Tenant, seen: Mapping[str, str]
+    session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, seen: Mapping[str, str]
 ) -> dict[str, StoredRequest]:
     """Record decisions, all or none, and return the requests as they stand then."""
-    found, tenants = named(session, list(texts), tenant)
+    found, tenants = named(session, list(answers), tenant)
     states = _states(session, sorted(tenants))
     new: list[str] = []
-    for interrupt_id, text in texts.items():
+    for interrupt_id, answer in answers.items():
         one = found[interrupt_id]
         state, expires_at_ms = states[one.record_id]
         # First: of what has ended everybody is told so.
         event_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
         record_after(event_state, "decide", one.record_id)
-        if _is_new(one.request, text, seen.get(interrupt_id)):
+        if _is_new(one, answer.text, seen.get(interrupt_id)):
             new.append(interrupt_id)
     now_ms = session.now_ms
     session.each(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ?, refusal = NULL"
         " WHERE interrupt_id = ?",
-        ((request_after("waiting", "decide"), texts[one], actor, now_ms, one) for one in new),
+        ((request_after("waiting", "decide"), answers[one].text, by.actor, now_ms, one) for one in new),
     )
     touched = sorted({found[one].record_id for one in new})
     session.each(
@@ -55,14 +56,31 @@ def decide(
     )
     for record_id in touched:
         session.note(record_id, tenants[record_id], "decided")
-    return {name: one.request for name, one in requests_named(session, texts).items()}
+    for one in new:
+        audit(session, found[one], tenants[found[one].record_id], by, answers[one].said)
+    return {name: one.request for name, one in requests_named(session, answers).items()}
 
 
-def _is_new(request: StoredRequest, text: str, seen: str | None) -> bool:
+def audit(session: Session, kept: KeptRequest, tenant: str, by: By, said: Mapping[str, Any]) -> None:
+    """Write a decision into the audit."""
+    session.audit(
+        "decided",
+        tenant,
+        kept.record_id,
+        actor=by.actor,
+        interrupt_id=kept.request.interrupt_id,
+        shown=kept.shown,
+        address=by.address,
+        **said,
+    )
+
+
+def _is_new(kept: KeptRequest, text: str, seen: str | None) -> bool:
+    request = kept.request
     name = request.interrupt_id
     if request.state == "superseded":
         raise RequestSuperseded(f"{name!r} is not pending any more: the program has gone on without it")
-    if seen is not None and seen != shown(request):
+    if seen is not None and seen != kept.shown:
         raise RequestSuperseded(f"{name!r} is not what was shown: look at it again")
     if request.state == "waiting":
         return True
@@ -76,11 +94,6 @@ def already(request: StoredRequest) -> AlreadyDecided:
     name, who = request.interrupt_id, request.actor or "somebody"
     details = {"interrupt_id": name, "actor": request.actor, "decision": request.decision}
     return AlreadyDecided(f"{name!r} is not pending any more: {who} has decided about it", details=details)
-
-
-def shown(request: StoredRequest) -> str:
-    """Return the digest of a kept request."""
-    return digest_of(request.interrupt_id, request.tool_name, request.input, request.kind)
 
 
 def _kept_text(request: StoredRequest) -> str:

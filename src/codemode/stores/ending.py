@@ -6,6 +6,7 @@ from typing import cast
 
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
+from .audit import SYSTEM, By
 from .leasing import end, mark_lost
 from .outcomes import end_text
 from .protocol import Tenant
@@ -15,11 +16,11 @@ from .states import RecordEvent, RecordState, request_after
 
 AT_ONCE = 500
 """How many records one transaction of a sweep takes: nobody else waits longer than for these."""
-_DENIED = canonical_json({"approved": False, "reason": "nobody has decided in time"})
-_SYSTEM = "system"
+_TOO_LATE = "nobody has decided in time"
+_DENIED = canonical_json({"approved": False, "reason": _TOO_LATE})
 
 
-def end_by(session: Session, record_id: str, event: RecordEvent, outcome: str, tenant: Tenant) -> None:
+def end_by(session: Session, record_id: str, event: RecordEvent, by: By, tenant: Tenant) -> None:
     """End a record because somebody said so."""
     condition, values = clause(tenant)
     found = session.one(
@@ -29,7 +30,8 @@ def end_by(session: Session, record_id: str, event: RecordEvent, outcome: str, t
     if found is None:
         raise unknown(record_id)
     _leave(session, [record_id])
-    end(session, record_id, found[0], cast("RecordState", found[1]), event, outcome)
+    outcome = end_text("withdrawn" if event == "withdraw" else "lost", actor=by.actor, reason=by.reason)
+    end(session, record_id, found[0], cast("RecordState", found[1]), event, outcome, by, {})
 
 
 def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
@@ -42,7 +44,7 @@ def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
     )
     _leave(session, [record_id for record_id, _, _ in expired])
     for record_id, tenant, state in expired:
-        end(session, record_id, tenant, cast("RecordState", state), "expire", end_text("expired"))
+        end(session, record_id, tenant, cast("RecordState", state), "expire", end_text("expired"), By(SYSTEM), {})
     # What its dead owner has done can no longer be asked: the continuation does not hold any more.
     lost = session.rows(
         "SELECT id, tenant FROM codemode_records WHERE state = 'resuming' AND expires_at_ms <= ? AND ready_at_ms <= ?"
@@ -66,25 +68,37 @@ def purge(session: Session, older_than_ms: int) -> int:
     return len(found)
 
 
+def purge_by_hand(session: Session, older_than_ms: int) -> int:
+    """Do so because somebody said so: which records there were is known from the audit alone from here on."""
+    count = purge(session, older_than_ms)
+    if count:
+        session.audit("purged", None, details={"records": count, "older_than_ms": older_than_ms})
+    return count
+
+
 def _deny(session: Session, before_ms: int) -> int:
     now_ms = session.now_ms
     waiting = session.rows(
-        "SELECT q.interrupt_id, r.id, r.tenant FROM codemode_records r JOIN codemode_requests q ON q.record_id = r.id"
+        "SELECT q.interrupt_id, r.id, r.tenant, q.shown FROM codemode_records r"
+        " JOIN codemode_requests q ON q.record_id = r.id"
         " WHERE r.state = 'pending' AND r.expires_at_ms <= ? AND q.state = 'waiting' AND q.kind = ?"
         " ORDER BY r.expires_at_ms LIMIT ?",
         *(now_ms + before_ms, APPROVAL_KIND, AT_ONCE),
     )
     session.each(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ? WHERE interrupt_id = ?",
-        ((request_after("waiting", "decide"), _DENIED, _SYSTEM, now_ms, one) for one, _, _ in waiting),
+        ((request_after("waiting", "decide"), _DENIED, SYSTEM, now_ms, one) for one, *_ in waiting),
     )
-    records = sorted({(record_id, tenant) for _, record_id, tenant in waiting})
+    records = sorted({(record_id, tenant) for _, record_id, tenant, _ in waiting})
     session.each(
         "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND ready_at_ms IS NULL",
         ((now_ms, record_id) for record_id, _ in records),
     )
     for record_id, tenant in records:
         session.note(record_id, tenant, "decided")
+    denied = {"actor": SYSTEM, "decision": "denied", "reason": _TOO_LATE}
+    for interrupt_id, record_id, tenant, shown in waiting:
+        session.audit("decided", tenant, record_id, interrupt_id=interrupt_id, shown=shown, **denied)
     return len(waiting)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from ..data.records import record as value
+from .audit import BEGINNING, AuditLine, head_text, line_of
 from .protocol import ALL_TENANTS, Change, Page, Record, Tenant
 from .rows import LISTED_COLUMNS, RECORD_COLUMNS, clause, records_of, unknown
 from .session import Row, Session
@@ -12,6 +13,7 @@ from .states import RecordState
 
 MOST_LISTED = 500
 _CHANGES_AT_ONCE = 500
+_LINES_AT_ONCE = 100
 
 
 @value
@@ -102,3 +104,34 @@ def changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
         *(after, *values, _CHANGES_AT_ONCE),
     )
     return [Change(*row) for row in rows]
+
+
+@value
+class Lines:
+    """Which lines of the audit: those behind ``after``, in the order of their numbers or against it."""
+
+    tenant: Tenant
+    record_id: str | None
+    newest_first: bool
+
+
+def lines(session: Session, which: Lines, after: int | None, limit: int | None) -> list[AuditLine]:
+    """Return the next lines of the audit."""
+    comparison, order = ("<", " DESC") if which.newest_first else (">", "")
+    condition, values = clause(which.tenant)
+    if which.record_id is not None:
+        condition, values = f"{condition} AND record_id = ?", (*values, which.record_id)
+    if after is not None:
+        condition, values = f"{condition} AND sequence {comparison} ?", (*values, after)
+    rows = session.rows(
+        "SELECT sequence, tenant, record_id, previous, hash, body FROM codemode_audit"
+        f" WHERE sequence > 0{condition} ORDER BY sequence{order} LIMIT ?",
+        *(*values, _LINES_AT_ONCE if limit is None else min(limit, _LINES_AT_ONCE)),
+    )
+    return [line_of(*row) for row in rows]
+
+
+def audit_head(session: Session) -> str:
+    """Return the head of the audit's chain."""
+    sequence, found = session.one("SELECT audit_sequence, audit_hash FROM codemode_store") or (0, BEGINNING)
+    return head_text(sequence, found)

@@ -11,12 +11,15 @@ from ..data.json_values import encode_json
 from ..data.records import record
 from ..errors import CodeModeProtocolError
 from ..interrupts.interrupt import Interrupt, PendingRequest
+from .answers import shown
+from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError
 from .rows import requests_named, requests_of
 from .session import Row, Session, is_plain
 from .states import RecordState, record_after, request_after
 
 MAX_PAYLOAD_BYTES = 16 << 20
+_MAX_NAME_CHARACTERS = 1000
 _FORM = ("input_schema", "description", "annotations")
 
 
@@ -35,6 +38,7 @@ class Kept:
     source: str | None
     payload: str | None
     forms: Mapping[str, tuple[str | None, str, str | None]]
+    shown: Mapping[str, str]
 
 
 def kept(
@@ -62,6 +66,7 @@ def kept(
         None if source is None else json.dumps(source),
         None if payload is None else encode_json(payload, max_bytes=MAX_PAYLOAD_BYTES, what="the payload"),
         _forms(interrupt, tool),
+        {one.interrupt_id: shown(one) for one in interrupt.requests},
     )
 
 
@@ -135,6 +140,9 @@ def pause(session: Session, record_id: str, state: RecordState, new: Kept) -> No
     )
     _insert_version(session, record_id, version, new)
     session.note(record_id, tenant, "paused")
+    applied = [row[1] for row in left if row[0] == "applied"]
+    details = {**_asked(new, version), "applied": applied[:MOST_IN_LINE]}
+    session.audit("paused", tenant, record_id, outcome="paused", details=details)
 
 
 def _insert(session: Session, new: Kept) -> str:
@@ -152,6 +160,7 @@ def _insert(session: Session, new: Kept) -> str:
     asked = {one.interrupt_id for one in new.interrupt.requests}
     _insert_requests(session, record_id, new, {}, asked, 0)
     _insert_version(session, record_id, 1, new)
+    session.audit("put", new.tenant, record_id, details=_asked(new, 1))
     return record_id
 
 
@@ -164,13 +173,29 @@ def _insert_requests(
     first: int,
 ) -> None:
     session.each(
-        "INSERT INTO codemode_requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', NULL, NULL, NULL, NULL, 0)",
+        "INSERT INTO codemode_requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', NULL, NULL, NULL, NULL, 0, ?)",
         (
-            (one.interrupt_id, record_id, first + number, *_said(one), *_form(one, new, known))
+            (
+                one.interrupt_id,
+                record_id,
+                first + number,
+                *_said(one),
+                *_form(one, new, known),
+                new.shown[one.interrupt_id],
+            )
             for number, one in enumerate(new.interrupt.requests)
             if one.interrupt_id in asked
         ),
     )
+
+
+def _asked(new: Kept, version: int) -> dict[str, Any]:
+    """Return what the audit has of a pause."""
+    requests = [
+        {"id": cut(one.interrupt_id), "tool": cut(one.tool_name), "shown": new.shown[one.interrupt_id]}
+        for one in new.interrupt.requests[:MOST_IN_LINE]
+    ]
+    return {"version": version, "requests": requests, "count": len(new.interrupt.requests)}
 
 
 def _insert_version(session: Session, record_id: str, version: int, new: Kept) -> None:
@@ -232,3 +257,11 @@ def require_text(value: Any, name: str) -> str:
     if not isinstance(value, str) or not is_plain(value):
         raise ValueError(f"{name} must be a text without NUL and lone surrogates, got {value!r}")
     return value
+
+
+def said_by(actor: str, *, reason: str = "", address: str | None = None) -> By:
+    """Return who says so, as the audit keeps it. Raises `ValueError`."""
+    for name, text in (("actor", actor), ("address", "" if address is None else address)):
+        if len(require_text(text, name)) > _MAX_NAME_CHARACTERS:
+            raise ValueError(f"{name} must have at most {_MAX_NAME_CHARACTERS} characters, got {len(text)}")
+    return By(actor, str(reason), address)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 from ..data.json_values import encode_json
+from ..data.records import record as value
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
 from ..interrupts.interrupt import Interrupt
+from .audit import MOST_IN_LINE, SYSTEM, By, content_digest, cut
 from .keeping import Kept, again, pause
 from .outcomes import error_text, value_text
 from .protocol import Lease, Tenant
-from .rows import RECORD_COLUMNS, clause, interrupt_of, records_of, requests_of
+from .rows import RECORD_COLUMNS, KeptRequest, clause, interrupt_of, records_of, requests_of
 from .session import Row, Session
 from .states import RecordEvent, RecordState, record_after, request_after
 
@@ -67,20 +70,35 @@ def renew(session: Session, lease: Lease) -> bool:
     return session.run(statement, session.now_ms + lease.lease_ms, lease.record.id, lease.number) == 1
 
 
-def result_of(result: Any) -> Kept | tuple[RecordEvent, str]:
+@value
+class Ended:
+    """The end that a program has come to; ``said`` is what the audit has of it."""
+
+    event: RecordEvent
+    text: str
+    said: Mapping[str, Any]
+
+
+def result_of(result: Any) -> Kept | Ended:
     """Write what a resume has come to, before there is a transaction."""
     paused = result.recovery if isinstance(result, CodeModeError) else result
     if isinstance(result, CodeModeError) and paused is None:
-        return "fail", error_text(result)
+        return _failed(result)
     if isinstance(result, CodeModeError | Interrupt):
         return again(Interrupt.of(cast("Resumable", paused)))
     try:
-        return "complete", value_text(result)
+        text = value_text(result)
     except CodeModeSerializationError as error:
-        return "fail", error_text(error)  # of a `resume` that gives back what is no JSON
+        return _failed(error)  # of a `resume` that gives back what is no JSON
+    return Ended("complete", text, {"digest": content_digest(json.loads(text)["value"])})
 
 
-def settle(session: Session, lease: Lease, written: Kept | tuple[RecordEvent, str]) -> bool:
+def _failed(error: CodeModeError) -> Ended:
+    # Its message may be anything that a program or a tool says.
+    return Ended("fail", error_text(error), {"details": {"error": type(error).__name__, "code": cut(error.code)}})
+
+
+def settle(session: Session, lease: Lease, written: Kept | Ended) -> bool:
     """Write it, unless the lease is somebody else's by now."""
     if not _is_own(session, lease):
         return False
@@ -88,7 +106,9 @@ def settle(session: Session, lease: Lease, written: Kept | tuple[RecordEvent, st
         pause(session, lease.record.id, "resuming", written)
     else:
         _apply(session, lease)
-        end(session, lease.record.id, lease.record.tenant, "resuming", written[0], written[1])
+        applied = {"applied": list(lease.resolutions)[:MOST_IN_LINE]}
+        said = {**written.said, "details": {**written.said.get("details", {}), **applied}}
+        end(session, lease.record.id, lease.record.tenant, "resuming", written.event, written.text, By(None), said)
     return True
 
 
@@ -109,6 +129,7 @@ def mark_lost(session: Session, records: list[Row]) -> None:
     session.each(statement, ((after, record_id) for record_id, _ in records))
     for record_id, tenant in records:
         session.note(record_id, tenant, "lost")
+        session.audit("lost", tenant, record_id, actor=SYSTEM, outcome=after)
 
 
 def release(session: Session, lease: Lease, refusals: Mapping[str, str], delay_ms: int) -> bool:
@@ -123,6 +144,9 @@ def release(session: Session, lease: Lease, refusals: Mapping[str, str], delay_m
     )
     session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
     left = requests_of(session, [lease.record.id])
+    for one in left:
+        if one.request.interrupt_id in refused:
+            _audit_refusal(session, lease, one)
     is_ready = not any(one.request.state == "waiting" for one in left) or any(
         one.request.state == "decided" for one in left
     )
@@ -136,8 +160,29 @@ def release(session: Session, lease: Lease, refusals: Mapping[str, str], delay_m
     return True
 
 
+def _audit_refusal(session: Session, lease: Lease, refused: KeptRequest) -> None:
+    interrupt_id = refused.request.interrupt_id
+    deciders = {one.interrupt_id: one.actor for one in lease.record.requests}
+    session.audit(
+        "refused",
+        lease.record.tenant,
+        lease.record.id,
+        interrupt_id=interrupt_id,
+        reason=cut(refused.request.refusal or ""),
+        shown=refused.shown,
+        details={"decided_by": deciders.get(interrupt_id)},
+    )
+
+
 def end(
-    session: Session, record_id: str, tenant: str, state: RecordState, event: RecordEvent, outcome: str
+    session: Session,
+    record_id: str,
+    tenant: str,
+    state: RecordState,
+    event: RecordEvent,
+    outcome: str,
+    by: By,
+    said: Mapping[str, Any],
 ) -> RecordState:
     """End a record: its outcome stays, what it could go on from does not."""
     after = record_after(state, event, record_id)
@@ -147,6 +192,9 @@ def end(
         *(after, outcome, session.now_ms, record_id),
     )
     session.note(record_id, tenant, after)
+    kind = "closed" if event == "close" else after
+    reason = cut(by.reason) or None
+    session.audit(kind, tenant, record_id, actor=by.actor, reason=reason, outcome=after, address=by.address, **said)
     return after
 
 

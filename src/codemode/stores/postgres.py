@@ -33,9 +33,19 @@ DIALECT = Dialect(
     begin_reading="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     begin_writing="BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_making=("BEGIN ISOLATION LEVEL READ COMMITTED", _ALONE.replace("%s", str(_TABLES))),
-    counter="SELECT sequence FROM codemode_store FOR UPDATE",
+    counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store FOR UPDATE",
     time=_TIME,
     notify=f"NOTIFY {_CHANNEL}",
+    append_only=(
+        (
+            "CREATE OR REPLACE FUNCTION codemode_audit_stays() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$BEGIN RAISE EXCEPTION 'lines of the audit stay as they are'; END$$"
+        ),
+        (
+            "CREATE TRIGGER codemode_audit_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON codemode_audit"
+            " FOR EACH STATEMENT EXECUTE FUNCTION codemode_audit_stays()"
+        ),
+    ),
 )
 
 

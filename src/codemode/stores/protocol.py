@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from ..continuations.guard import ResumeGuard
 from ..errors import Resumable
 from ..interrupts.interrupt import Interrupt
+from .audit import AuditLine
 from .states import RecordState, RequestState
 
 
@@ -201,10 +202,17 @@ class InterruptStore(Protocol):
         ...
 
     async def decide(
-        self, decisions: Mapping[str, Any], *, actor: str, tenant: Tenant, seen: Mapping[str, str] | None = None
+        self,
+        decisions: Mapping[str, Any],
+        *,
+        actor: str,
+        tenant: Tenant,
+        seen: Mapping[str, str] | None = None,
+        address: str | None = None,
     ) -> dict[str, StoredRequest]:
         """Record decisions by request id, all or none; nothing runs. ``seen`` has the digests of what was shown.
 
+        ``actor`` and ``address``, texts of at most 1,000 characters, are kept in the audit.
         The same decision again returns the first one. Raises `AlreadyDecided`, `AnswerRefused`, `UnknownRequest`,
         `RecordExpired`, `RequestSettled`, `RequestSuperseded`.
         """
@@ -218,6 +226,7 @@ class InterruptStore(Protocol):
         *,
         actor: str = "",
         tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
     ) -> Any:
         """Decide, claim and run in one. Returns what ``resume(interrupt, resolutions=...)`` returns, which is kept.
 
@@ -263,11 +272,27 @@ class InterruptStore(Protocol):
         """Say that nobody can tell what became of a claimed record."""
         ...
 
-    async def withdraw(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+    async def withdraw(
+        self,
+        record_id: str,
+        *,
+        actor: str,
+        reason: str = "",
+        tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
+    ) -> None:
         """End a record that waits."""
         ...
 
-    async def close_lost(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+    async def close_lost(
+        self,
+        record_id: str,
+        *,
+        actor: str,
+        reason: str = "",
+        tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
+    ) -> None:
         """End a record that is lost."""
         ...
 
@@ -279,11 +304,49 @@ class InterruptStore(Protocol):
         ...
 
     async def purge(self, older_than: timedelta) -> int:
-        """Delete the records that ended longer ago than this, and return how many."""
+        """Delete the records that ended longer ago than this, and return how many. Lines of the audit stay."""
         ...
 
     def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncIterator[Change]:
         """Give all changes behind a sequence, and then each as it comes. Nothing is left out."""
+        ...
+
+    async def note(
+        self,
+        kind: str,
+        *,
+        actor: str,
+        tenant: Tenant,
+        address: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a line without a record into the audit: that somebody signed in, was refused, took a copy.
+
+        ``kind`` is a text of at most 100 characters, none of the store's own kinds; ``details`` plain JSON of at most
+        16 KiB; a line of `ALL_TENANTS` belongs to no tenant. Raises `ValueError`, `CodeModeSerializationError`.
+        """
+        ...
+
+    def audit(
+        self,
+        *,
+        tenant: Tenant,
+        after: int | None = None,
+        record_id: str | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> AsyncIterator[AuditLine]:
+        """Give the lines of the audit there are, in their order or the newest first, and end.
+
+        ``after`` is the sequence of the last line that was seen, ``limit`` how many are given at most.
+        """
+        ...
+
+    async def audit_head(self) -> str:
+        """Return how many lines there are and the hash of the last, as one text.
+
+        Kept where nobody can reach it from the database, it shows in `verify_audit` what happened to lines until then.
+        """
         ...
 
     def watch(self) -> AbstractContextManager[Watch]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from ..interrupts.interrupt import Interrupt
+from .answers import shown
 from .errors import UnknownRequest
 from .outcomes import told_of
 from .protocol import ALL_TENANTS, Record, RecordVersion, StoredRequest, Tenant
@@ -20,7 +21,7 @@ _REQUEST_COLUMNS = (
     "interrupt_id, kind, tool_name, input, payload, input_schema, description, annotations, state, decision, actor,"
     " decided_at_ms, refusal"
 )
-_OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken"
+_OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
 
 def clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
@@ -59,8 +60,9 @@ class KeptRequest:
 
     def __init__(self, row: Row) -> None:
         self.record_id = cast("str", row[0])
-        self.request = request_of(row[1:-1])
-        self.is_taken = bool(row[-1])
+        self.request = request_of(row[1:-2])
+        self.is_taken = bool(row[-2])
+        self.shown = cast("str", row[-1]) or shown(self.request)  # tables of version 1 had none
 
 
 def requests_of(session: Session, record_ids: Iterable[str]) -> list[KeptRequest]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .audit import BEGINNING
 from .errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -44,7 +45,21 @@ _VERSION_1 = (
     "CREATE INDEX codemode_changes_by_record ON codemode_changes (record_id)",
 )
 
-UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1,)
+_APPEND_ONLY = "append-only"
+_VERSION_2 = (
+    "ALTER TABLE codemode_requests ADD COLUMN shown TEXT",
+    "ALTER TABLE codemode_store ADD COLUMN audit_sequence BIGINT NOT NULL DEFAULT 0",
+    f"ALTER TABLE codemode_store ADD COLUMN audit_hash TEXT NOT NULL DEFAULT '{BEGINNING}'",
+    (
+        "CREATE TABLE codemode_audit (sequence BIGINT PRIMARY KEY, tenant TEXT, record_id TEXT, previous TEXT NOT NULL,"
+        " hash TEXT NOT NULL, body TEXT NOT NULL)"
+    ),
+    "CREATE INDEX codemode_audit_by_tenant ON codemode_audit (tenant, sequence)",
+    "CREATE INDEX codemode_audit_by_record ON codemode_audit (record_id, sequence)",
+    _APPEND_ONLY,
+)
+
+UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
 """What makes each version of the tables out of the one before."""
 
 _COUNTER = (
@@ -68,8 +83,11 @@ def bring_up_to_date(session: Session) -> None:
         )
     for statements in UPGRADES[version:]:
         for statement in statements:
-            session.run(statement)
+            if statement == _APPEND_ONLY:
+                session.keep_lines()
+            else:
+                session.run(statement)
     if found is None:
-        session.run("INSERT INTO codemode_store VALUES (1, ?, 0)", len(UPGRADES))
+        session.run("INSERT INTO codemode_store (one, version, sequence) VALUES (1, ?, 0)", len(UPGRADES))
     elif version < len(UPGRADES):
         session.run("UPDATE codemode_store SET version = ?", len(UPGRADES))

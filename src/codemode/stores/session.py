@@ -6,12 +6,14 @@ Knows what databases have in common; a driver says the rest. Statements are writ
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol
 
 from ..continuations.guard import GuardClock
 from ..data.records import record
+from .audit import BEGINNING, AuditLine, body_of, hash_of
 from .protocol import Watch
 
 Row = tuple[Any, ...]
@@ -29,6 +31,7 @@ class Dialect:
     counter: str
     time: str
     notify: str | None
+    append_only: tuple[str, ...]
 
 
 class Database(Protocol):
@@ -48,7 +51,11 @@ class Database(Protocol):
 
 
 class Session:
-    """What a transaction's statements go through. ``sequence`` is that of the last change, in one that writes."""
+    """What a transaction's statements go through.
+
+    In one that writes ``sequence`` is that of the last change, and ``audited`` the number and the hash of the last
+    line of the audit.
+    """
 
     def __init__(self, connection: Any, dialect: Dialect, clock: GuardClock | None) -> None:
         self._cursor = connection.cursor()
@@ -56,7 +63,9 @@ class Session:
         self._clock = clock
         self._changes: list[Row] = []
         self._now_ms: int | None = None
+        self._lines: list[Row] = []
         self.sequence = 0
+        self.audited = (0, BEGINNING)
 
     def run(self, statement: str, *values: Any) -> int:
         """Run a statement and return how many rows it has changed."""
@@ -93,20 +102,45 @@ class Session:
         self._changes.append((self.sequence, record_id, tenant, kind))
         return self.sequence
 
+    def audit(self, kind: str, tenant: str | None, record_id: str | None = None, **said: Any) -> None:
+        """Say who has decided something, or what came of it, as the next line of the audit."""
+        sequence, previous = self.audited
+        line = AuditLine(
+            sequence=sequence + 1,
+            at_ms=self.now_ms,
+            kind=kind,
+            tenant=tenant,
+            record_id=record_id,
+            salt=secrets.token_hex(16),
+            previous=previous,
+            **said,
+        )
+        self.audited = (sequence + 1, hash_of(line))
+        self._lines.append((sequence + 1, tenant, record_id, previous, self.audited[1], body_of(line)))
+
     def begin(self) -> None:
         """Take the counter: from here to the commit no other transaction writes."""
         found = self.one(self._dialect.counter)
-        self.sequence = 0 if found is None else found[0]
+        if found is not None:
+            self.sequence, *audited = found
+            self.audited = (audited[0], audited[1])
 
-    def write_changes(self) -> bool:
-        """Write what was noted. True when there was something."""
-        if not self._changes:
-            return False
+    def keep_lines(self) -> None:
+        """Let nobody change or delete lines of the audit."""
+        for statement in self._dialect.append_only:
+            self.run(statement)
+
+    def write_changes(self) -> None:
+        """Write what was noted and audited."""
+        if not self._changes and not self._lines:
+            return
         self.each("INSERT INTO codemode_changes VALUES (?, ?, ?, ?)", self._changes)
-        self.run("UPDATE codemode_store SET sequence = ?", self.sequence)
-        if self._dialect.notify is not None:
+        self.each("INSERT INTO codemode_audit VALUES (?, ?, ?, ?, ?, ?)", self._lines)
+        self.run(
+            "UPDATE codemode_store SET sequence = ?, audit_sequence = ?, audit_hash = ?", self.sequence, *self.audited
+        )
+        if self._changes and self._dialect.notify is not None:
             self.run(self._dialect.notify)
-        return True
 
     def _look(self) -> int:
         if self._clock is not None:
@@ -122,8 +156,8 @@ class Session:
 
 
 def _findable(values: Row) -> Row:
-    # A text that no database takes is nobody's id.
-    return tuple("" if isinstance(one, str) and not is_plain(one) else one for one in values)
+    # A text that no database takes is nobody's id, and no tenant's name: equal to nothing.
+    return tuple(None if isinstance(one, str) and not is_plain(one) else one for one in values)
 
 
 def is_plain(text: str) -> bool:

@@ -16,8 +16,9 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from . import deciding, ending, finding, keeping, leasing
 from .answering import Answering
-from .answers import check_answers, decision_texts, digest_of
-from .outcomes import end_text, given_back, lost
+from .answers import Answer, decision_texts, read, shown
+from .auditing import Auditing
+from .outcomes import given_back, lost
 from .protocol import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant, Watch
 from .rows import interrupt_of
 from .session import Database, Session
@@ -28,7 +29,7 @@ ResultT = TypeVar("ResultT")
 _LOOK_SECONDS = 0.5
 
 
-class SqlStore(Answering):
+class SqlStore(Answering, Auditing):
     """What `InterruptStore` promises, over whatever driver it is given."""
 
     def __init__(self, database: Database, guard: ResumeGuard, *, keeps_ended_ms: int | None = None) -> None:
@@ -104,24 +105,28 @@ class SqlStore(Answering):
 
     def shown(self, request: Any) -> str:
         """See `InterruptStore.shown`."""
-        kind = request.kind if isinstance(request, StoredRequest) else str(request.payload.get("kind", ""))
-        return digest_of(request.interrupt_id, request.tool_name, request.input, kind)
+        return shown(request)
 
     async def decide(
-        self, decisions: Mapping[str, Any], *, actor: str, tenant: Tenant, seen: Mapping[str, str] | None = None
+        self,
+        decisions: Mapping[str, Any],
+        *,
+        actor: str,
+        tenant: Tenant,
+        seen: Mapping[str, str] | None = None,
+        address: str | None = None,
     ) -> dict[str, StoredRequest]:
         """See `InterruptStore.decide`."""
-        keeping.require_text(actor, "actor")
-        texts = await self._checked(decisions, tenant)
-        return await self._write(lambda session: deciding.decide(session, texts, actor, tenant, seen or {}))
+        by = keeping.said_by(actor, address=address)
+        answers = await self._checked(decisions, tenant)
+        return await self._write(lambda session: deciding.decide(session, answers, by, tenant, seen or {}))
 
-    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, str]:
+    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
         """Check answers before there is a transaction in which everybody else would wait for that."""
         texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
         found, _ = await self._read(lambda session: deciding.named(session, list(decisions), tenant))
         waiting = [one.request for one in found.values() if one.request.state == "waiting"]
-        await run_check(LARGE_CHARACTERS, lambda: check_answers(waiting, decisions))
-        return texts
+        return await run_check(LARGE_CHARACTERS, lambda: read(waiting, decisions, texts))
 
     async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
         """See `InterruptStore.outcome`."""
@@ -174,15 +179,31 @@ class SqlStore(Answering):
         """See `InterruptStore.lose`."""
         return await self._write(lambda session: leasing.lose(session, lease))
 
-    async def withdraw(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+    async def withdraw(
+        self,
+        record_id: str,
+        *,
+        actor: str,
+        reason: str = "",
+        tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
+    ) -> None:
         """See `InterruptStore.withdraw`."""
-        text = end_text("withdrawn", actor=keeping.require_text(actor, "actor"), reason=reason)
-        await self._write(lambda session: ending.end_by(session, record_id, "withdraw", text, tenant))
+        by = keeping.said_by(actor, reason=reason, address=address)
+        await self._write(lambda session: ending.end_by(session, record_id, "withdraw", by, tenant))
 
-    async def close_lost(self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS) -> None:
+    async def close_lost(
+        self,
+        record_id: str,
+        *,
+        actor: str,
+        reason: str = "",
+        tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
+    ) -> None:
         """See `InterruptStore.close_lost`."""
-        text = end_text("lost", actor=keeping.require_text(actor, "actor"), reason=reason)
-        await self._write(lambda session: ending.end_by(session, record_id, "close", text, tenant))
+        by = keeping.said_by(actor, reason=reason, address=address)
+        await self._write(lambda session: ending.end_by(session, record_id, "close", by, tenant))
 
     async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:
         """See `InterruptStore.sweep`."""
@@ -191,7 +212,7 @@ class SqlStore(Answering):
     async def purge(self, older_than: timedelta) -> int:
         """See `InterruptStore.purge`."""
         older_than_ms = int(older_than.total_seconds() * 1000)
-        return await self._in_parts(lambda session: ending.purge(session, older_than_ms))
+        return await self._in_parts(lambda session: ending.purge_by_hand(session, older_than_ms))
 
     async def _in_parts(self, work: Callable[[Session], int]) -> int:
         total = 0

@@ -24,9 +24,21 @@ DIALECT = Dialect(
     begin_reading="BEGIN",
     begin_writing="BEGIN IMMEDIATE",
     begin_making=("BEGIN IMMEDIATE",),
-    counter="SELECT sequence FROM codemode_store",
+    counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store",
     time="SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
     notify=None,
+    append_only=tuple(
+        f"CREATE TRIGGER codemode_audit_{name} BEFORE {event} BEGIN SELECT RAISE(ABORT, '{name}: lines stay'); END"
+        for name, event in (
+            ("is_not_changed", "UPDATE ON codemode_audit"),
+            ("is_not_deleted", "DELETE ON codemode_audit"),
+            # INSERT OR REPLACE deletes without asking the one above.
+            (
+                "is_not_replaced",
+                "INSERT ON codemode_audit WHEN EXISTS (SELECT 1 FROM codemode_audit WHERE sequence = NEW.sequence)",
+            ),
+        )
+    ),
 )
 
 

@@ -169,9 +169,9 @@ def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date
         monkeypatch.setattr(schema, "UPGRADES", newer)
         async with make() as one, make() as two:
             assert (await one.record(record_id, tenant=ALL_TENANTS)).id == record_id
-            assert await version(two) == (2, 1)
-        monkeypatch.setattr(schema, "UPGRADES", newer[:1])
-        with pytest.raises(StoreUnavailable, match="version 2"):
+            assert await version(two) == (len(newer), 1)
+        monkeypatch.setattr(schema, "UPGRADES", newer[:-1])
+        with pytest.raises(StoreUnavailable, match=f"version {len(newer)}"):
             await make().record(record_id, tenant=ALL_TENANTS)
 
     within(scenario())

@@ -1,0 +1,69 @@
+"""The part of a store that tells of its audit. Knows no database."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, TypeVar
+
+from ..host.threads import LARGE_CHARACTERS, run_check
+from . import finding
+from .audit import AuditLine, noted
+from .keeping import require_text, said_by
+from .protocol import ALL_TENANTS, Tenant
+from .session import Session
+
+ResultT = TypeVar("ResultT")
+
+
+class Auditing(ABC):
+    """Who did what, read and written."""
+
+    async def note(
+        self,
+        kind: str,
+        *,
+        actor: str,
+        tenant: Tenant,
+        address: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `InterruptStore.note`."""
+        by, whose = said_by(actor, address=address), None if tenant is ALL_TENANTS else require_text(tenant, "tenant")
+        said = await run_check(LARGE_CHARACTERS, lambda: noted(kind, details or {}))
+        await self._write(lambda session: session.audit(kind, whose, actor=by.actor, address=by.address, details=said))
+
+    async def audit(
+        self,
+        *,
+        tenant: Tenant,
+        after: int | None = None,
+        record_id: str | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> AsyncGenerator[AuditLine]:
+        """See `InterruptStore.audit`."""
+        if after is not None and not 0 <= after < 1 << 63:
+            raise ValueError(f"after must be the sequence of a line, got {after}")
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit must be at least 1, got {limit}")
+        which = finding.Lines(tenant, record_id, newest_first)
+        while limit is None or limit > 0:
+            found = await self._read(
+                lambda session, after=after, limit=limit: finding.lines(session, which, after, limit)
+            )
+            for line in found:
+                yield line
+            if not found:
+                return
+            after, limit = found[-1].sequence, None if limit is None else limit - len(found)
+
+    async def audit_head(self) -> str:
+        """See `InterruptStore.audit_head`."""
+        return await self._read(finding.audit_head)
+
+    @abstractmethod
+    async def _read(self, work: Callable[[Session], ResultT]) -> ResultT: ...
+
+    @abstractmethod
+    async def _write(self, work: Callable[[Session], ResultT]) -> ResultT: ...
