@@ -76,6 +76,10 @@ class View:
     def language_names(self) -> tuple[str, ...]:
         return self._catalog.language_names
 
+    @property
+    def may_ask(self) -> bool:
+        return self._catalog.may_ask
+
     def names(self) -> tuple[str, ...]:
         return tuple(filter(self._is_shown, self._catalog.names()))
 

@@ -19,6 +19,7 @@ from ..trace.failures import members_of
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
                  "input": "input", "payload": "payload"}  # fmt: skip
+_PLACE_KEYS = ("line", "column")
 _INTERRUPT_KEYS = {"type", "outerToolCallId", "continuation", "requests", *_REQUEST_KEYS}
 
 
@@ -32,13 +33,18 @@ class InterruptRequested(BaseException):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingRequest:
-    """One call that waits for an answer. ``input`` is the validated input, exactly what runs; ``payload`` says why."""
+    """One call that waits for an answer. ``input`` is the validated input, exactly what runs; ``payload`` says why.
+
+    ``line`` and ``column`` are its place in the program, counted from 1, where that is known.
+    """
 
     interrupt_id: str
     tool_name: str
     tool_call_id: str
     input: Any
     payload: Mapping[str, Any]
+    line: int | None = None
+    column: int | None = None
 
     @property
     def is_approval(self) -> bool:
@@ -50,7 +56,15 @@ class PendingRequest:
 
         Integers beyond 2^53 are text in it, and ``bigIntegers`` lists where, as JSON pointers.
         """
-        return with_texts(self.shown())
+        return {**with_texts(self.shown()), **self._placed()}
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Line and column, where they are known."""
+        return None if self.line is None or self.column is None else (self.line, self.column)
+
+    def _placed(self) -> dict[str, Any]:
+        return {} if self.place is None else {key: getattr(self, key) for key in _PLACE_KEYS}
 
     def shown(self) -> dict[str, Any]:
         """Return the same with its integers as they are: what is compared."""
@@ -59,7 +73,7 @@ class PendingRequest:
     @classmethod
     def from_dict(cls, value: object) -> PendingRequest:
         """Read it back, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
-        if not is_object(value) or value.keys() - {PLACES_KEY} != _REQUEST_KEYS.keys():
+        if not is_object(value) or value.keys() - {PLACES_KEY, *_PLACE_KEYS} != _REQUEST_KEYS.keys():
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
         try:
             body = without_texts(value)
@@ -68,7 +82,8 @@ class PendingRequest:
         texts = ("interruptId", "toolName", "toolCallId")
         if not all(isinstance(body[key], str) for key in texts) or not isinstance(body["payload"], dict):
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
-        return cls(**{name: body[key] for key, name in _REQUEST_KEYS.items()})
+        line, column = _read_place(value)
+        return cls(**{name: body[key] for key, name in _REQUEST_KEYS.items()}, line=line, column=column)
 
     @classmethod
     def of(cls, entry: LedgerEntry) -> PendingRequest:
@@ -88,6 +103,8 @@ class PendingRequest:
             tool_call_id=entry.tool_call_id or "",
             input=shown,
             payload=payload,
+            line=None if entry.place is None else entry.place[0],
+            column=None if entry.place is None else entry.place[1],
         )
 
 
@@ -138,7 +155,7 @@ class Interrupt:
         """Return plain JSON in the AI SDK's shape, with ``requests`` for the bundle."""
         return {
             "type": INTERRUPT_TYPE,
-            **self._first.to_dict(),
+            **with_texts(self._first.shown()),
             "outerToolCallId": self.outer_tool_call_id,
             "continuation": dict(self.continuation),
             "requests": [request.to_dict() for request in self.requests],
@@ -165,6 +182,15 @@ class Interrupt:
     def of(cls, value: Resumable | Mapping[str, Any]) -> Interrupt:
         """Take an interrupt as it is or as the plain JSON of `to_dict`."""
         return value if isinstance(value, Interrupt) else cls.from_dict(value)
+
+
+def _read_place(value: Mapping[str, Any]) -> tuple[int, int] | tuple[None, None]:
+    line, column = value.get("line"), value.get("column")
+    if line is None and column is None:
+        return None, None
+    if type(line) is not int or type(column) is not int or min(line, column) < 1:
+        raise CodeModeProtocolError("a pending request of the interrupt is malformed")
+    return line, column
 
 
 def request_interrupt(payload: Mapping[str, Any]) -> NoReturn:

@@ -38,11 +38,13 @@ class ProgramAccepted:
 
     ``given_json`` is what the invocation is given, now that its program is known; None: what it was given before.
     ``compile_only``: it could not be checked, and does not run; but the engine may know what is wrong with it.
+    ``with_places``: the worker is to tell where the program makes its calls.
     """
 
     js: str
     given_json: str | None = None
     compile_only: bool = False
+    with_places: bool = False
 
 
 @record

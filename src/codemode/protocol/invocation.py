@@ -142,7 +142,7 @@ class Invocation:
         if self._identify is not None:
             self.settings = self._identify(self.settings, event.js)
         self._turns.program_started()
-        told, given_json = self.settings.for_worker(), self.settings.given_json
+        told, given_json = self.settings.for_worker(with_places=event.with_places), self.settings.given_json
         if self.settings.profile.guest.is_module:
             program = messages.RunModule(event.js, told, given_json)
         else:

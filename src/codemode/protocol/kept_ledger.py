@@ -23,6 +23,7 @@ def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
         "inputJson": entry.input_json,
         "inputBytes": entry.input_bytes,
         "toolCallId": entry.tool_call_id,
+        **_place_to_dict(entry.place),
         "executedInputJson": entry.executed_input_json,
         "dateNowMs": entry.now_ms,
         "approved": entry.is_approved or None,
@@ -32,6 +33,10 @@ def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
         **_outcome_to_dict(entry.outcome),
     }
     return {key: value for key, value in plain.items() if value is not None}
+
+
+def _place_to_dict(place: tuple[int, int] | None) -> dict[str, int]:
+    return {} if place is None else {"line": place[0], "column": place[1]}
 
 
 def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
@@ -50,7 +55,7 @@ def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
 
 _ENTRY_KEYS = {
     "kind", "name", "inputJson", "inputBytes", "toolCallId", "executedInputJson", "dateNowMs", "approved", "waits",
-    "withdrawn", "status",
+    "withdrawn", "status", "line", "column",
     "valueJson", "error", "interruptId", "interruptPayloadJson", "attempt", "shownInputJson",
 }  # fmt: skip
 
@@ -69,6 +74,7 @@ def entry_from_dict(value: object, position: int) -> LedgerEntry:
         input_json=read_optional_text(body.get("inputJson")),
         input_bytes=read_optional_positive(body.get("inputBytes")),
         tool_call_id=read_optional_text(body.get("toolCallId")),
+        place=(read_positive(body["line"]), read_positive(body.get("column"))) if "line" in body else None,
         outcome=_outcome_from_dict(body),
         executed_input_json=read_optional_text(body.get("executedInputJson")),
         now_ms=read_optional_positive(body.get("dateNowMs")),

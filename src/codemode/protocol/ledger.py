@@ -72,6 +72,7 @@ class LedgerEntry(NamedTuple):
     """One bridge request. ``id`` counts from 1 in issue order; ``input_json`` is the text the guest issued.
 
     A named tuple, for each call makes three of them, and they take a fifth of a frozen dataclass's time.
+    ``place`` are line and column of the call, where somebody may be asked about it; no replay looks at it.
 
     ``outcome`` None means that the outcome is not known (yet); ``is_started`` that the tool itself may have begun.
     ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
@@ -88,6 +89,7 @@ class LedgerEntry(NamedTuple):
     input_json: str | None
     input_bytes: int | None = None
     tool_call_id: str | None = None
+    place: tuple[int, int] | None = None
     outcome: Outcome | None = None
     executed_input_json: str | None = None
     now_ms: int | None = None
@@ -176,9 +178,9 @@ class Ledger:
 
         From here on the outcome is unknown until it is settled.
         """
-        was = self[request_id]  # of which the first six are the request
+        was = self[request_id]  # of which the first seven are the request
         more = was.now_ms, is_approved, True, was.attempts, was.sidecar
-        entry = LedgerEntry(*was[:6], None, executed_input_json, *more)
+        entry = LedgerEntry(*was[:7], None, executed_input_json, *more)
         self.entries[request_id - 1] = entry
         return entry
 
@@ -187,7 +189,7 @@ class Ledger:
         was = self[request_id]
         more = now_ms, was.is_approved, was.is_started, 0, was.sidecar
         executed = shown_json if was.executed_input_json is None else was.executed_input_json
-        entry = LedgerEntry(*was[:6], outcome, executed, *more)
+        entry = LedgerEntry(*was[:7], outcome, executed, *more)
         self.entries[request_id - 1] = entry
         return entry
 
@@ -197,8 +199,8 @@ class Ledger:
 
     def issue(self, request: CallRequested, tool_call_id: str | None) -> LedgerEntry:
         """Return the entry of a new request."""
-        text = request.input_json
-        entry = LedgerEntry(request.id, request.kind, request.name, text, request.input_bytes, tool_call_id)
+        text, place = request.input_json, request.place
+        entry = LedgerEntry(request.id, request.kind, request.name, text, request.input_bytes, tool_call_id, place)
         if self.sidecar is None or request.kind != "tool" or not may_have_places(text):
             return entry
         return entry._replace(sidecar=self.sidecar)

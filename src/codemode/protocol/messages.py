@@ -242,13 +242,17 @@ class ProgramAnalysed:
 
 @record
 class CallRequested:
-    """The guest asks for something. ``input_json`` None: called without an argument, or too large (``input_bytes``)."""
+    """The guest asks for something. ``input_json`` None: called without an argument, or too large (``input_bytes``).
+
+    ``place`` are line and column in the program, where the worker was to tell them.
+    """
 
     id: int
     kind: RequestKind
     name: str
     input_json: str | None
     input_bytes: int | None
+    place: tuple[int, int] | None = None
 
 
 @record

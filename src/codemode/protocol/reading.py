@@ -160,7 +160,14 @@ def _read_call(body: dict[str, Any]) -> CallRequested:
     input_json, input_bytes = _optional_text(body, "input", 2**30), _optional_count(body, "bytes")
     if input_json is not None and input_bytes is not None:
         _violation("an input and the size of one it withheld")
-    return CallRequested(_count(body.get("id"), "id"), kind, _text(body, "name", 512), input_json, input_bytes)
+    place = _read_place(body, kind) if "line" in body else None
+    return CallRequested(_count(body.get("id"), "id"), kind, _text(body, "name", 512), input_json, input_bytes, place)
+
+
+def _read_place(body: dict[str, Any], kind: str) -> tuple[int, int]:
+    if kind not in ("tool", "fetch"):
+        _violation("a place of what is no call")
+    return _count(body["line"], "line"), _count(body.get("column"), "column")
 
 
 def _read_withdrawn(body: dict[str, Any]) -> RequestWithdrawn:

@@ -26,12 +26,14 @@ class Settings:
     given_json: str | None = None  # what this invocation alone was given, canonical JSON of an object
     hides_inputs: bool = False  # whether nobody is shown an input but as the host's pipeline has let it through
 
-    def for_worker(self) -> dict[str, Any]:
+    def for_worker(self, *, with_places: bool = False) -> dict[str, Any]:
         """Return the part that the worker is told, but for what was given, which travels as the text that it is."""
         limits, face = self.limits, self.profile.guest
         told: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": face.wrapper}
         told["globals"] = [*face.globals, "fetch"] if self.fetch else [*face.globals]
         told |= {name: getattr(limits, name) for name in limits_that("is_told", type(limits))}
+        if with_places:
+            told["places"] = True
         if self.language_names:
             told["language_names"] = list(self.language_names)
         if face.shadowed:

@@ -208,7 +208,7 @@ class Execution:
         lease = self._seat if self._seat is not None else await self._worker()
         try:
             program = self._checker(source)
-            check = (is_checked, None) if program is None else (program.check, program.preparation)
+            check = (partial(is_checked, self._catalog), None) if program is None else (program.check, program.preparation)
             runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check)
         except BaseException:
             lease.leave()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..continuations.sealing import unpack
 from ..continuations.signing import Auth
 from ..errors import CodeModeProtocolError, Resumable
-from ..interrupts.interrupt import Interrupt, pending_requests, same_json
+from ..interrupts.interrupt import Interrupt, PendingRequest, pending_requests, same_json
 from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
@@ -36,10 +36,16 @@ def verify(
     restored_profile(continuation, profile)
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
-    recorded = [request.shown() for request in pending_requests(continuation.ledger.waiting)]
-    if not same_json([request.shown() for request in paused.requests], recorded):
+    recorded = pending_requests(continuation.ledger.waiting)
+    shown = [request.shown() for request in paused.requests]
+    if not same_json(shown, [request.shown() for request in recorded]) or _are_elsewhere(paused.requests, recorded):
         raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
     return continuation, auth
+
+
+def _are_elsewhere(shown: Sequence[PendingRequest], recorded: Sequence[PendingRequest]) -> bool:
+    """Tell whether places are shown that are not those of the calls. A page may have left them out."""
+    return any(one.place not in (None, other.place) for one, other in zip(shown, recorded, strict=True))
 
 
 def restored_profile(continuation: Continuation, profile: Profile) -> Profile:

@@ -48,6 +48,11 @@ class ToolCatalog(Protocol[ToolT_co]):
         """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
         ...
 
+    @property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        ...
+
     def get(self, name: str) -> ToolT_co | None:
         """Return the tool of exactly this name."""
         ...
@@ -118,6 +123,15 @@ class Catalog(Generic[ToolT]):
     @cached_property
     def _language_names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(path for name in self._tools for path in _language_paths(name)))
+
+    @property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        return self._may_ask
+
+    @cached_property
+    def _may_ask(self) -> bool:
+        return any(getattr(tool, "needs_approval", False) is not False for tool in self._tools.values())
 
     def get(self, name: str) -> ToolT | None:
         """The tool registered under exactly ``name``."""

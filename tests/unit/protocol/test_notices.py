@@ -76,7 +76,7 @@ def test_there_are_no_more_than_the_kernel_lets_through():
 
 
 def recorded(notices: int) -> Ledger:
-    entry = LedgerEntry(1, "tool", "t", "0", None, "outer:tool-1", Fulfilled('"v"'))
+    entry = LedgerEntry(1, "tool", "t", "0", None, "outer:tool-1", None, Fulfilled('"v"'))
     return Ledger([entry], [1], notices)
 
 

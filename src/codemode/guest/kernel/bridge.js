@@ -95,8 +95,8 @@ const inputText = (name, args) => {
   return text;
 };
 
-const requestJson = (id, kind, name, text) => {
-  const head = '{"id":' + id + ',"kind":"' + kind + '","name":' + stringify(name);
+const requestJson = (id, kind, name, text, place) => {
+  const head = '{"id":' + id + ',"kind":"' + kind + '","name":' + stringify(name) + place;
   if (text === undefined) return head + "}";
   if (text.length > limits.max_tool_input_bytes) return head + ',"bytes":' + utf8Length(text) + "}";
   return head + ',"input":' + stringify(text) + "}";
@@ -119,7 +119,7 @@ const send = (kind, name, text, isQuiet) => {
   const id = nextId, isCatalog = kind === "catalog", site = new Err().stack;
   const slot = { __proto__: null, id, kind, isQuiet, observed: false, delivered: false, site, resolve: undefined, reject: undefined };
   const promise = bridgePromise(slot);
-  issue(slot, requestJson(id, kind, name, text));
+  issue(slot, requestJson(id, kind, name, text, limits.places === true && !isCatalog ? placeMembers() : ""));
   if (isCatalog) catalogRequests++;
   else {
     bridgeRequests++;

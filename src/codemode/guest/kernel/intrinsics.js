@@ -11,6 +11,7 @@ const { stringify, parse } = G.JSON;
 const { floor, imul } = G.Math;
 const indirectEval = G.eval;
 const parseInteger = G.parseInt;
+const setStackReader = getOwnPropertyDescriptor(Err, "prepareStackTrace").set;
 
 // A rest array has own elements, so a patched Array.prototype cannot see or change the call.
 const uncurry = (method) => (self, ...args) => apply(method, self, args);

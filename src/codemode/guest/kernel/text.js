@@ -60,6 +60,13 @@ const unitColumn = (row, column) => {
   return at - start + 1;
 };
 
+// A column of the engine's as the model knows it.
+const guestColumn = (row, column) => {
+  // The engine places what has no position of its own (`null.x`) at the wrapper's opening.
+  if (row === 1) return unitColumn(row, column > bytesBefore() ? column - bytesBefore() : 1);
+  return unitColumn(row, column);
+};
+
 // One frame as the model knows its source, or "" for a frame of the kernel's.
 const guestFrame = (line) => {
   const mark = indexOf(line, "<input>:");
@@ -68,10 +75,7 @@ const guestFrame = (line) => {
   if (second < 0) return "";
   const row = parseInteger(slice(line, mark + 8, second), 10);
   if (!(row < KERNEL_LINE)) return "";
-  let column = parseInteger(slice(line, second + 1), 10);
-  // The engine places what has no position of its own (`null.x`) at the wrapper's opening.
-  if (row === 1) column = column > bytesBefore() ? column - bytesBefore() : 1;
-  column = unitColumn(row, column);
+  const column = guestColumn(row, parseInteger(slice(line, second + 1), 10));
   const head = slice(line, 0, mark);
   const tail = lastIndexOf(head, "(") >= 0 ? ")" : "";
   return head + "program.js:" + row + ":" + column + tail;

@@ -25,7 +25,7 @@ const guestSetTimeout = freeze({
       resolve: undefined, reject: undefined, site: undefined, isSet: false, isCleared: false,
     };
     mapSet(timers, id, slot);
-    issue(slot, requestJson(slot.id, "timer", "setTimeout", "" + ms));
+    issue(slot, requestJson(slot.id, "timer", "setTimeout", "" + ms, ""));
     slot.isSet = true; // else it stands in the map alone, for want of memory, and the host knows nothing of it
     timersSet = id;
     return id;

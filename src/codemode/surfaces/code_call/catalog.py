@@ -63,6 +63,11 @@ class CodeCallCatalog:
         """None: scripts name tools with text."""
         return ()
 
+    @property
+    def may_ask(self) -> bool:
+        """True when a call of some tool of the index may wait for a person."""
+        return self._index.may_ask
+
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
         return self._index.get(name) if self._allowed is None or name in self._allowed else None

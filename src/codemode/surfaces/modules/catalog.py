@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import WrittenObject
@@ -68,6 +69,11 @@ class ModuleCatalog:
     def language_names(self) -> tuple[str, ...]:
         """None: a program calls what it has imported."""
         return ()
+
+    @cached_property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        return any(one.tool.needs_approval is not False for one in self._tools.values())
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""

@@ -64,6 +64,11 @@ class RunView:
         """None: a program calls what it has imported."""
         return ()
 
+    @property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        return self._now.may_ask
+
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
         return self._now.get(name)
