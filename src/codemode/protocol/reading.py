@@ -165,9 +165,10 @@ def _read_call(body: dict[str, Any]) -> CallRequested:
 
 
 def _read_place(body: dict[str, Any], kind: str) -> tuple[int, int]:
-    if kind not in ("tool", "fetch"):
-        _violation("a place of what is no call")
-    return _count(body["line"], "line"), _count(body.get("column"), "column")
+    line, column = _count(body["line"], "line"), _count(body.get("column"), "column")
+    if kind not in ("tool", "fetch") or not line or not column:
+        _violation("a bad place")
+    return line, column
 
 
 def _read_withdrawn(body: dict[str, Any]) -> RequestWithdrawn:

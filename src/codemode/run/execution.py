@@ -208,7 +208,7 @@ class Execution:
         lease = self._seat if self._seat is not None else await self._worker()
         try:
             program = self._checker(source)
-            check = (partial(is_checked, self._catalog), None) if program is None else (program.check, program.preparation)
+            check = (is_checked, None) if program is None else (program.check, program.preparation)
             runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check)
         except BaseException:
             lease.leave()
@@ -218,7 +218,8 @@ class Execution:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
             loop.call_soon(lease.refill, 1)
             if program is None:
-                runner.start(machine.start(source, analysis_ms=None))
+                # Plain JavaScript that was checked before it paused.
+                runner.start(machine.receive(events.ProgramAccepted(source, with_places=self._catalog.may_ask)))
             else:
                 runner.start(
                     machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=program.known)

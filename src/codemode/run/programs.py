@@ -146,9 +146,9 @@ class ProgramChecker:
         return None if tool is None else tool.input_json_schema
 
 
-def is_checked(catalog: ToolCatalog[PreparedTool], js: str, _facts: Facts | None) -> ProgramAccepted:
+def is_checked(js: str, _facts: Facts | None) -> ProgramAccepted:
     """Find nothing wrong with a program that was checked before it paused."""
-    return ProgramAccepted(js, with_places=catalog.may_ask)
+    return ProgramAccepted(js)
 
 
 def _forget_programs() -> None:  # in a forked child of the host: a thread that is not in it may hold the cache's lock

@@ -76,6 +76,19 @@ def test_its_own_fields_are_those_of_the_first_request():
     assert interrupt.to_dict()["type"] == "code-mode-interrupt"
 
 
+def test_a_call_shows_its_place_and_no_other():
+    interrupt = made_interrupt(waiting_entry(1, place=(3, 7)), waiting_entry(2))
+    assert [(one.line, one.column) for one in interrupt.requests] == [(3, 7), (None, None)]
+    plain = json.loads(json.dumps(interrupt.to_dict()))
+    assert Interrupt.from_dict(plain) == interrupt
+    assert is_interrupt(plain, options=None)
+    left_out = {key: value for key, value in plain["requests"][0].items() if key not in ("line", "column")}
+    assert is_interrupt({**plain, "requests": [left_out, plain["requests"][1]]}, options=None)
+    for place in ({"line": 3, "column": 8}, {"line": 3}, {"line": 3, "column": "7"}, {"line": True, "column": 7}):
+        forged = {**plain, "requests": [{**left_out, **place}, plain["requests"][1]]}
+        assert not is_interrupt(forged, options=None)
+
+
 def test_a_browser_may_write_whole_numbers_its_own_way():
     text = json.dumps(plain())
     assert '"amount": 900.0' in text

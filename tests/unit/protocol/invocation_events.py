@@ -81,7 +81,9 @@ STATES: dict[str, Callable[[], Invocation]] = {
 
 def recorded(*deliveries: int) -> Ledger:
     entries = [
-        LedgerEntry(number, "tool", "t", "0", None, f"{SETTINGS.outer_tool_call_id}:tool-{number}", None, Fulfilled('"v"'))
+        LedgerEntry(
+            number, "tool", "t", "0", None, f"{SETTINGS.outer_tool_call_id}:tool-{number}", None, Fulfilled('"v"')
+        )
         for number in (1, 2, 3)
     ]
     return Ledger(entries, list(deliveries))

@@ -23,7 +23,7 @@ from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 LEDGER = Ledger(
     [
         done_entry(1),
-        LedgerEntry(2, "fetch", "fetch", '{"url":"x"}', outcome=Fulfilled(None), now_ms=5),
+        LedgerEntry(2, "fetch", "fetch", '{"url":"x"}', place=(3, 7), outcome=Fulfilled(None), now_ms=5),
         LedgerEntry(3, "catalog", "$search", '"x"', outcome=Fulfilled("[]"), now_ms=6),
         done_entry(4, Rejected("Error", "failed", "CODE"), tool_call_id="outer:tool-2"),
         waiting_entry(5, tool_call_id="outer:tool-3", is_approved=True, executed_input_json='{"amount":7}'),
@@ -171,6 +171,9 @@ def with_entry(position, **changes):
         (1, {"status": "done"}),
         (1, {"status": ["fulfilled"]}),
         (1, {"more": 1}),
+        (1, {"line": 1}),
+        (1, {"line": -1, "column": 1}),
+        (1, {"line": "1", "column": 1}),
         (1, {"valueJson": 5}),
         (4, {"error": {"name": "n", "message": "m"}}),
         (4, {"error": "n"}),

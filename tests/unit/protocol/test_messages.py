@@ -27,6 +27,11 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
     (b"a", {"js": None, "problems": [PROBLEM]}, messages.ProgramAnalysed(None, None, (PROBLEM,))),
     (b"C", {"id": 1, "kind": "tool", "name": "t", "input": "{}"}, messages.CallRequested(1, "tool", "t", "{}", None)),
     (b"C", {"id": 2, "kind": "catalog", "name": "t"}, messages.CallRequested(2, "catalog", "t", None, None)),
+    (
+        b"C",
+        {"id": 3, "kind": "tool", "name": "t", "input": "{}", "line": 2, "column": 5},
+        messages.CallRequested(3, "tool", "t", "{}", None, (2, 5)),
+    ),
     (b"C", {"id": 3, "kind": "tool", "name": "t", "bytes": 9}, messages.CallRequested(3, "tool", "t", None, 9)),
     (
         b"C",
@@ -91,7 +96,8 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
     (b"F", {"message": "m", "origin": "request"}, messages.EngineFailed("m", "request")),
 ]
 OPTIONAL = {
-    (b"a", "facts"), (b"a", "problems"), (b"C", "input"), (b"C", "bytes"), (b"X", "origin"), (b"X", "request"),
+    (b"a", "facts"), (b"a", "problems"), (b"C", "input"), (b"C", "bytes"), (b"C", "line"),
+    (b"X", "origin"), (b"X", "request"),
     (b"X", "limit"), (b"X", "class"), (b"X", "fields"), (b"F", "origin"),
     (b"V", "warnings"), (b"N", "metadata"), (b"N", "payload"),
 }  # fmt: skip
@@ -149,6 +155,10 @@ def test_a_value_of_another_type_is_refused(kind: bytes, body: dict[str, Any], m
     [
         (b"C", {"id": 1, "kind": "other", "name": "t"}),
         (b"C", {"id": 1, "kind": "tool", "name": "t" * 513}),
+        (b"C", {"id": 1, "kind": "tool", "name": "t", "line": 1}),
+        (b"C", {"id": 1, "kind": "tool", "name": "t", "line": 0, "column": 1}),
+        (b"C", {"id": 1, "kind": "tool", "name": "t", "line": 1, "column": 1.5}),
+        (b"C", {"id": 1, "kind": "timer", "name": "setTimeout", "input": "5", "line": 1, "column": 1}),
         (b"C", {"id": 2**53, "kind": "tool", "name": "t"}),
         (b"C", {"id": 1, "kind": "tool", "name": "t", "input": "{}", "bytes": 2}),
         (b"L", {"level": "shout", "text": ""}),

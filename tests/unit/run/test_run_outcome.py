@@ -13,7 +13,10 @@ from codemode.run.kept_inputs import KeptInputs
 from codemode.run.outcome import RunOutcome
 from codemode.surfaces.code_mode.outcome import told
 
-CALLS = [LedgerEntry(1, "tool", "pay", "1", None, "o:tool-1", outcome=Fulfilled("2")), LedgerEntry(2, "fetch", "GET", None)]
+CALLS = [
+    LedgerEntry(1, "tool", "pay", "1", None, "o:tool-1", outcome=Fulfilled("2")),
+    LedgerEntry(2, "fetch", "GET", None),
+]
 
 
 def test_the_calls_are_those_of_the_ledger():

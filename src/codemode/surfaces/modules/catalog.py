@@ -70,9 +70,13 @@ class ModuleCatalog:
         """None: a program calls what it has imported."""
         return ()
 
-    @cached_property
+    @property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person."""
+        return self._may_ask
+
+    @cached_property
+    def _may_ask(self) -> bool:
         return any(one.tool.needs_approval is not False for one in self._tools.values())
 
     def get(self, name: str) -> PreparedTool | None:
