@@ -25,6 +25,7 @@ _TIME = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _CHANNEL = "codemode_changes"
 _ALONE = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # keys of this package: tables, guard
 _TABLES, _GUARD = 1, 2
+_FIND = "SELECT to_regclass(?)"
 _AWAY_SECONDS = 10.0
 _SETTINGS: Any = {"autocommit": True, "connect_timeout": 10}
 _LOOK_SECONDS = 0.5
@@ -36,6 +37,7 @@ DIALECT = Dialect(
     counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store FOR UPDATE",
     time=_TIME,
     notify=f"NOTIFY {_CHANNEL}",
+    find_tables="SELECT to_regclass('codemode_store')",
     append_only=(
         (
             "CREATE OR REPLACE FUNCTION codemode_audit_stays() RETURNS trigger LANGUAGE plpgsql AS"
@@ -80,7 +82,8 @@ class PostgresResumeGuard(SqlResumeGuard):
         with self._database.connection() as connection, connection.transaction():
             connection.execute(_ALONE, (_GUARD,))
             statements = _Statements(connection)
-            if not self._is_made:
+            # Asked first: whoever uses the store may be allowed to make no tables at all.
+            if not self._is_made and statements.execute(_FIND, (self.table,)).fetchone()[0] is None:
                 self._make(statements)
             yield statements
         self._is_made = True

@@ -31,6 +31,7 @@ class Dialect:
     counter: str
     time: str
     notify: str | None
+    find_tables: str
     append_only: tuple[str, ...]
 
 
@@ -124,6 +125,11 @@ class Session:
         if found is not None:
             self.sequence, *audited = found
             self.audited = (audited[0], audited[1])
+
+    def has_tables(self) -> bool:
+        """Tell whether the database has a store's tables."""
+        found = self.one(self._dialect.find_tables)
+        return found is not None and found[0] is not None
 
     def keep_lines(self) -> None:
         """Let nobody change or delete lines of the audit."""

@@ -27,6 +27,7 @@ DIALECT = Dialect(
     counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store",
     time="SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
     notify=None,
+    find_tables="SELECT (SELECT name FROM sqlite_master WHERE name = 'codemode_store')",
     append_only=tuple(
         f"CREATE TRIGGER codemode_audit_{name} BEFORE {event} BEGIN SELECT RAISE(ABORT, '{name}: lines stay'); END"
         for name, event in (

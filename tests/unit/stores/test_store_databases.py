@@ -22,6 +22,7 @@ from codemode import (
     MemoryInterruptStore,
     SqliteInterruptStore,
     StoreUnavailable,
+    verify_audit,
 )
 from codemode.continuations.guard import LAPSED, Claim
 from codemode.host.clock import now_ms
@@ -127,6 +128,11 @@ def test_every_question_uses_an_index(tmp_path):
                 await store.withdraw(record_id, actor="ana")
                 await anext(store.changes(tenant="t"))
                 await anext(store.changes(tenant=ALL_TENANTS))
+                await store.note("signed-in", actor="ana", tenant="t")
+                for tenant in ("t", ALL_TENANTS):
+                    for which in ({}, {"after": 1}, {"newest_first": True, "after": 9}, {"record_id": record_id}):
+                        await anext(store.audit(tenant=tenant, **which))
+                assert await verify_audit(store) is None
         finally:
             Session._execute = original
         return asked
