@@ -63,9 +63,10 @@ if TYPE_CHECKING:
         UnknownRequest,
     )
     from .stores.postgres import PostgresInterruptStore
-    from .stores.protocol import ALL_TENANTS, Change, InterruptStore, Lease, Page, Record, StoredRequest
+    from .stores.protocol import InterruptStore
     from .stores.resumer import Resumer
     from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
+    from .stores.values import ALL_TENANTS, Change, Lease, Page, Record, StoredRequest
     from .stores.verifying import BadLine, verify_audit
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
@@ -229,7 +230,8 @@ _LATE = {
     "surfaces.modules.run_tool": "RunTool create_run_tool",
     "surfaces.modules.servers": "ModuleServer",
     "observe.audit": "audit_log",
-    "stores.protocol": "ALL_TENANTS Change InterruptStore Lease Page Record StoredRequest",
+    "stores.protocol": "InterruptStore",
+    "stores.values": "ALL_TENANTS Change Lease Page Record StoredRequest",
     "stores.errors": (
         "AlreadyDecided AnswerRefused RecordExpired RecordLost RecordWithdrawn RequestSettled RequestSuperseded "
         "StoreUnavailable UnknownRequest"

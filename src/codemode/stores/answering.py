@@ -14,9 +14,9 @@ from .answers import Answer
 from .applying import end_of, refusal_of, renewed, resumed, written
 from .audit import By
 from .keeping import said_by
-from .protocol import ALL_TENANTS, LEASE_MS, Lease, Tenant
 from .session import Database, Session
 from .states import record_after
+from .values import ALL_TENANTS, LEASE_MS, Lease, Tenant
 
 _LOOK_SECONDS = 0.5
 

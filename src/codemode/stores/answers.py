@@ -19,7 +19,7 @@ from ..schemas.json_schemas import DictSchema
 from .audit import content_digest, cut
 from .differences import differences
 from .errors import AnswerRefused
-from .protocol import StoredRequest
+from .values import StoredRequest
 
 
 @record

@@ -19,7 +19,7 @@ from ..errors import (
 )
 from ..host.cancellation import to_its_end
 from .errors import StoreUnavailable
-from .protocol import Lease
+from .values import Lease
 
 _log = logging.getLogger("codemode.stores")
 _NOTHING_RAN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeTimeoutError, CodeModeWorkerError)

@@ -10,8 +10,8 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from . import finding
 from .audit import AuditLine, noted
 from .keeping import require_text, said_by
-from .protocol import ALL_TENANTS, Tenant
 from .session import Session
+from .values import ALL_TENANTS, Tenant
 
 ResultT = TypeVar("ResultT")
 

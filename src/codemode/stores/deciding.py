@@ -8,10 +8,10 @@ from typing import Any, cast
 from .answers import Answer
 from .audit import By
 from .errors import AlreadyDecided, RequestSuperseded
-from .protocol import StoredRequest, Tenant
 from .rows import KeptRequest, clause, requests_named, unknown
 from .session import Session
 from .states import RecordState, record_after, request_after
+from .values import StoredRequest, Tenant
 
 
 def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[dict[str, KeptRequest], dict[str, str]]:

@@ -9,10 +9,10 @@ from ..interrupts.interrupt import APPROVAL_KIND
 from .audit import SYSTEM, By
 from .leasing import end, mark_lost
 from .outcomes import end_text
-from .protocol import Tenant
 from .rows import clause, unknown
 from .session import Session
 from .states import RecordEvent, RecordState, request_after
+from .values import Tenant
 
 AT_ONCE = 500
 """How many records one transaction of a sweep takes: nobody else waits longer than for these."""

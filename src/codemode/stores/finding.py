@@ -6,10 +6,10 @@ from typing import cast
 
 from ..data.records import record as value
 from .audit import BEGINNING, AuditLine, head_text, line_of
-from .protocol import ALL_TENANTS, Change, Page, Record, Tenant
 from .rows import LISTED_COLUMNS, RECORD_COLUMNS, clause, records_of, unknown
 from .session import Row, Session
 from .states import RecordState
+from .values import ALL_TENANTS, Change, Page, Record, Tenant
 
 MOST_LISTED = 500
 _CHANGES_AT_ONCE = 500

@@ -13,10 +13,10 @@ from ..interrupts.interrupt import Interrupt
 from .audit import MOST_IN_LINE, SYSTEM, By, content_digest, cut
 from .keeping import Kept, again, pause
 from .outcomes import error_text, value_text
-from .protocol import Lease, Tenant
 from .rows import RECORD_COLUMNS, KeptRequest, clause, interrupt_of, records_of, requests_of
 from .session import Row, Session
 from .states import RecordEvent, RecordState, record_after, request_after
+from .values import Lease, Tenant
 
 _CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim"
 

@@ -10,8 +10,8 @@ from typing import Any
 from ..data.json_values import decode_json, encode_json
 from ..errors import CodeModeError, error_from_view
 from .errors import RecordExpired, RecordLost, RecordWithdrawn
-from .protocol import RecordOutcome
 from .states import RecordState
+from .values import RecordOutcome
 
 _ENDS: dict[str, type[CodeModeError]] = {"expired": RecordExpired, "withdrawn": RecordWithdrawn, "lost": RecordLost}
 _SAID = {

@@ -1,4 +1,4 @@
-"""What a store of pauses is: its values and its operations. Knows no database.
+"""What a store of pauses is: its operations. Knows no database.
 
 A store of your own fulfils `InterruptStore`; `tests/unit/stores` holds what is expected of it.
 """
@@ -7,139 +7,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from ..continuations.guard import ResumeGuard
 from ..errors import Resumable
 from ..interrupts.interrupt import Interrupt
 from .audit import AuditLine
-from .states import RecordState, RequestState
-
-
-class AllTenants(Enum):
-    """The type of `ALL_TENANTS`."""
-
-    ALL_TENANTS = "ALL_TENANTS"
-
-
-ALL_TENANTS: Final = AllTenants.ALL_TENANTS
-"""Said in place of a tenant by whoever is to see those of all."""
-Tenant: TypeAlias = str | Literal[AllTenants.ALL_TENANTS]
-
-LEASE_MS = 30_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredRequest:
-    """One call that waits, or has waited. ``input`` is what was shown; ``decision`` and ``actor`` are of its answer.
-
-    ``input_schema``, ``description`` and ``annotations`` are those of its tool, where the tools were told. ``refusal``
-    says why an answer was given back. ``line`` and ``column`` are its place in the program, where that is known.
-    """
-
-    interrupt_id: str
-    kind: str
-    tool_name: str
-    input: Any
-    payload: Mapping[str, Any]
-    input_schema: Any = None
-    description: str = ""
-    annotations: Mapping[str, Any] | None = None
-    state: RequestState = "waiting"
-    decision: Any = None
-    actor: str | None = None
-    decided_at_ms: int | None = None
-    refusal: str | None = None
-    line: int | None = None
-    column: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordVersion:
-    """One pause of an invocation. ``interrupt_ids`` waited in it."""
-
-    version: int
-    created_at_ms: int
-    interrupt_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordOutcome:
-    """How a record ended: ``value`` when it has completed, else ``error``, a text for people."""
-
-    value: Any = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
-    """One invocation that has paused. Times are Unix time; ``outcome`` is None until it has ended.
-
-    `InterruptStore.list` leaves ``source`` and ``payload`` None.
-    """
-
-    id: str
-    version: int
-    versions: tuple[RecordVersion, ...]
-    state: RecordState
-    outer_tool: str
-    tenant: str
-    app: str
-    labels: Mapping[str, str]
-    source: str | None
-    payload: Any
-    created_at_ms: int
-    expires_at_ms: int
-    requests: tuple[StoredRequest, ...]
-    outcome: RecordOutcome | None
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Records, the newest first. ``next`` is the cursor of the next page; None when this is the last."""
-
-    records: tuple[Record, ...]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something has happened to a record. Sequences grow in the order in which changes can be seen.
-
-    ``kind`` is put, decided, claimed, paused, released, completed, failed, lost, expired or withdrawn.
-    """
-
-    sequence: int
-    record_id: str
-    kind: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lease:
-    """A record that somebody is about to resume: ``interrupt`` with all answers there are, in ``resolutions``.
-
-    ``number`` tells this claim from later ones. ``is_takeover``: the one before did not come to its end, and the
-    answers are those that it was given.
-    """
-
-    record: Record
-    number: int
-    owner: str
-    lease_ms: int
-    is_takeover: bool
-    interrupt: Interrupt
-    resolutions: Mapping[str, Any]
-
-
-class Watch(Protocol):
-    """Wakes one that waits. Whatever happens after it was made ends the wait, early or at the next look."""
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for a change, at most so long."""
-        ...
+from .states import RecordState
+from .values import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant, Watch
 
 
 class InterruptStore(Protocol):

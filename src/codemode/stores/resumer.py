@@ -11,7 +11,8 @@ from typing import Any, Self
 from ..errors import CodeModeAbortedError, CodeModeProtocolError
 from ..host.cancellation import to_its_end
 from .applying import end_of, refusal_of, renewed, resumed, written
-from .protocol import LEASE_MS, InterruptStore, Lease, Tenant
+from .protocol import InterruptStore
+from .values import LEASE_MS, Lease, Tenant
 
 _log = logging.getLogger("codemode.stores")
 _LOOK_SECONDS = 0.5

@@ -10,8 +10,8 @@ from ..interrupts.interrupt import Interrupt
 from .answers import shown
 from .errors import UnknownRequest
 from .outcomes import told_of
-from .protocol import ALL_TENANTS, Record, RecordVersion, StoredRequest, Tenant
 from .session import Row, Session
+from .values import ALL_TENANTS, Record, RecordVersion, StoredRequest, Tenant
 
 RECORD_COLUMNS = (
     "id, version, state, outer_tool, tenant, app, labels, source, payload, created_at_ms, expires_at_ms, outcome"

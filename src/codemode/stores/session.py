@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ..continuations.guard import GuardClock
 from ..data.records import record
 from .audit import BEGINNING, AuditLine, body_of, hash_of
-from .protocol import Watch
+from .values import Watch
 
 Row = tuple[Any, ...]
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")

@@ -19,10 +19,10 @@ from .answering import Answering
 from .answers import Answer, decision_texts, read, shown
 from .auditing import Auditing
 from .outcomes import given_back, lost
-from .protocol import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant, Watch
 from .rows import interrupt_of
 from .session import Database, Session
 from .states import RECORD_STATES, RecordState
+from .values import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant, Watch
 from .warned import ExpiryWarning
 
 ResultT = TypeVar("ResultT")

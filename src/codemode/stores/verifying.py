@@ -8,7 +8,8 @@ from typing import Literal
 from ..data.records import record
 from ..host.own_thread import in_own_thread
 from .audit import BEGINNING, AuditLine, hash_of, head_of
-from .protocol import ALL_TENANTS, InterruptStore
+from .protocol import InterruptStore
+from .values import ALL_TENANTS
 
 _AT_ONCE = 100
 
