@@ -98,6 +98,16 @@ class SidecarRules:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OutputRules:
+    """How much a program may write in all: items of output, its console and its value together, in UTF-8 bytes.
+
+    What is beyond ends it, and it cannot catch that. ``text`` and ``json`` are its globals for items.
+    """
+
+    max_bytes: int = 64 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """What a surface asks of a run. A field is here because something reads it.
 
@@ -106,9 +116,12 @@ class Profile:
     them. ``request_kinds`` are those that a program may make. ``limits`` are the defaults of this surface, for those
     that the host does not set. ``parameters``, plain JSON, say in what it differs from its face's defaults: they are
     signed with the name, and ``restored`` makes the profile of them with which a pause goes on. With a ``sidecar``
-    large strings go into programs as references. ``unawaited`` says what comes of calls that nobody waits for when the
-    program has ended: "refuse" makes an error of them, "abandon" ends them, and the result stands. With
-    ``tells_of_runs`` a model is told more of a run than its value, and a recorded outcome keeps that too.
+    large strings go into programs as references, with ``output`` they write items. ``unawaited`` says what comes of
+    calls that nobody waits for when the program has ended: "refuse" makes an error of them, "abandon" ends them, and
+    the result stands, "drain" waits for them. ``at_deadline`` says what comes of a program that waits when the time of
+    the model's call is up: it fails, or it rests until somebody goes on with it; then ``timeout_ms`` measures nothing
+    but what it computes. With ``tells_of_runs`` a model is told more of a run than its value, and a recorded outcome
+    keeps that too.
     """
 
     name: str
@@ -120,7 +133,9 @@ class Profile:
     static_rules: StaticRules = StaticRules()
     host_errors: HostErrors = HostErrors()
     sidecar: SidecarRules | None = None
-    unawaited: Literal["refuse", "abandon"] = "refuse"
+    output: OutputRules | None = None
+    unawaited: Literal["refuse", "drain", "abandon"] = "refuse"
+    at_deadline: Literal["fail", "rest"] = "fail"
     tells_of_runs: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     restored: Callable[[Mapping[str, Any]], Profile] | None = field(default=None, compare=False, repr=False)

@@ -25,13 +25,13 @@ from .kept_values import (
     read_text,
     read_texts,
 )
-from .ledger import Ledger
+from .ledger import Ledger, Progress
 from .settings import Settings, limits_that
 
-REPLAY_VERSION = 4
+REPLAY_VERSION = 5
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
-4: ledgers hold timers, withdrawn ones among them, and what a face has said of an error.
+5: ledgers hold yields, and how far a program that may rest has come.
 """
 
 
@@ -75,6 +75,7 @@ class Continuation:
             "ledger": [entry_to_dict(entry) for entry in self.ledger.entries],
             "deliveries": list(self.ledger.deliveries),
             "notices": self.ledger.notices,
+            "progress": list(self.ledger.progress),
         }
 
     @classmethod
@@ -88,7 +89,7 @@ class Continuation:
         _check_limits(kept)
         entries = [entry_from_dict(item, position) for position, item in enumerate(read_items(body["ledger"]), 1)]
         deliveries = [read_positive(item) for item in read_items(body["deliveries"])]
-        ledger = Ledger(entries, deliveries, read_count(body["notices"]))
+        ledger = Ledger(entries, deliveries, read_count(body["notices"]), progress=_read_progress(body["progress"]))
         check_ledger(ledger, kept["outer_tool_call_id"])
         given_json = read_optional_text(body["given"])
         if given_json is not None:
@@ -107,7 +108,7 @@ def replayed_settings(settings: Settings) -> dict[str, Any]:
 
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
 _DEPTH_AROUND_GIVEN = 8  # of a value in it, which may be as deep as any
-_KEYS = {"replayVersion", "engine", "js", "given", "settings", "ledger", "deliveries", "notices"}
+_KEYS = {"replayVersion", "engine", "js", "given", "settings", "ledger", "deliveries", "notices", "progress"}
 _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJson", "shownInputJson")
 
 
@@ -149,6 +150,13 @@ def _require_version(head: Mapping[str, Any]) -> None:
             f"the continuation has replay version {head.get('replayVersion')!r}, this host has {REPLAY_VERSION}:"
             " it was made by another version of codemode and cannot be resumed"
         )
+
+
+def _read_progress(value: object) -> Progress:
+    counts = [read_count(item) for item in read_items(value)]
+    if len(counts) != len(Progress._fields):
+        raise CodeModeProtocolError("the continuation is malformed")
+    return Progress(*counts)
 
 
 def _read(text: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:

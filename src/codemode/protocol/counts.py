@@ -13,6 +13,9 @@ _NOTICE_GLOBALS = {"log": "mcpLog", "notify": "mcpNotify"}
 _MAX_NOTICES = 4096  # the kernel's limit
 MAX_TIMERS = 1000
 """That one program may set. The kernel has the same limit."""
+MAX_YIELDS = 1000
+"""How often one program may yield. The kernel has the same limit."""
+_MAX_ITEMS = 16_384  # the kernel's limit
 
 
 class ConsoleCount:
@@ -29,6 +32,46 @@ class ConsoleCount:
         self._lines += 1
         if self._bytes > self._maximum or self._lines > _MAX_CONSOLE_LINES:
             raise CodeModeProtocolError("the worker sent more console output than the limit allows")
+
+
+class OutputCount:
+    """Counts what a program writes in all: items, console, value. The kernel ends one that writes more.
+
+    ``written`` is how many items and lines there were. Its methods raise `CodeModeProtocolError` beyond the limits.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        rules = settings.profile.output
+        self._maximum = None if rules is None else rules.max_bytes
+        self._bytes = 0
+        self._items = 0
+        self.written = 0
+
+    def line(self, text: str) -> None:
+        """Count a line of the console."""
+        self.written += 1
+        if self._maximum is not None:
+            self._add(utf8_length(text) + 1, _CONSOLE_SLACK_BYTES)
+
+    def item(self, text: str) -> None:
+        """Count an item."""
+        if self._maximum is None:
+            raise CodeModeProtocolError("the worker wrote an item of output, which this program has not")
+        self.written += 1
+        self._items += 1
+        self._add(utf8_length(text))
+        if self._items > _MAX_ITEMS:
+            raise CodeModeProtocolError("the worker wrote more items of output than the limit allows")
+
+    def value(self, text: str | None) -> None:
+        """Count what the program returned."""
+        if self._maximum is not None and text is not None:
+            self._add(utf8_length(text))
+
+    def _add(self, size: int, slack: int = 0) -> None:
+        self._bytes += size
+        if self._maximum is not None and self._bytes > self._maximum + slack:
+            raise CodeModeProtocolError("the worker sent more output than the limit allows")
 
 
 class NoticeCount:

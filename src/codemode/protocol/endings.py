@@ -10,7 +10,6 @@ from ..data.json_values import decode_json, utf8_length
 from ..errors import (
     CodeModeAbortedError,
     CodeModeBridgeLimitError,
-    CodeModeDetachedBridgeRequestError,
     CodeModeError,
     CodeModeIllegalAccessError,
     CodeModeProtocolError,
@@ -20,10 +19,11 @@ from ..errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
-from .call_status import AT_THE_END, DetachedCall, call_id, call_status
-from .counts import MAX_TIMERS
+from .call_status import DetachedCall
+from .counts import MAX_TIMERS, MAX_YIELDS
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
-from .ledger import Ledger, LedgerEntry, Rejected
+from .ledger import Ledger, LedgerEntry
+from .left_calls import abandoned_calls, detached_calls, detached_error
 from .messages import CallRequested, Draft, EngineFailed, ProgramReturned, ProgramThrew
 from .rejections import failed_call, of_this_run
 from .settings import Settings
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
+# Limits that have no option: for each the kind of request, how many there may be, and what the program did.
+_OWN_LIMITS = {
+    "max_timers": ("timer", MAX_TIMERS, f"set more than {MAX_TIMERS} timers"),
+    "max_yields": ("yield", MAX_YIELDS, f"yielded more than {MAX_YIELDS} times"),
+}
+OUTPUT_LIMIT = "max_output_bytes"
 _MAX_LISTED = 8  # violations in a message
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
 
@@ -127,72 +133,6 @@ def request_text(request: LedgerEntry | CallRequested) -> str:
     return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
 
 
-def call_summary(entry: LedgerEntry, status: str) -> DetachedCall:
-    return {
-        "id": call_id(entry),
-        "kind": entry.kind,
-        "name": entry.name,
-        "status": status,
-    }
-
-
-def detached_calls(
-    ledger: Ledger, taken: Sequence[int], unsent: set[int], unobserved_ids: tuple[int, ...]
-) -> list[DetachedCall]:
-    """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at.
-
-    ``taken`` are those whose answer the guest was handed; ``unsent`` were asked for in the turn in which the program
-    ended.
-    """
-    delivered, unobserved = set(taken), set(unobserved_ids)
-    _require_made(ledger, unobserved)
-    pending = [
-        call_summary(entry, call_status(entry.outcome, AT_THE_END))
-        for entry in ledger.entries
-        if entry.id not in delivered and not (entry.id in unsent and entry.id in unobserved) and entry.kind != "timer"
-    ]
-    unseen = (ledger[request_id] for request_id in sorted(unobserved))
-    return pending or [call_summary(entry, "unobserved") for entry in unseen if entry.kind != "timer"]
-
-
-def abandoned_calls(
-    ledger: Ledger, taken: Sequence[int], unsent: set[int], unobserved_ids: tuple[int, ...]
-) -> tuple[DetachedCall, ...]:
-    """Return the calls that a program has left to themselves: those not done, and those whose failure nobody saw."""
-    delivered, unobserved = set(taken), set(unobserved_ids)
-    _require_made(ledger, unobserved)
-    calls: list[DetachedCall] = []
-    for entry in ledger.entries:
-        if entry.kind == "timer":
-            continue
-        if entry.id in unsent:
-            calls.append(call_summary(entry, "not sent"))
-        elif entry.id not in delivered:
-            calls.append(call_summary(entry, call_status(entry.outcome, AT_THE_END)))
-        elif entry.id in unobserved and isinstance(entry.outcome, Rejected):
-            calls.append(call_summary(entry, "failed"))
-    return tuple(calls)
-
-
-def _require_made(ledger: Ledger, request_ids: set[int]) -> None:
-    if not all(request_id in ledger for request_id in request_ids):
-        raise CodeModeProtocolError("the worker names a request that was not made")
-
-
-def detached_error(calls: list[DetachedCall]) -> CodeModeError:
-    text = detached_text([f"{call['name']} ({call['status']})" for call in calls])
-    return CodeModeDetachedBridgeRequestError(text, details={**calls[0], "calls": calls})
-
-
-def detached_text(calls: list[str]) -> str:
-    """Return what is said of a program that ended without awaiting these calls."""
-    names = ", ".join(calls[:5])
-    more = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
-    return (
-        f"the program ended without awaiting every call: {names}{more}. Await each call, for instance with Promise.all"
-    )
-
-
 def timeout_error(settings: Settings) -> CodeModeError:
     """Return the error for a program whose clock has run out."""
     timeout_ms, clock = settings.limits.timeout_ms, settings.limits.clock
@@ -202,9 +142,10 @@ def timeout_error(settings: Settings) -> CodeModeError:
 
 def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeModeError:
     """Return the error for a program that let the refusal of a call end it: of that tool, where it is known."""
-    if limit == "max_timers" and "timer" in settings.profile.request_kinds:
-        made = f"the program set more than {MAX_TIMERS} timers"
-        return CodeModeBridgeLimitError(made, details={"limit": limit, "max": MAX_TIMERS})
+    if (own := _OWN_LIMITS.get(limit)) is not None and own[0] in settings.profile.request_kinds:
+        return CodeModeBridgeLimitError(f"the program {own[2]}", details={"limit": limit, "max": own[1]})
+    if limit == OUTPUT_LIMIT and settings.profile.output is not None:
+        return output_full(settings.profile.output.max_bytes)
     if limit not in _CALL_LIMITS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
     maximum, named = getattr(settings.limits, limit), settings.profile.guest.limit_names.get(limit, limit)
@@ -219,14 +160,26 @@ def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeMode
     return error
 
 
+def output_full(maximum: int) -> CodeModeError:
+    """Return the error of a program that has written more than it may."""
+    return CodeModeError(
+        f"the program wrote more than {maximum} bytes of output, console and value together. Write less",
+        code="CODE_MODE_OUTPUT_LIMIT",
+        details={"limit": OUTPUT_LIMIT, "max": maximum},
+    )
+
+
 def after_return(
     event: ProgramReturned, settings: Settings, ledger: Ledger, taken: Sequence[int], unsent: set[int]
 ) -> Completed | Failed:
     """Return the ending of a program that returned, by what its profile makes of calls that nobody waits for."""
     asked = ledger, taken, unsent, event.unobserved
     most = settings.limits.max_result_bytes
-    if settings.profile.unawaited == "abandon":
-        return returned(event, most, abandoned_calls(*asked))
+    if settings.profile.unawaited != "refuse":
+        abandoned = abandoned_calls(*asked)
+        if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
+            raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
+        return returned(event, most, abandoned)
     calls = detached_calls(*asked)
     return Failed(detached_error(calls)) if calls else returned(event, most)
 

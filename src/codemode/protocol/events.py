@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ..data.records import record
 from ..errors import CodeModeError
 from .ledger import LedgerEntry, Outcome
-from .messages import HostMessage, NoticeKind
+from .messages import HostMessage, ItemKind, NoticeKind
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
@@ -105,6 +105,18 @@ class DeadlinePassed:
 
 
 @record
+class WaitOver:
+    """The call of the model has waited as long as it may: a program that may rest does so as soon as it is idle."""
+
+
+@record
+class GoOn:
+    """Somebody goes on with a program at rest, at this time of the host's clock."""
+
+    now_ms: int
+
+
+@record
 class AbortRequested:
     """The host wants the invocation to stop."""
 
@@ -131,6 +143,8 @@ HostEvent: TypeAlias = (
     | PersonAsked
     | PersonAnswered
     | DeadlinePassed
+    | WaitOver
+    | GoOn
     | AbortRequested
     | WorkerEnded
     | HostFailed
@@ -191,6 +205,14 @@ class WriteConsole:
 
 
 @record
+class WriteItem:
+    """The guest wrote an item of its output: a text, or with ``kind`` "json" the JSON text of a value."""
+
+    kind: ItemKind
+    text: str
+
+
+@record
 class TellNotice:
     """The program tells the host's listeners something that they have not been told."""
 
@@ -211,6 +233,38 @@ class GiveGrace:
 @record
 class ResumeClock:
     """The deadline runs again."""
+
+
+@record
+class ReplayEnded:
+    """The program has come as far as before: from here on its time counts."""
+
+
+@record
+class PauseWait:
+    """Nothing is outstanding but what a person decides: the time of the model's call stands still."""
+
+
+@record
+class ResumeWait:
+    """The time of the model's call runs again."""
+
+
+RestReason: TypeAlias = Literal["yield", "pending_tools"]
+
+
+@record
+class Rest:
+    """The program rests until somebody goes on with it. It needs no worker; its calls go on."""
+
+    reason: RestReason
+
+
+@record
+class OutcomeKept:
+    """The outcome of a request came while the program rests: it is handed in when it goes on."""
+
+    id: int
 
 
 @record
@@ -247,6 +301,9 @@ class Finish:
     ending: Ending
 
 
+RestingEffect: TypeAlias = WriteItem | ReplayEnded | PauseWait | ResumeWait | Rest | OutcomeKept
+"""Effects that there are only where a program writes items, or may rest."""
+
 Effect: TypeAlias = (
     Send
     | CheckProgram
@@ -259,5 +316,6 @@ Effect: TypeAlias = (
     | PauseClock
     | GiveGrace
     | ResumeClock
+    | RestingEffect
     | Finish
 )

@@ -7,10 +7,15 @@ them. A message is one byte of kind and a payload. What a worker says is JSON te
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from ..data.json_values import utf8_length
 from ..errors import CodeModeProtocolError
+
+if TYPE_CHECKING:
+    from ..data.large_strings import LargeStrings
 
 _LENGTH = Struct(">I")
 PIECE_CHARACTERS = 1 << 17
@@ -79,3 +84,25 @@ class FrameDecoder:
     def has_partial_frame(self) -> bool:
         """True when the stream stopped inside a frame."""
         return bool(self._buffer)
+
+
+def held_frames(large: LargeStrings) -> Iterator[bytes]:
+    """Yield the frames of large strings, short ones together; of one that the guest has already its number."""
+    frames: list[bytes] = []
+    size = 0
+    for text, known in zip_longest(large.texts, large.repeats):
+        if known is not None:
+            frames.append(encode_frame(b"S", b"%d" % known))
+            continue
+        if len(text) > PIECE_CHARACTERS:
+            yield from [b"".join(frames)] if frames else ()
+            yield from frame_in_pieces(b"S", b"", text, b"")
+            frames, size = [], 0
+            continue
+        frames.append(encode_frame(b"S", text.encode()))
+        size += len(text)
+        if size > PIECE_CHARACTERS:
+            yield b"".join(frames)
+            frames, size = [], 0
+    if frames:
+        yield b"".join(frames)

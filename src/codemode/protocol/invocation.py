@@ -30,13 +30,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ..errors import (
-    CodeModeBridgeLimitError,
-    CodeModeError,
-    CodeModeProtocolError,
-)
+from ..errors import CodeModeBridgeLimitError, CodeModeError, CodeModeProtocolError
 from . import endings, events, messages
-from .counts import ConsoleCount, NoticeCount
 from .events import CheckProgram, Failed, Finish, Interrupted, Replayed, Send
 from .host_work import HostWork, delay_ms
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
@@ -45,11 +40,13 @@ from .rejections import error_again
 from .replay import Replay, sidecar_of
 from .settings import Settings, analysis_face
 from .turns import Turns
+from .written import Writing, Written
 
 _OF_A_RUN = (
     messages.CallRequested,
     messages.RequestWithdrawn,
     messages.ConsoleWritten,
+    messages.ItemWritten,
     messages.GuestNotice,
     messages.TurnEnded,
 )
@@ -75,14 +72,14 @@ class Invocation:
         self.host_errors: dict[int, CodeModeError] = {}
         self._resolved = frozenset(resolved)  # requests recorded as waiting that now have an answer
         self._replay = Replay(recorded, hides_inputs=settings.hides_inputs)
-        self._size = LedgerSize(settings.limits.max_ledger_bytes, settings.profile.host_errors, self.ledger.sidecar)
+        most = settings.limits.max_ledger_bytes
+        self._size: LedgerSize = LedgerSize(most, settings.profile.host_errors, self.ledger.sidecar)
         self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
         self._turns = Turns(settings, self.ledger)
         self._tool_calls = 0
-        self._output = ConsoleCount(settings)
-        self._notices = NoticeCount(settings)
+        self._written = Written(settings, self.ledger, recorded)
         self._compiles_only = False
         self._work = HostWork()
         self._withdrawals: set[int] = set()
@@ -111,15 +108,19 @@ class Invocation:
         try:
             if self._compiles_only and isinstance(event, _OF_A_RUN):
                 raise CodeModeProtocolError("the worker runs a program that it was to compile")
-            self._TABLE[type(event)](self, event)
+            self.TABLE[type(event)](self, event)
         except (CodeModeProtocolError, CodeModeBridgeLimitError) as error:
             self._fail(error)
         return self._effects
 
     def admitted(self, event: events.CallSettled) -> events.CallSettled:
         """Return how a call ended as it will stand in the ledger, which may be full."""
-        self._admitted = self._size.admitted(event, self.ledger[event.id])
+        self._admitted = self._size.admitted(event, self.entry(event.id))
         return self._admitted
+
+    def entry(self, request_id: int) -> LedgerEntry:
+        """Return what is known of a request that was made."""
+        return self.ledger[request_id]
 
     # -- the program before it runs
 
@@ -268,22 +269,17 @@ class Invocation:
         if is_idle and not work.running:
             self._finish(Interrupted() if self.ledger.waiting else Failed(endings.deadlock()))
             return
-        pause = is_idle and work.is_not_the_programs(self.settings.limits.clock)
+        self._set_clocks(is_idle=is_idle)
+
+    def _set_clocks(self, *, is_idle: bool) -> None:
+        pause = is_idle and self._work.is_not_the_programs(self.settings.limits.clock)
         if pause != self._clock_paused:
             self._clock_paused = pause
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())
 
-    def _console(self, event: messages.ConsoleWritten) -> None:
+    def _wrote(self, event: Writing) -> None:
         self._turns.require_one()
-        self._output.written(event.text)
-        self._effects.append(events.WriteConsole(event.level, event.text))
-
-    def _noticed(self, event: messages.GuestNotice) -> None:
-        self._turns.require_one()
-        self._notices.add(event)
-        self.ledger.notices = self._notices.told
-        if not self._replay.has_told(self._notices.told):
-            self._effects.append(events.TellNotice(event.kind, event.payload_json))
+        self._effects += self._written.take(event)
 
     # -- endings
 
@@ -294,6 +290,7 @@ class Invocation:
         if event.warnings and self.settings.profile.guest.result != "sanitised":
             raise CodeModeProtocolError("the worker cut a result that is taken as it is")
         self._replay.require_seen(self.ledger)
+        self._written.value(event.value_json)
         unsent = {entry.id for entry in self._turn_requests}
         return self._finish(endings.after_return(event, self.settings, self.ledger, self._turns.taken, unsent))
 
@@ -327,12 +324,13 @@ class Invocation:
         self.ending = ending
         self._effects.append(Finish(ending))
 
-    _TABLE: ClassVar[dict[type, Callable[[Invocation, Any], None]]] = {
+    TABLE: ClassVar[dict[type, Callable[[Invocation, Any], None]]] = {
         messages.ProgramAnalysed: _analysed,
         messages.CallRequested: _requested,
         messages.RequestWithdrawn: _withdrawn,
-        messages.ConsoleWritten: _console,
-        messages.GuestNotice: _noticed,
+        messages.ConsoleWritten: _wrote,
+        messages.ItemWritten: _wrote,
+        messages.GuestNotice: _wrote,
         messages.TurnEnded: _turn_ended,
         messages.ProgramReturned: _returned,
         messages.ProgramThrew: _threw,

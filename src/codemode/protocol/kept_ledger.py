@@ -8,7 +8,7 @@ from typing import Any
 from ..data.narrowing import is_object
 from ..errors import CodeModeProtocolError
 from .call_status import IN_CONTINUATIONS, call_status
-from .counts import MAX_TIMERS
+from .counts import MAX_TIMERS, MAX_YIELDS
 from .host_work import delay_ms
 from .kept_values import read_mapping, read_optional_positive, read_optional_text, read_positive, read_text
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
@@ -127,6 +127,20 @@ def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
     if any(entry.kind == "catalog" for entry in ledger.waiting):
         raise CodeModeProtocolError("a question to the catalog cannot be interrupted")
     _check_timers(ledger)
+    _check_yields(ledger)
+
+
+def _check_yields(ledger: Ledger) -> None:
+    """Check that a program has yielded no more often than it may, and that what answers it is nothing."""
+    yields = [entry for entry in ledger.entries if entry.kind == "yield"]
+    if len(yields) > MAX_YIELDS:
+        raise CodeModeProtocolError("the continuation holds more yields than a program may make")
+    for entry in yields:
+        plain = LedgerEntry(entry.id, "yield", "yield_control", entry.input_json)
+        if entry.outcome is not None:
+            plain = plain._replace(outcome=Fulfilled(None), now_ms=entry.now_ms or 0)
+        if entry != plain:
+            raise CodeModeProtocolError("the continuation holds a yield that cannot be")
 
 
 def _check_timers(ledger: Ledger) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
     from .sidecar import Sidecar
 
+OF_PROGRAMS = ("timer", "yield")
+"""Kinds of requests that are calls of nobody: what is told of calls leaves them out."""
+
 _MOST_MEASURED_CHARACTERS = 1 << 14
 
 
@@ -155,6 +158,21 @@ def shown_text(entry: LedgerEntry) -> str | None:
     return entry.executed_input_json
 
 
+class Progress(NamedTuple):
+    """How far a program that may rest has come beside its calls, all of it counts.
+
+    ``output`` is how much of what it has written was handed over, items and lines; ``own_ms`` how long it has computed;
+    ``turns`` how many turns it had, which a replay takes again.
+    """
+
+    output: int = 0
+    own_ms: int = 0
+    turns: int = 0
+
+
+_NO_PROGRESS = Progress()
+
+
 @dataclass(slots=True)
 class Ledger:
     """All requests of an invocation in issue order, and the order in which their outcomes were delivered.
@@ -166,6 +184,7 @@ class Ledger:
     deliveries: list[int] = field(default_factory=list[int])
     notices: int = 0
     sidecar: Sidecar | None = None
+    progress: Progress = _NO_PROGRESS
 
     def __getitem__(self, request_id: int) -> LedgerEntry:
         return self.entries[request_id - 1]
@@ -255,7 +274,8 @@ def recovery_ledger(
             return entry._replace(executed_input_json=runs_again_with(entry))
         return _waiting_for_outcome(entry, salt, input_json(entry))
 
-    return Ledger([recovered(entry) for entry in ledger.entries], list(ledger.deliveries), ledger.notices)
+    entries = [recovered(entry) for entry in ledger.entries]
+    return Ledger(entries, list(ledger.deliveries), ledger.notices, progress=ledger.progress)
 
 
 def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:

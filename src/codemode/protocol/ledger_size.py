@@ -7,7 +7,7 @@ from ..errors import CodeModeError
 from ..profile import HostErrors
 from . import endings
 from .events import CallSettled
-from .ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from .ledger import OF_PROGRAMS, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from .rejections import rejection
 from .sidecar import Sidecar
 
@@ -27,9 +27,17 @@ class LedgerSize:
         self._told = told
         self._sidecar = sidecar
         self._bytes = 0
+        self.is_whole = False  # whether it has what was recorded, so that it is not counted again
+
+    @property
+    def bytes(self) -> int:
+        """How many there are."""
+        return self._bytes
 
     def recorded(self, entry: LedgerEntry) -> None:
         """Count an entry of a recorded ledger, which went in once."""
+        if self.is_whole:
+            return
         self._bytes += _bytes(entry.input_json) + _bytes(entry.executed_input_json) + _outcome_bytes(entry.outcome)
 
     def issued(self, entry: LedgerEntry) -> None:
@@ -41,7 +49,7 @@ class LedgerSize:
 
     def admitted(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
         """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead."""
-        if entry.kind == "timer":  # which has nothing to keep, and does not fail
+        if entry.kind in OF_PROGRAMS:  # which has nothing to keep, and does not fail
             return event
         error = self._refusal(event.outcome)
         if error is None:

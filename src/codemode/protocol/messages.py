@@ -8,21 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..data.plain_json import plain_encoder
 from ..data.records import record
-from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces
+from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces, held_frames
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
     from ..data.program_facts import Facts, ProgramProblem
 
-RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer"]
+RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield"]
 NoticeKind: TypeAlias = Literal["log", "notify"]
-REQUEST_KINDS = ("tool", "fetch", "catalog", "timer")
+ItemKind: TypeAlias = Literal["text", "json"]
+REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield")
 # What the worker itself looks at stands in front of the text, as numbers.
 _ANALYSIS = Struct(">IB")
 _LIMITS = Struct(">III?")
@@ -142,32 +142,10 @@ class DeliverValue:
         """Return the same piece by piece."""
         large, text, sizes = self.large, self.value_json or "null", ""
         if large is not None:
-            yield from _held(large)
+            yield from held_frames(large)
             text, sizes = large.rest_json, f',"sizes":{_write(large.sizes)}'
         head = f'{{"id":{self.id},"now":{self.now_ms}{sizes},"value":'.encode()
         yield from frame_in_pieces(b"D", head, text, b"}")
-
-
-def _held(large: LargeStrings) -> Iterator[bytes]:
-    """Yield the frames of large strings, short ones together; of one that the guest has already its number."""
-    frames: list[bytes] = []
-    size = 0
-    for text, known in zip_longest(large.texts, large.repeats):
-        if known is not None:
-            frames.append(encode_frame(b"S", b"%d" % known))
-            continue
-        if len(text) > PIECE_CHARACTERS:
-            yield from [b"".join(frames)] if frames else ()
-            yield from frame_in_pieces(b"S", b"", text, b"")
-            frames, size = [], 0
-            continue
-        frames.append(encode_frame(b"S", text.encode()))
-        size += len(text)
-        if size > PIECE_CHARACTERS:
-            yield b"".join(frames)
-            frames, size = [], 0
-    if frames:
-        yield b"".join(frames)
 
 
 @record
@@ -271,6 +249,14 @@ class ConsoleWritten:
 
 
 @record
+class ItemWritten:
+    """The program has written an item of its output: a text, or with ``kind`` "json" the JSON text of a value."""
+
+    kind: ItemKind
+    text: str
+
+
+@record
 class GuestNotice:
     """The program tells the host's listeners something: JSON of an object, whose members depend on ``kind``."""
 
@@ -335,6 +321,7 @@ WorkerMessage: TypeAlias = (
     | CallRequested
     | RequestWithdrawn
     | ConsoleWritten
+    | ItemWritten
     | GuestNotice
     | TurnEnded
     | ProgramReturned

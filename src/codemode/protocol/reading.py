@@ -17,6 +17,7 @@ from .messages import (
     Draft,
     EngineFailed,
     GuestNotice,
+    ItemWritten,
     ProgramAnalysed,
     ProgramReturned,
     ProgramThrew,
@@ -182,6 +183,13 @@ def _read_console(body: dict[str, Any]) -> ConsoleWritten:
     return ConsoleWritten(level, _text(body, "text", _MAX_LINE))
 
 
+def _read_item(body: dict[str, Any]) -> ItemWritten:
+    kind = body.get("kind")
+    if kind != "text" and kind != "json":
+        _violation("a bad kind of item")
+    return ItemWritten(kind, _text(body, "text", 2**30))
+
+
 def _read_notice(body: dict[str, Any]) -> GuestNotice:
     kind = body.get("kind")
     if kind != "log" and kind != "notify":
@@ -242,6 +250,7 @@ _READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
     b"C": _read_call,
     b"W": _read_withdrawn,
     b"L": _read_console,
+    b"O": _read_item,
     b"N": _read_notice,
     b"T": _read_turn,
     b"V": _read_returned,

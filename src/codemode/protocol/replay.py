@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..data.large_strings import cut_large_strings, may_have_places
 from ..profile import Profile, SidecarRules
 from . import endings
-from .ledger import Fulfilled, Ledger, LedgerEntry
+from .events import CallSettled, ExecutionStarted
+from .ledger import Fulfilled, Ledger, LedgerEntry, Waiting
 from .messages import CallRequested
 from .sidecar import Sidecar
 
@@ -37,10 +38,6 @@ class Replay:
     def _text(self, request: LedgerEntry | CallRequested) -> str:
         return f"{request.kind} {request.name}" if self._hides_inputs else endings.request_text(request)
 
-    def has_told(self, notice: int) -> bool:
-        """True for one of the program's messages, counted from 1, that was passed on in the recorded run."""
-        return notice <= self._recorded.notices
-
     def is_unfinished(self, ledger: Ledger) -> bool:
         """True while recorded outcomes are still to be handed in."""
         return not self.is_empty and len(ledger.deliveries) < len(self._recorded.deliveries)
@@ -57,6 +54,21 @@ class Replay:
         """Return the entries whose outcomes are handed in again, in that order."""
         return [self._recorded[request_id] for request_id in self._recorded.deliveries]
 
+    def __getitem__(self, request_id: int) -> LedgerEntry:
+        return self._recorded[request_id]
+
+    def settle(self, event: CallSettled) -> LedgerEntry:
+        """Record how a request has ended that runs on meanwhile; it is delivered behind the rest. Returns its entry."""
+        recorded = self._recorded
+        entry = recorded.handed(recorded.settle(event.id, event.outcome, event.now_ms, event.shown_json))
+        if not isinstance(event.outcome, Waiting):
+            recorded.deliveries.append(event.id)
+        return entry
+
+    def start(self, event: ExecutionStarted) -> LedgerEntry:
+        """Record that the tool of such a request begins, and return its entry."""
+        return self._recorded.start(event.id, event.executed_input_json, is_approved=event.is_approved)
+
     def require_seen(self, ledger: Ledger) -> None:
         """A program that ends or comes to rest before all of its record was seen is another program."""
         if self.is_empty:
@@ -70,6 +82,7 @@ class Replay:
         ledger.entries += self._recorded.entries[len(ledger.entries) :]
         ledger.deliveries += self._recorded.deliveries[len(ledger.deliveries) :]
         ledger.notices = max(ledger.notices, self._recorded.notices)
+        ledger.progress = max(ledger.progress, self._recorded.progress)
 
 
 def sidecar_of(profile: Profile, recorded: Ledger | None) -> Sidecar | None:
@@ -91,7 +104,8 @@ def with_references(recorded: Ledger, rules: SidecarRules) -> Ledger:
             outcome = Fulfilled(outcome.value_json, cut_large_strings(outcome.value_json, rules.threshold_bytes))
         return entry._replace(outcome=outcome, sidecar=sidecar if may_have_places(text) else None)
 
-    ledger = Ledger([again(entry) for entry in recorded.entries], list(recorded.deliveries), recorded.notices, sidecar)
+    entries, deliveries = [again(entry) for entry in recorded.entries], list(recorded.deliveries)
+    ledger = Ledger(entries, deliveries, recorded.notices, sidecar, recorded.progress)
     for request_id in ledger.deliveries:
         ledger.handed(ledger[request_id])
     return ledger

@@ -46,6 +46,10 @@ class Settings:
             told["limit_names"] = dict(face.limit_names)
         if face.stops_itself:
             told["stops"] = [limits.timeout_ms, limits.clock == "wall"]
+        if self.profile.unawaited == "drain":
+            told["drains"] = True
+        if self.profile.output is not None:
+            told["max_output_bytes"] = self.profile.output.max_bytes
         if (rules := self.profile.sidecar) is not None:
             told["sidecar"] = {"resolved": rules.max_resolved_bytes, "composites": rules.allow_composites}
         return told

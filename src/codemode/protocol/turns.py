@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import CodeModeProtocolError
-from .counts import MAX_TIMERS
-from .ledger import Ledger, LedgerEntry
+from .counts import MAX_TIMERS, MAX_YIELDS
+from .ledger import OF_PROGRAMS, Ledger, LedgerEntry
 from .messages import RequestKind
 from .settings import Settings
 
-_UNCOUNTED = ("catalog", "timer")
+_UNCOUNTED = ("catalog", *OF_PROGRAMS)
 
 
 class Turns:
@@ -21,7 +21,8 @@ class Turns:
     delivered in a turn that has begun, and what asks the catalog, or a timer, never is. The kernel refuses calls beyond
     the limits, so only a worker that is no longer ours can exceed them here.
 
-    ``owed`` is how many turns there are still to come: none before the program runs, and none while the guest is idle.
+    ``owed`` is how many turns there are still to come: none before the program runs, and none while the guest is idle;
+    ``ended`` how many there were.
     Raises `CodeModeProtocolError` where a worker keeps to none of it.
     """
 
@@ -32,13 +33,14 @@ class Turns:
         self._bridge_requests = 0
         self._catalog_requests = 0
         self._timers = 0
-        self._ended = 0
+        self._yields = 0
+        self.ended = 0
         self.owed = 0
 
     @property
     def taken(self) -> Sequence[int]:
         """The requests whose outcome the guest has been handed, and had a turn to see."""
-        return self._ledger.deliveries[: self._ended]
+        return self._ledger.deliveries[: self.ended]
 
     def program_started(self) -> None:
         """Begin the first turn."""
@@ -55,6 +57,8 @@ class Turns:
             self._catalog_requests += 1
         elif kind == "timer":
             self._timers += 1
+        elif kind == "yield":
+            self._yields += 1
         else:
             self._bridge_requests += 1
             self._in_flight += 1
@@ -62,6 +66,7 @@ class Turns:
         if (
             self._catalog_requests > limits.max_catalog_requests
             or self._timers > MAX_TIMERS
+            or self._yields > MAX_YIELDS
             or self._bridge_requests > limits.max_bridge_requests
             or self._in_flight > limits.max_in_flight_bridge_requests
         ):
@@ -72,7 +77,7 @@ class Turns:
         self.require_one()
         if in_flight != self._in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
-        self._ended += 1
+        self.ended += 1
         self.owed -= 1
         if self.owed:
             self._begin()
@@ -80,11 +85,15 @@ class Turns:
     def delivered(self, entry: LedgerEntry) -> None:
         """Count an outcome that was handed in."""
         self._ledger.deliveries.append(entry.id)
+        self.handed()
+
+    def handed(self) -> None:
+        """Count the turn that a delivery which stands in the ledger brings."""
         self.owed += 1
         if self.owed == 1:
             self._begin()
 
     def _begin(self) -> None:
         ledger = self._ledger
-        if ledger[ledger.deliveries[self._ended - 1]].kind not in _UNCOUNTED:
+        if ledger[ledger.deliveries[self.ended - 1]].kind not in _UNCOUNTED:
             self._in_flight -= 1

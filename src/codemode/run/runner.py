@@ -143,6 +143,11 @@ class Runner:
                 self._reporter.notice(kind, payload_json)
             case events.Replayed(entry):
                 self._replayed(entry)
+            case _:
+                self._perform_resting(effect)
+
+    def _perform_resting(self, effect: events.RestingEffect) -> None:
+        """Do nothing: no other programs than those that may rest have such effects."""
 
     def _send(self, message: HostMessage) -> None:
         if self._worker_time is not None:

@@ -25,7 +25,8 @@ ANALYSER_PATH = str(_GUEST / "analysis" / "analyse.py")
 _KERNEL_PARTS = (
     "intrinsics", "json", "sidecar", "powers", "determinism", "text", "places", "bridge", "surface", "utf8", "fetch",
     "code_call", "notices", "result", "encoding", "percent", "url_hosts", "url_parse", "url", "url_params",
-    "module_errors", "stable_text", "timers", "calls", "discovery", "namespaces", "modules", "faces", "harden", "entry",
+    "module_errors", "stable_text", "timers", "output", "calls", "discovery", "namespaces", "modules", "faces",
+    "harden", "entry",
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 // Calls out of the sandbox. Requests gather in the outbox, one string in this closure; answers come in through settle().
 
 let outbox = "", finished = false, nextId = 1, inFlight = 0, unanswered = 0, bridgeRequests = 0, catalogRequests = 0;
+let questions = 0; // to the catalog, without an answer yet
 let limits; // what the host sent with the program: max_result_bytes, max_tool_input_bytes and the others
 const slots = new NativeMap(); // request id -> slot, for the whole run
 const slotOf = new NativeWeakMap(); // the promise that the guest holds -> slot
@@ -120,8 +121,10 @@ const send = (kind, name, text, isQuiet) => {
   const slot = { __proto__: null, id, kind, isQuiet, observed: false, delivered: false, site, resolve: undefined, reject: undefined };
   const promise = bridgePromise(slot);
   issue(slot, requestJson(id, kind, name, text, limits.places === true && !isCatalog ? placeMembers() : ""));
-  if (isCatalog) catalogRequests++;
-  else {
+  if (isCatalog) {
+    catalogRequests++;
+    questions++;
+  } else {
     bridgeRequests++;
     inFlight++;
   }
@@ -144,7 +147,8 @@ const settle = (answer) => {
   if (!slot.isCleared) unanswered--;
   if (answer.now > clock) clock = answer.now; // a program that reads the clock very often is ahead of the host's
   if (slot.kind === "timer") return fire(slot);
-  if (slot.kind !== "catalog") inFlight--;
+  if (slot.kind === "catalog") questions--;
+  else if (slot.kind !== "yield") inFlight--;
   if (answer.error !== undefined) settleError(slot, answer.error, resolve, reject, site);
   else if (slot.isQuiet) resolve({ success: true, data: answer.value === undefined ? null : answer.value });
   else resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);

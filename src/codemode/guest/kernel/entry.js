@@ -40,6 +40,8 @@ const resultJson = (text) => {
   return '{"value":' + stringify(text) + tail;
 };
 
+let drains = false; // whether a program that has returned lives on until its calls have their answers
+let returned; // {text}: what it has returned, while it does
 const programReturned = (value) => {
   let text;
   try {
@@ -49,7 +51,16 @@ const programReturned = (value) => {
     return endFenced(error, error === null ? "" : ',"origin":"result"');
   }
   try {
-    end("V", resultJson(text));
+    if (text !== undefined && limits.max_output_bytes !== undefined) admitOutput(utf8Length(text));
+    if (!drains) end("V", resultJson(text));
+    else if (!finished) returned = { __proto__: null, text };
+  } catch (error) {
+    endFenced(error, "");
+  }
+};
+const endDrained = () => {
+  try {
+    end("V", resultJson(returned.text));
   } catch (error) {
     endFenced(error, "");
   }
@@ -87,6 +98,7 @@ const run = (config) => {
   resultRule = config.result;
   wrapper = WRAPPERS[config.wrapper];
   isStable = config.console === "stable";
+  drains = config.drains === true;
   install(config);
   takeSidecar(config.sidecar);
   if (config.shadowed !== undefined) shadow(config);
@@ -152,6 +164,7 @@ const refusal = (name, text) => {
 };
 
 const drain = () => {
+  if (returned !== undefined && inFlight === 0 && questions === 0) endDrained();
   if (!finished && isLostForMemory()) endFenced(lostForMemory, "");
   if (!finished) emit("T", '{"in_flight":' + inFlight + "}");
   const lines = flat(outbox);
@@ -176,7 +189,11 @@ const reset = () => {
   nextId = 1;
   unanswered = 0;
   wasFull = false;
-  inFlight = bridgeRequests = catalogRequests = consoleBytes = consoleLines = notices = noticeBytes = 0;
+  inFlight = bridgeRequests = catalogRequests = questions = consoleBytes = consoleLines = notices = noticeBytes = 0;
+  outputBytes = outputItems = yields = 0;
+  returned = undefined;
+  drains = false;
+  clearTimers();
   consoleFull = false;
   programText = "";
   programIsAscii = undefined;

@@ -5,8 +5,8 @@ const GLOBALS = freeze({
   __proto__: null, tools: guestTools, console: guestConsole, fetch: guestFetch,
   URL, URLSearchParams, TextEncoder, TextDecoder,
   callTool: guestCallTool, getTool: guestGetTool, mcpLog: guestMcpLog, mcpNotify: guestMcpNotify,
-  // Of modules alone, as URL and its like are.
   setTimeout: guestSetTimeout, clearTimeout: guestClearTimeout,
+  text: guestText, json: guestJson, yield_control: guestYieldControl,
 });
 // Those that each program has its own of, made of what it was given.
 const MADE = freeze({ __proto__: null, codecallContext: makeContext });

@@ -101,6 +101,4 @@ const uninstallModule = () => {
   moduleGiven = NO_MODULES;
   mapClear(serverNamespaces);
   mapClear(loadings);
-  mapClear(timers);
-  timersSet = 0;
 };

@@ -10,8 +10,16 @@ const delayOf = (delay) => {
   const ms = +delay;
   return ms >= 1 && ms <= MAX_DELAY ? floor(ms) : 0;
 };
-const refuseTimer = () =>
-  moduleError(limitFields("max_timers", "too many timers in this program", MAX_TIMERS), guestStack(new Err().stack), limitOrigin("max_timers"));
+const TOO_MANY_TIMERS = "too many timers in this program";
+const refuseTimer = () => {
+  const stack = guestStack(new Err().stack), origin = limitOrigin("max_timers");
+  if (isModule()) return moduleError(limitFields("max_timers", TOO_MANY_TIMERS, MAX_TIMERS), stack, origin);
+  return hostError("CodeModeBridgeLimitError", TOO_MANY_TIMERS + " (at most " + MAX_TIMERS + ")", "CODE_MODE_BRIDGE_LIMIT", stack, origin);
+};
+const clearTimers = () => {
+  mapClear(timers);
+  timersSet = 0;
+};
 
 const guestSetTimeout = freeze({
   setTimeout(callback, delay = 0, ...args) {

@@ -33,7 +33,7 @@ from ...errors import (
     guest_view,
 )
 from ...protocol.call_status import IN_ERRORS, may_have_run
-from ...protocol.endings import detached_text
+from ...protocol.left_calls import detached_text
 from ...trace.visible_text import clipped, visible
 
 MAX_CHARACTERS = 4000

@@ -17,7 +17,8 @@ from codemode import (
     CodeModeWorkerError,
 )
 from codemode.errors import HOST_FETCH_ERROR, HOST_TOOL_ERROR
-from codemode.protocol.endings import detached_error, syntax_error
+from codemode.protocol.endings import syntax_error
+from codemode.protocol.left_calls import detached_error
 from codemode.surfaces.code_mode.failure_text import MAX_CHARACTERS, failure_text
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"

@@ -1,0 +1,54 @@
+"""What a program has written: lines of its console, items of output, notices. Pure: counts them, tells them once."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from .counts import ConsoleCount, NoticeCount, OutputCount
+from .events import Effect, TellNotice, WriteConsole, WriteItem
+from .ledger import Ledger
+from .messages import ConsoleWritten, GuestNotice, ItemWritten
+from .settings import Settings
+
+Writing: TypeAlias = ConsoleWritten | ItemWritten | GuestNotice
+
+
+class Written:
+    """Takes what the worker says that the program has written, and returns who is to be told of it.
+
+    In a replay nobody is told again of notices, nor of what was handed over of lines and items. Raises
+    `CodeModeProtocolError` for more than the kernel lets pass.
+    """
+
+    def __init__(self, settings: Settings, ledger: Ledger, recorded: Ledger | None) -> None:
+        self._ledger = ledger
+        self._console = ConsoleCount(settings)
+        self._notices = NoticeCount(settings)
+        self._output = OutputCount(settings)
+        self._told_notices = 0 if recorded is None else recorded.notices
+        self._told_output = 0 if recorded is None else recorded.progress.output
+
+    @property
+    def output(self) -> int:
+        """How many lines and items were written, in this replay or before it."""
+        return max(self._output.written, self._told_output)
+
+    def take(self, event: Writing) -> list[Effect]:
+        """Return the effects of a line, an item or a notice."""
+        if isinstance(event, GuestNotice):
+            self._notices.add(event)
+            self._ledger.notices = self._notices.told
+            is_told = self._notices.told <= self._told_notices
+            return [] if is_told else [TellNotice(event.kind, event.payload_json)]
+        if isinstance(event, ConsoleWritten):
+            self._console.written(event.text)
+            self._output.line(event.text)
+            effect = WriteConsole(event.level, event.text)
+        else:
+            self._output.item(event.text)
+            effect = WriteItem(event.kind, event.text)
+        return [] if self._output.written <= self._told_output else [effect]
+
+    def value(self, text: str | None) -> None:
+        """Count what the program returned."""
+        self._output.value(text)

@@ -1,0 +1,328 @@
+"""An invocation that may rest: when it does, what it keeps meanwhile, and how another one goes on in its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from invocation_driver import SETTINGS
+from invocation_events import WAITING, assert_violation, call, done, error_of, returned, threw
+
+from codemode.errors import CodeModeBridgeLimitError, CodeModeTimeoutError, CodeModeToolError
+from codemode.profile import OutputRules
+from codemode.protocol import events
+from codemode.protocol.events import GoOn, OutcomeKept, Rest, Send, WaitOver
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Progress, Rejected
+from codemode.protocol.messages import CallRequested, ConsoleWritten, ItemWritten, RequestWithdrawn, TurnEnded
+from codemode.protocol.resting import RestingInvocation
+
+KINDS = SETTINGS.profile.request_kinds | {"timer", "yield"}
+PROFILE = replace(
+    SETTINGS.profile, request_kinds=KINDS, unawaited="drain", at_deadline="rest", output=OutputRules(max_bytes=100)
+)
+SETTING = replace(SETTINGS, profile=PROFILE)
+
+
+def started(*received: Any, settings: Any = SETTING, **more: Any) -> RestingInvocation:
+    invocation = RestingInvocation(settings, **more)
+    invocation.start("js", analysis_ms=None)
+    for event in received:
+        invocation.receive(event)
+    return invocation
+
+
+def yielded(number: int, reason: str | None = None) -> CallRequested:
+    return CallRequested(number, "yield", "yield_control", reason, None)
+
+
+def timer(number: int) -> CallRequested:
+    return CallRequested(number, "timer", "setTimeout", "5", None)
+
+
+def sent(effects: list[Any]) -> list[int]:
+    return [effect.message.id for effect in effects if isinstance(effect, Send) and hasattr(effect.message, "id")]
+
+
+def again(invocation: RestingInvocation, *received: Any) -> tuple[RestingInvocation, list[Any]]:
+    """Go on in the place of one whose worker was given up; the effects of all that is received."""
+    new = invocation.renewed(50)
+    effects = new.start("js", analysis_ms=None)
+    for event in received:
+        effects += new.receive(event)
+    return new, effects
+
+
+# --- coming to rest ---
+
+
+@pytest.mark.parametrize(
+    "received", [(yielded(1), TurnEnded(0)), (call(1), yielded(2), TurnEnded(1)), (timer(1), yielded(2), TurnEnded(0))]
+)
+def test_an_idle_guest_that_has_yielded_rests_whatever_is_in_flight(received: tuple[Any, ...]):
+    *before, last = received
+    invocation = started(*before)
+    assert invocation.receive(last)[-1] == Rest("yield")
+    assert (invocation.resting, invocation.has_news, invocation.ending) == ("yield", True, None)
+
+
+def test_an_idle_guest_rests_when_the_wait_is_over_and_not_before():
+    invocation = started(call(1), TurnEnded(1))
+    assert invocation.resting is None
+    assert invocation.receive(WaitOver()) == [Rest("pending_tools")]
+    invocation = started(call(1), WaitOver())
+    assert invocation.resting is None
+    assert invocation.receive(TurnEnded(1))[-1] == Rest("pending_tools")
+
+
+def test_a_timer_is_waited_for_like_a_call():
+    assert started(timer(1), TurnEnded(0), WaitOver()).resting == "pending_tools"
+
+
+def test_a_guest_that_computes_does_not_rest_and_fails_when_its_time_is_up():
+    invocation = started(WaitOver())
+    assert (invocation.resting, invocation.ending) == (None, None)
+    invocation.receive(events.DeadlinePassed())
+    assert type(error_of(invocation)) is CodeModeTimeoutError
+
+
+def test_with_nothing_in_flight_there_is_no_rest():
+    assert error_of(started(WaitOver(), TurnEnded(0))).code == "CODE_MODE_DEADLOCK"
+    assert started(call(1), TurnEnded(1), done(1, WAITING)).ending == events.Interrupted()
+    assert started(call(1), TurnEnded(1), WaitOver(), done(1, WAITING)).resting == "pending_tools"
+
+
+# --- the clocks ---
+
+
+def test_the_guests_clock_stands_while_it_is_idle_and_the_wait_while_only_a_person_is_asked():
+    invocation = started(call(1), call(2), timer(3))
+    assert events.PauseClock() in invocation.receive(TurnEnded(2))
+    assert invocation.receive(events.PersonAsked(1)) == []
+    assert events.ResumeClock() in invocation.receive(events.CallSettled(3, Fulfilled(None), 9))
+    assert events.PauseClock() in invocation.receive(TurnEnded(2))
+    invocation.receive(done(2))
+    assert invocation.receive(TurnEnded(1)) == [events.PauseClock(), events.PauseWait()]
+    assert invocation.receive(events.PersonAnswered(1)) == [events.ResumeWait()]
+
+
+# --- at rest ---
+
+
+def test_what_comes_at_rest_is_kept_and_handed_in_behind_one_another():
+    invocation = started(call(1), call(2), call(3), TurnEnded(3), WaitOver())
+    assert invocation.receive(done(2)) == [OutcomeKept(2)]
+    assert invocation.receive(done(1, Rejected("E", "no", "C"))) == [OutcomeKept(1)]
+    assert (invocation.ledger.deliveries, invocation.has_news) == ([2, 1], True)
+    effects = invocation.receive(GoOn(9))
+    assert (sent(effects), invocation.resting, invocation.has_news) == ([2, 1], None, False)
+    for event in (TurnEnded(2), TurnEnded(1)):
+        invocation.receive(event)
+    assert invocation.ending is None
+
+
+def test_what_waits_for_a_person_at_rest_interrupts_when_somebody_goes_on():
+    invocation = started(call(1), TurnEnded(1), WaitOver(), done(1, WAITING))
+    assert (invocation.ending, invocation.has_news, invocation.has_work) == (None, False, False)
+    assert invocation.receive(GoOn(9)) == [events.Finish(events.Interrupted())]
+
+
+def test_yields_are_answered_behind_what_came_meanwhile_at_the_time_of_going_on():
+    invocation = started(yielded(1), call(2), yielded(3), TurnEnded(1), done(2))
+    assert sent(invocation.receive(GoOn(77))) == [2, 1, 3]
+    assert [invocation.ledger[number].now_ms for number in (1, 3)] == [77, 77]
+    assert [invocation.ledger[number].outcome for number in (1, 3)] == [Fulfilled(None)] * 2
+
+
+def test_a_worker_that_speaks_or_ends_at_rest():
+    assert_violation(started(yielded(1), TurnEnded(0), TurnEnded(0)))
+    assert started(yielded(1), TurnEnded(0), events.WorkerEnded("gone")).ending is None
+    assert started(yielded(1), events.WorkerEnded("gone")).ending is not None
+
+
+def test_the_wait_is_over_once_for_each_time_that_somebody_goes_on():
+    invocation = started(call(1), call(2), TurnEnded(2), WaitOver(), done(1), GoOn(9))
+    invocation.receive(TurnEnded(1))
+    assert invocation.resting is None
+    assert invocation.receive(WaitOver()) == [Rest("pending_tools")]
+
+
+def test_going_on_with_what_does_not_rest_changes_nothing():
+    assert started(call(1), TurnEnded(1)).receive(GoOn(9)) == []
+
+
+# --- on another worker ---
+
+
+def test_another_worker_is_sent_all_that_was_delivered_and_no_call_is_made_again():
+    invocation = started(call(1), call(2), timer(3), TurnEnded(2), done(2), TurnEnded(1), WaitOver(), done(1))
+    new, effects = again(invocation, call(1), call(2), timer(3), TurnEnded(2), TurnEnded(1), TurnEnded(0))
+    assert sent(effects) == [2, 1]
+    assert not [one for one in effects if isinstance(one, events.Invoke | events.SetTimers)]
+    assert new.ledger.deliveries == [2, 1]
+    assert sent(new.receive(events.CallSettled(3, Fulfilled(None), 9))) == [3]
+
+
+def test_its_replay_ends_where_the_guest_had_come_to():
+    invocation = started(call(1), call(2), TurnEnded(2), done(2), TurnEnded(1), WaitOver(), done(1))
+    assert invocation.turns == 2
+    new, _ = again(invocation, call(1), call(2))
+    assert (new.is_replaying, new.turns) == (True, 2)
+    assert events.ReplayEnded() not in new.receive(TurnEnded(2))
+    assert events.ReplayEnded() in new.receive(TurnEnded(1))
+    assert not new.is_replaying
+
+
+def test_what_ends_during_a_replay_is_delivered_behind_what_was_recorded():
+    invocation = started(call(1), call(2), call(3), TurnEnded(3), done(2), TurnEnded(2), WaitOver())
+    new, effects = again(invocation)
+    assert sent(effects) == [2]
+    assert sent(new.receive(done(3))) == [3]  # its request has not been made again yet
+    for event in (call(1), call(2), call(3)):
+        new.receive(event)
+    assert sent(new.receive(done(1))) == [1]  # its turn has not ended yet
+    effects = [one for left in (3, 2, 1, 0) for one in new.receive(TurnEnded(left))]
+    assert not [one for one in effects if isinstance(one, events.Invoke | Send)]
+    assert new.ledger.deliveries == [2, 3, 1]
+    assert error_of(new).code == "CODE_MODE_DEADLOCK"  # of this guest, which does nothing with its answers
+
+
+def test_what_begins_to_wait_for_a_person_during_a_replay_is_not_made_again():
+    invocation = started(call(1), TurnEnded(1), WaitOver())
+    new, _ = again(invocation)
+    assert new.receive(done(1, WAITING)) == []
+    new.receive(call(1))
+    assert new.receive(TurnEnded(1))[-1] == events.Finish(events.Interrupted())
+    assert new.ledger.waiting
+
+
+def test_a_tool_that_begins_at_rest_or_during_a_replay_is_known_to_have_begun():
+    invocation = started(call(1), call(2), TurnEnded(2), WaitOver())
+    invocation.receive(events.ExecutionStarted(1, None, is_approved=False))
+    new, _ = again(invocation)
+    new.receive(events.ExecutionStarted(2, '"shown"', is_approved=True))
+    assert [new.entry(number).is_started for number in (1, 2)] == [True, True]
+    for event in (call(1), call(2), TurnEnded(2)):
+        new.receive(event)
+    assert [entry.is_started for entry in new.ledger.entries] == [True, True]
+
+
+def test_a_host_error_that_came_before_a_replay_is_still_the_hosts_own():
+    error = CodeModeToolError("no")
+    invocation = started(call(1), TurnEnded(1), WaitOver())
+    invocation.receive(events.CallSettled(1, Rejected("E", "no", "C"), 5, error))
+    new, _ = again(invocation, call(1), TurnEnded(1), threw(request=1))
+    assert error_of(new) is error or type(error_of(new)) is CodeModeToolError
+
+
+def test_a_timer_that_runs_meanwhile_can_be_withdrawn():
+    invocation = started(timer(1), call(2), TurnEnded(1), WaitOver(), done(2))
+    new, _ = again(invocation, timer(1), call(2), TurnEnded(1))
+    assert new.receive(RequestWithdrawn(1)) == [events.StopTimer(1)]
+
+
+def test_a_program_that_goes_another_way_is_refused():
+    invocation = started(call(1), TurnEnded(1), WaitOver())
+    assert_violation(again(invocation, call(1, name="other"))[0])
+    assert_violation(again(invocation, TurnEnded(0))[0])
+    assert_violation(again(invocation, returned())[0])
+
+
+def test_a_run_can_rest_in_the_middle_and_forgets_nothing():
+    invocation = started(call(1), call(2), TurnEnded(2), done(1), call(3))
+    invocation.rest_where_it_is()
+    assert invocation.receive(done(2)) == [OutcomeKept(2)]
+    _, effects = again(invocation, call(1), call(2), TurnEnded(2), call(3), TurnEnded(2), TurnEnded(1))
+    assert sent(effects) == [1, 2]
+    assert [one.entry.id for one in effects if isinstance(one, events.Invoke)] == [3]
+
+
+def test_a_run_that_rests_in_the_middle_of_a_replay_forgets_nothing_either():
+    invocation = started(call(1), call(2), TurnEnded(2), done(1), TurnEnded(1), WaitOver())
+    new, _ = again(invocation, call(1))
+    new.rest_where_it_is()
+    assert new.receive(done(2)) == [OutcomeKept(2)]
+    assert new.turns == 2
+    last, effects = again(new, call(1), call(2), TurnEnded(2), TurnEnded(1), TurnEnded(0))
+    assert sent(effects) == [1, 2]
+    assert last.ledger.deliveries == [1, 2]
+
+
+def test_answered_requests_are_made_once_however_often_workers_are_given_up():
+    waiting = LedgerEntry(1, "tool", "t", "0", None, f"{SETTINGS.outer_tool_call_id}:tool-1", WAITING)
+    invocation = started(call(1), recorded=Ledger([waiting]), resolved=[1])
+    invocation.rest_where_it_is()
+    new, effects = again(invocation, call(1), TurnEnded(1))
+    assert [one.entry.id for one in effects if isinstance(one, events.Invoke)] == [1]
+    new.receive(WaitOver())
+    _, effects = again(new, call(1), TurnEnded(1))
+    assert not [one for one in effects if isinstance(one, events.Invoke)]
+
+
+# --- output ---
+
+
+def wrote(text: str) -> ItemWritten:
+    return ItemWritten("text", text)
+
+
+def test_what_was_written_is_told_once():
+    line = ConsoleWritten("log", "l")
+    invocation = started(wrote("a"), line, yielded(1))
+    assert invocation.receive(TurnEnded(0)) == [Rest("yield")]
+    assert invocation.output == 2
+    new, effects = again(invocation, wrote("a"), line, yielded(1), TurnEnded(0), wrote("b"))
+    assert [one for one in effects if isinstance(one, events.WriteItem | events.WriteConsole)] == [
+        events.WriteItem("text", "b")
+    ]
+    assert new.output == 3
+
+
+def test_more_output_than_there_may_be_is_a_violation():
+    assert started(wrote("a" * 100)).ending is None
+    assert_violation(started(wrote("a" * 60), wrote("a" * 41)))
+    assert_violation(started(wrote("a" * 60), returned('"' + "a" * 60 + '"')))
+    assert_violation(started(wrote("a"), settings=SETTINGS))
+
+
+def test_limits_of_output_and_yields_are_told_as_what_they_are():
+    error = error_of(started(threw(limit="max_output_bytes")))
+    assert (error.code, error.details) == ("CODE_MODE_OUTPUT_LIMIT", {"limit": "max_output_bytes", "max": 100})
+    assert type(error_of(started(threw(limit="max_yields")))) is CodeModeBridgeLimitError
+    assert_violation(started(threw(limit="max_output_bytes"), settings=SETTINGS))
+    assert_violation(started(threw(limit="max_yields"), settings=SETTINGS))
+
+
+# --- the end of a program that drains ---
+
+
+def test_a_program_that_has_returned_has_nothing_in_flight_but_timers_and_yields():
+    assert isinstance(started(returned()).ending, events.Completed)
+    assert isinstance(started(timer(1), yielded(2), returned(unobserved=(1, 2))).ending, events.Completed)
+    assert_violation(started(call(1), returned()))
+    assert_violation(started(call(1), TurnEnded(1), returned()))
+    assert_violation(started(call(1), call(2), TurnEnded(2), done(1, WAITING), done(2), returned()))
+
+
+def test_a_failure_that_nobody_looked_at_is_told_beside_the_value():
+    invocation = started(call(1), TurnEnded(1), done(1, Rejected("E", "no", "C")), TurnEnded(0))
+    assert error_of(invocation).code == "CODE_MODE_DEADLOCK"
+    invocation = started(call(1), TurnEnded(1), done(1, Rejected("E", "no", "C")), returned(unobserved=(1,)))
+    assert isinstance(invocation.ending, events.Completed)
+    assert [one["status"] for one in invocation.ending.abandoned] == ["failed"]
+
+
+def test_a_worker_yields_no_more_often_than_a_program_may():
+    many = [yielded(number) for number in range(1, 1001)]
+    invocation = started(*many)
+    assert invocation.ending is None
+    invocation.receive(yielded(1001))
+    assert_violation(invocation)
+    assert_violation(started(yielded(1), settings=SETTINGS))
+
+
+def test_how_far_it_has_come_goes_along():
+    invocation = started(wrote("a"), yielded(1), TurnEnded(0))
+    new = invocation.renewed(9)
+    assert invocation.ledger.progress == Progress(output=1, own_ms=0, turns=1)
+    assert new.turns == 1
