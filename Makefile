@@ -60,6 +60,8 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.tenants 2000
 	$(BIN)/python -m tests.soak.chaos 3000
 	$(BIN)/python -m tests.soak.chaos 500 1 exec
+	$(BIN)/python -m tests.soak.pauses 500 1 sqlite
+	$(BIN)/python -m tests.soak.pauses 500 1 postgres
 	$(BIN)/python -m tests.soak.stalls 5000
 	$(BIN)/python -m tests.soak.soak 20000
 
