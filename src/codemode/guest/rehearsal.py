@@ -16,14 +16,33 @@ _PROGRAM = b"""{
     "result": {"depth": 9, "properties": 9},
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
-_OF_MODULE = b"""{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__=await r({n:[1,'a']});",
+_OF_MODULE = """{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__=await r({n:[1,'a']});",
     "seed": "00000000000000000000000000000000", "now_ms": 1,
-    "wrapper": "module", "globals": ["console", "setTimeout"], "console": "stable", "is_rehearsal": true,
+    "wrapper": "module", "globals": [%s], "console": "stable", "is_rehearsal": true,
     "given": {"module": {"prefix": 0, "take": "$codemode", "imports": ["@codemode/servers/rehearsed"],
         "servers": {"rehearsed": {"serverId": "rehearsed", "serverName": "rehearsed",
             "tools": [{"toolName": "rehearse", "exportName": "rehearse"}]}}, "all": false}},
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
-_LIMITS = struct.pack(">III?", 64 << 20, 2 << 20, 0, False)
+_FEW, _ALL = (
+    (_OF_MODULE % names).encode()
+    for names in (
+        '"console", "setTimeout"',
+        '"console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout"',
+    )
+)
+_LIMITS = struct.Struct(">III?")
+_UNTIMED = _LIMITS.pack(64 << 20, 2 << 20, 0, False)
+_TIMED = _LIMITS.pack(64 << 20, 2 << 20, 1000, True)
 _ANSWER = b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}'
-PROGRAMS = ((b"R" + _LIMITS + _PROGRAM, _ANSWER), (b"M" + _LIMITS + _OF_MODULE, _ANSWER))
+_SCRIPT = (b"R" + _UNTIMED + _PROGRAM, _ANSWER)
+
+
+def faces(is_whole: bool) -> tuple[int, ...]:
+    """Those whose analysis is rehearsed."""
+    return (0, 1, 2) if is_whole else (0,)
+
+
+def programs(is_whole: bool) -> tuple[tuple[bytes, ...], ...]:
+    """The frames of each program."""
+    return _SCRIPT, (b"M" + (_TIMED + _ALL if is_whole else _UNTIMED + _FEW), _ANSWER)

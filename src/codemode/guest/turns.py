@@ -40,6 +40,13 @@ class Turns:
         self._until, self._stands_still = self._now() + milliseconds / 1000, not counts_waiting
         self._context.set_time_limit(milliseconds / 1000)
 
+    def reset(self) -> None:
+        """Forget a rehearsed program."""
+        self.tell("reset", "")
+        if self._until:
+            self._until = 0.0
+            self._context.set_time_limit(NO_LIMIT)
+
     def stood_still(self, milliseconds: int) -> None:
         """Let the program take so much longer: the host's clock stood still between two of its turns."""
         if self._until:
@@ -72,6 +79,18 @@ class Turns:
         lines = self._flat(self._kernel("drain", ""))
         # The kernel says T last, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
+
+    def has_room(self, memory_limit_bytes: int) -> bool:
+        """Whether the engine may take more than a thousandth of its limit still. Asked so that no memory is written."""
+        self._context.set_memory_limit(memory_limit_bytes - (memory_limit_bytes >> 10))
+        try:
+            self._kernel("finished", "")
+        except Exception:  # noqa: BLE001 -- the engine's class has no name here
+            return False
+        else:
+            return True
+        finally:
+            self._context.set_memory_limit(memory_limit_bytes)
 
     def tell(self, operation: str, argument: object) -> None:
         """Tell the kernel something to which it has nothing to say."""

@@ -89,20 +89,20 @@ class Worker:
         """The frame that tells the host what this worker is and how it is locked."""
         return _json_frame(b"H", {**self.identity, "isolation": isolation})
 
-    def rehearse(self, faces: tuple[int, ...] = (0,)) -> None:
-        """Run a program of our own through everything, and leave no trace of it.
+    def rehearse(self, *, is_whole: bool = False) -> None:
+        """Run programs of our own through everything, and leave no trace of them.
 
-        In a zygote it fills the interpreter's caches, which every fork would otherwise fill for itself. A forked
-        process shares its memory until it writes to it, and each page that it writes to first has to be copied: a
-        spare worker has the time to do that before there is a program. ``faces``: those whose analysis is rehearsed.
+        In a zygote, where it ``is_whole``, it fills the interpreter's caches, which every fork would otherwise fill for
+        itself. A forked process shares its memory until it writes to it, and each page that it writes to first has to
+        be copied: a spare worker has the time to do that before there is a program, but not for all that may come.
         """
-        for face in faces if self.analyse is not None else ():
+        for face in self.rehearsal.faces(is_whole) if self.analyse is not None else ():
             source = self.rehearsal.MODULE if face == _MODULE_FACE else self.rehearsal.SOURCE
             self._analyse(source, 1000, face, True)
-        for frames in self.rehearsal.PROGRAMS:
+        for frames in self.rehearsal.programs(is_whole):
             for body in frames:
                 self._answer(body)
-            self.turns.tell("reset", "")
+            self.turns.reset()
 
     def serve(self) -> None:
         """Answer frames until the program has ended or the host has gone. Does not return."""
@@ -195,12 +195,14 @@ class Worker:
             return _framed(*self.turns.take("refused", "InternalError: out of memory"))
         if stop_ms:
             self.turns.bound(stop_ms, counts_waiting)
-        return _framed(*self.turns.go_on(*self._evaluated(_DECODER.raw_decode(config, len(_JS))[0])))
+        begun = self._evaluated(_DECODER.raw_decode(config, len(_JS))[0], memory_limit_bytes)
+        return _framed(*self.turns.go_on(*begun))
 
-    def _evaluated(self, js: str) -> tuple[str, object]:
+    def _evaluated(self, js: str, memory_limit_bytes: int) -> tuple[str, object]:
         """What the kernel is told of a module: the engine's promise, which is not looked at, or why there is none."""
         try:
-            return "watch", self.context.module(js)
+            promise = self.context.module(js)
+            return "watch" if self.turns.has_room(memory_limit_bytes) else "watch full", promise
         except Exception as error:  # noqa: BLE001 -- whatever it is, the program ends with it
             # Of a text that the engine evaluates no error comes this way: these words are the engine's or Python's.
             said = error if type(error).__module__ == "_quickjs" else f"SyntaxError: {error}"

@@ -31,6 +31,10 @@ _REQUEST = struct.Struct("=I?")
 _RETRY_MS = 10
 # After this many calls the interpreter has specialised the code for what it does, and writes to it no more.
 _REHEARSALS = 8
+# Sizes of what is taken where it is free, the largest first, and how many bytes at most.
+_HOLES = (120_000, *(1 << bits for bits in range(16, 10, -1)), *range(1032, 15, -16))
+_LARGE_HOLES = 4
+_MOST_FREE_BYTES = 1 << 21
 
 
 class Zygote:
@@ -57,9 +61,12 @@ class Zygote:
         if refusal is not None:
             raise OSError(refusal)
         self._hello = self._worker.hello(self._lock.layers)
-        for _ in range(_REHEARSALS):
-            self._worker.rehearse((0, 1, 2))
+        for _ in range(_REHEARSALS - 1):
+            self._worker.rehearse(is_whole=True)
+        _fill_holes()
+        self._worker.rehearse(is_whole=True)
         gc.collect()
+        _fill_holes()
         gc.freeze()
         gc.disable()
 
@@ -172,6 +179,24 @@ def _fork_function() -> Callable[[], int]:
         return pid
 
     return fork
+
+
+def _fill_holes() -> None:
+    """Take, for ever, what is free between the blocks of the heap.
+
+    What a worker takes lies together then: a page that it writes to first has to be copied.
+    """
+    library = ctypes.PyDLL(None)
+    malloc, free = library.malloc, library.free
+    malloc.restype, malloc.argtypes, free.argtypes = ctypes.c_size_t, (ctypes.c_size_t,), (ctypes.c_size_t,)
+    behind = max(malloc(_HOLES[0]) for _ in range(_LARGE_HOLES))
+    free(behind)
+    left = _MOST_FREE_BYTES
+    for size in _HOLES:
+        taken = malloc(size)
+        while taken < behind and left > 0:
+            taken, left = malloc(size), left - size
+        free(taken)
 
 
 def _reset_signals() -> None:

@@ -124,21 +124,21 @@ const lostForMemory = freeze(create(null, {
   name: { value: "InternalError" },
   message: { value: "out of memory in a callback" },
 }));
-const isLeft = (part) => {
+const isLittleLeft = () => {
   try {
-    new Reserve(floor(limits.memory_limit_bytes / part));
-    return true;
-  } catch {
+    new Reserve(floor(limits.memory_limit_bytes / 16));
     return false;
+  } catch {
+    return true;
   }
 };
-let wasFull = false;
-const isLostForMemory = () => unanswered === 0 && isModule() && (wasFull || !isLeft(16));
+let wasFull = false; // as its own statements ended; the worker knows
+const isLostForMemory = () => unanswered === 0 && isModule() && (wasFull || isLittleLeft());
 
 // The engine's own promise of a module's evaluation. What the program has left is plain data by then: the property can
 // neither be taken away nor become an accessor.
-const watch = (promise) => {
-  wasFull = !isLeft(1024);
+const watch = (promise, isFull) => {
+  wasFull = isFull;
   try {
     then(promise, () => programReturned(G.__codemode_result__), programThrew);
   } catch (error) {
@@ -226,7 +226,8 @@ const kernel = (operation, text) => {
     if (operation === "hold") return holdText(text);
     if (operation === "hold part") return holdPart(text, false);
     if (operation === "hold last part") return holdPart(text, true);
-    if (operation === "watch") return watch(text);
+    if (operation === "watch") return watch(text, false);
+    if (operation === "watch full") return watch(text, true);
     if (operation === "refused") return refused(text);
     if (operation === "run") return run(parse(text));
     if (operation === "run exactly") return run(parse(text, readExactly));
