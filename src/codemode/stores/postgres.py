@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, Statements
 from .errors import StoreUnavailable
 from .schema import bring_up_to_date
-from .session import Dialect, Session, making, transaction
+from .session import Dialect, Row, Session, making, time_of, transaction, written
 from .sql_store import SqlStore
 from .watches import LocalWatch, LocalWatches
 
@@ -36,6 +36,9 @@ DIALECT = Dialect(
     begin_making=("BEGIN ISOLATION LEVEL READ COMMITTED", _ALONE.replace("%s", str(_TABLES))),
     counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store FOR UPDATE",
     time=_TIME,
+    locking=" FOR UPDATE",
+    sharing=" FOR SHARE",
+    clustered="",
     notify=f"NOTIFY {_CHANNEL}",
     find_tables="SELECT to_regclass('codemode_store')",
     append_only=(
@@ -101,6 +104,9 @@ class _Statements:
 class _Database:
     """A pool of connections, one for each process, and one connection that listens while somebody waits."""
 
+    dialect = DIALECT
+    sees_other_processes = True
+
     def __init__(self, dsn: str, max_connections: int, clock: GuardClock | None) -> None:
         self._away, self._connect, self._pool_of = _driver()
         try:
@@ -118,15 +124,40 @@ class _Database:
         if hasattr(os, "register_at_fork"):
             _databases.add(self)
 
+    @property
+    def time(self) -> str:
+        """See `Database.time`."""
+        return time_of(DIALECT, self._clock)
+
     @contextmanager
     def transaction(self, *, writes: bool) -> Generator[Session]:
         """See `Database.transaction`."""
+        with self._transaction(writes=writes, is_counted=True) as session:
+            yield session
+
+    def journaling(self) -> AbstractContextManager[Session]:
+        """See `Database.journaling`."""
+        return self._transaction(writes=True, is_counted=False)
+
+    def run_alone(self, statement: str, values: Row) -> int:
+        """See `Database.run_alone`."""
+        text: Any = written(statement, DIALECT)
+        with self.connection() as connection:
+            return connection.execute(text, values).rowcount
+
+    def run_at_once(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_at_once`: there is always a way to go."""
+        del statement, values
+        return None
+
+    @contextmanager
+    def _transaction(self, *, writes: bool, is_counted: bool) -> Generator[Session]:
         with (
             self.connection() as connection,
-            transaction(connection, DIALECT, self._clock, writes=writes) as session,
+            transaction(connection, DIALECT, self._clock, writes=writes, is_counted=is_counted) as session,
         ):
             yield session
-        if writes:
+        if session.has_news:
             self._watches.wake()
 
     @contextmanager

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from ..continuations.guard import ResumeGuard
+from ..continuations.journal import Journal
 from ..errors import Resumable
 from ..interrupts.interrupt import Interrupt
 from .audit import AuditLine
@@ -28,6 +29,10 @@ class InterruptStore(Protocol):
     @property
     def guard(self) -> ResumeGuard:
         """The guard on the same database, for ``continuation={"guard": store.guard}``."""
+        ...
+
+    def journal(self, *, tenant: str, app: str, lease_ms: int = LEASE_MS) -> Journal:
+        """Return the journal of a tenant's app, for ``continuation={"journal": ...}``."""
         ...
 
     async def put(
@@ -180,7 +185,10 @@ class InterruptStore(Protocol):
         ...
 
     async def purge(self, older_than: timedelta) -> int:
-        """Delete the records that ended longer ago than this, and return how many. Lines of the audit stay."""
+        """Delete the records that ended longer ago than this, and return how many. Lines of the audit stay.
+
+        And the journals that nobody has and nobody has changed for so long: ended, paused or given up.
+        """
         ...
 
     def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncIterator[Change]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .audit import BEGINNING
 from .errors import StoreUnavailable
+from .journal_tables import JOURNALS
 
 if TYPE_CHECKING:
     from .session import Session
@@ -47,6 +48,7 @@ _VERSION_1 = (
 
 _APPEND_ONLY = "append-only"
 _VERSION_2 = (
+    *JOURNALS,
     "ALTER TABLE codemode_requests ADD COLUMN shown TEXT",
     "ALTER TABLE codemode_store ADD COLUMN audit_sequence BIGINT NOT NULL DEFAULT 0",
     f"ALTER TABLE codemode_store ADD COLUMN audit_hash TEXT NOT NULL DEFAULT '{BEGINNING}'",
@@ -60,7 +62,7 @@ _VERSION_2 = (
 )
 
 UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
-"""What makes each version of the tables out of the one before."""
+"""What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key."""
 
 _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, sequence BIGINT NOT NULL)"
 
@@ -85,7 +87,7 @@ def bring_up_to_date(session: Session) -> None:
             if statement == _APPEND_ONLY:
                 session.keep_lines()
             else:
-                session.run(statement)
+                session.run(statement.replace("{clustered}", session.dialect.clustered))
     if found is None:
         session.run("INSERT INTO codemode_store (one, version, sequence) VALUES (1, ?, 0)", len(UPGRADES))
     elif version < len(UPGRADES):

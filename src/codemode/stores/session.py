@@ -30,6 +30,9 @@ class Dialect:
     begin_making: tuple[str, ...]
     counter: str
     time: str
+    locking: str
+    sharing: str
+    clustered: str
     notify: str | None
     find_tables: str
     append_only: tuple[str, ...]
@@ -38,8 +41,35 @@ class Dialect:
 class Database(Protocol):
     """A driver: gives transactions in whatever thread asks for one."""
 
+    @property
+    def dialect(self) -> Dialect:
+        """What this database says differently."""
+        ...
+
+    @property
+    def sees_other_processes(self) -> bool:
+        """Whether other processes see what is written."""
+        ...
+
+    @property
+    def time(self) -> str:
+        """An expression for the database's clock."""
+        ...
+
     def transaction(self, *, writes: bool) -> AbstractContextManager[Session]:
         """Open the database if that is to do, and give a transaction, which commits at its end."""
+        ...
+
+    def journaling(self) -> AbstractContextManager[Session]:
+        """Give a transaction that writes and takes no part in the order of changes."""
+        ...
+
+    def run_alone(self, statement: str, values: Row) -> int:
+        """Run one statement as a transaction of its own, and return how many rows it has changed."""
+        ...
+
+    def run_at_once(self, statement: str, values: Row) -> int | None:
+        """Do that on the event loop. None, and nothing was done, where it would have to wait for others or a disk."""
         ...
 
     def close(self) -> None:
@@ -58,9 +88,12 @@ class Session:
     line of the audit.
     """
 
+    has_news = False
+    """Whether there is something that those who wait are to be woken for."""
+
     def __init__(self, connection: Any, dialect: Dialect, clock: GuardClock | None) -> None:
         self._cursor = connection.cursor()
-        self._dialect = dialect
+        self.dialect = dialect
         self._clock = clock
         self._changes: list[Row] = []
         self._now_ms: int | None = None
@@ -87,7 +120,7 @@ class Session:
         """Run one statement for each of the rows of values."""
         every = list(values)
         if every:
-            self._cursor.executemany(self._written(statement), every)
+            self._cursor.executemany(written(statement, self.dialect), every)
 
     @property
     def now_ms(self) -> int:
@@ -100,6 +133,7 @@ class Session:
     def note(self, record_id: str, tenant: str, kind: str) -> int:
         """Say that something has happened to a record, and return its sequence."""
         self.sequence += 1
+        self.has_news = True
         self._changes.append((self.sequence, record_id, tenant, kind))
         return self.sequence
 
@@ -121,44 +155,39 @@ class Session:
 
     def begin(self) -> None:
         """Take the counter: from here to the commit no other transaction writes."""
-        found = self.one(self._dialect.counter)
+        found = self.one(self.dialect.counter)
         if found is not None:
             self.sequence, *audited = found
             self.audited = (audited[0], audited[1])
 
     def has_tables(self) -> bool:
         """Tell whether the database has a store's tables."""
-        found = self.one(self._dialect.find_tables)
+        found = self.one(self.dialect.find_tables)
         return found is not None and found[0] is not None
 
     def keep_lines(self) -> None:
         """Let nobody change or delete lines of the audit."""
-        for statement in self._dialect.append_only:
+        for statement in self.dialect.append_only:
             self.run(statement)
 
-    def write_changes(self) -> None:
-        """Write what was noted and audited."""
-        if not self._changes and not self._lines:
-            return
-        self.each("INSERT INTO codemode_changes VALUES (?, ?, ?, ?)", self._changes)
-        self.each("INSERT INTO codemode_audit VALUES (?, ?, ?, ?, ?, ?)", self._lines)
-        self.run(
-            "UPDATE codemode_store SET sequence = ?, audit_sequence = ?, audit_hash = ?", self.sequence, *self.audited
-        )
-        if self._changes and self._dialect.notify is not None:
-            self.run(self._dialect.notify)
+    def write_news(self) -> None:
+        """Write what was noted and audited, and tell those that wait."""
+        if self._changes or self._lines:
+            self.each("INSERT INTO codemode_changes VALUES (?, ?, ?, ?)", self._changes)
+            self.each("INSERT INTO codemode_audit VALUES (?, ?, ?, ?, ?, ?)", self._lines)
+            counted = "UPDATE codemode_store SET sequence = ?, audit_sequence = ?, audit_hash = ?"
+            self.run(counted, self.sequence, *self.audited)
+        if self.has_news and self.dialect.notify is not None:
+            self.run(self.dialect.notify)
 
     def _look(self) -> int:
         if self._clock is not None:
             return self._clock.now_ms()
-        ((now_ms,),) = self.rows(self._dialect.time)
+        ((now_ms,),) = self.rows(self.dialect.time)
         return now_ms
 
     def _execute(self, statement: str, values: Row) -> None:
-        self._cursor.execute(self._written(statement), values)
-
-    def _written(self, statement: str) -> str:
-        return statement.replace("?", self._dialect.placeholder)
+        self._cursor.execute(written(statement, self.dialect), values)
 
 
 def _findable(values: Row) -> Row:
@@ -172,15 +201,27 @@ def is_plain(text: str) -> bool:
 
 
 @contextmanager
-def transaction(connection: Any, dialect: Dialect, clock: GuardClock | None, *, writes: bool) -> Generator[Session]:
+def transaction(
+    connection: Any, dialect: Dialect, clock: GuardClock | None, *, writes: bool, is_counted: bool = True
+) -> Generator[Session]:
     """Give one transaction on an open connection that commits nothing by itself."""
     connection.execute(dialect.begin_writing if writes else dialect.begin_reading)
     with _ended(connection):
         session = Session(connection, dialect, clock)
-        if writes:
+        if writes and is_counted:
             session.begin()
         yield session
-        session.write_changes()
+        session.write_news()
+
+
+def time_of(dialect: Dialect, clock: GuardClock | None) -> str:
+    """Return an expression for the database's clock."""
+    return f"({dialect.time})" if clock is None else str(clock.now_ms())
+
+
+def written(statement: str, dialect: Dialect) -> str:
+    """Return a statement as the driver takes it."""
+    return statement.replace("?", dialect.placeholder)
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
-from . import deciding, ending, finding, keeping, leasing
+from . import deciding, ending, finding, journal, keeping, leasing
 from .answering import Answering
 from .answers import Answer, decision_texts, read, shown
 from .auditing import Auditing
+from .journal import SqlJournal
 from .outcomes import given_back, lost
 from .rows import interrupt_of
 from .session import Database, Session
@@ -70,6 +71,7 @@ class SqlStore(Answering, Auditing):
             self._warning.look(new.expires_at_ms - session.now_ms)
             if self._keeps_ended_ms is not None:
                 ending.purge(session, self._keeps_ended_ms)
+                journal.purge(session, self._keeps_ended_ms)
             return keeping.put(session, new)
 
         return await self._write(work)
@@ -212,7 +214,17 @@ class SqlStore(Answering, Auditing):
     async def purge(self, older_than: timedelta) -> int:
         """See `InterruptStore.purge`."""
         older_than_ms = int(older_than.total_seconds() * 1000)
+        while await in_own_thread(lambda: self._purge_journals(older_than_ms), "codemode-store"):
+            pass
         return await self._in_parts(lambda session: ending.purge_by_hand(session, older_than_ms))
+
+    def _purge_journals(self, older_than_ms: int) -> int:
+        with self._database.journaling() as session:
+            return journal.purge(session, older_than_ms)
+
+    def journal(self, *, tenant: str, app: str, lease_ms: int = LEASE_MS) -> SqlJournal:
+        """See `InterruptStore.journal`."""
+        return SqlJournal(self._database, tenant, app, lease_ms)
 
     async def _in_parts(self, work: Callable[[Session], int]) -> int:
         total = 0

@@ -1,0 +1,203 @@
+"""Journals in a store's database: what they promise is said in `codemode.continuations.journal`. Knows no dialect.
+
+A group of lines is one statement, which runs on the event loop where the database can take it without waiting. Groups
+are in the order of (opening, ordinal): one locks nothing but its journal, and is no change of the store's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+from ..continuations.journal import OpenedJournal
+from ..host.cancellation import to_its_end
+from ..host.own_thread import in_own_thread
+from .keeping import require_text
+from .session import Database, Row, Session
+
+ResultT = TypeVar("ResultT")
+MOST_PURGED = 100
+"""How many journals one transaction deletes: each may have many lines."""
+_LOOK_SECONDS = 0.5
+_MOST_AT_ONCE_CHARACTERS = 1 << 15
+_NUMBERS = 1 << 48
+_PLACE = "tenant = ? AND app = ? AND key = ?"
+_OWN = f"{_PLACE} AND number = ? AND until_ms IS NOT NULL"
+_MAKE = (
+    "INSERT INTO codemode_journals VALUES (?, ?, ?, ?, ?, ?, {time} + ?, NULL, 0, 0, {time})"
+    " ON CONFLICT (tenant, app, key) DO NOTHING"
+)
+_WRITE = f"INSERT INTO codemode_journal_lines SELECT id, number, ?, ? FROM codemode_journals WHERE {_OWN}"
+_RENEW = f"UPDATE codemode_journals SET until_ms = {{time}} + ?, changed_at_ms = {{time}} WHERE {_OWN}"
+_ordinals = count(1)
+
+
+class SqlJournal:
+    """The journals of one tenant and app. An owner that does not renew its lease for ``lease_ms`` may lose it.
+
+    Raises `ValueError` for another tenant, app or lease.
+    """
+
+    def __init__(self, database: Database, tenant: str, app: str, lease_ms: int) -> None:
+        if lease_ms < 1:
+            raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
+        self._scope = (require_text(tenant, "tenant"), require_text(app, "app"))
+        self._database = database
+        self._written = f"{_WRITE}{database.dialect.sharing}"
+        self.lease_ms = lease_ms
+        self.sees_other_processes = database.sees_other_processes
+
+    async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
+        """See `Journal.open`."""
+        place = (*self._scope, require_text(key, "key"))
+        opened = await self._made(place, head)
+        if opened is not None:
+            return opened
+        with self._database.watch() as watch:
+            while True:
+                taken = await self._taken(place, again=again)
+                if isinstance(taken, OpenedJournal):
+                    return taken
+                if taken is not None:
+                    await watch.wait(min(taken, _LOOK_SECONDS))
+                elif (opened := await self._made(place, head)) is not None:  # purged meanwhile
+                    return opened
+
+    async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
+        """See `Journal.write`."""
+        # Its order is settled here: threads may begin in any.
+        ordinal, own = next(_ordinals), self._own(opened)
+        characters = sum(map(len, lines))
+        return await self._run(characters, self._written, lambda: (ordinal, json.dumps(lines), *own)) == 1
+
+    async def renew(self, opened: OpenedJournal) -> bool:
+        """See `Journal.renew`."""
+        statement = _RENEW.format(time=self._database.time)
+        return await self._run(0, statement, lambda: (self.lease_ms, *self._own(opened))) == 1
+
+    async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
+        """See `Journal.end`."""
+        return await self._leave(opened, outcome, is_final=is_final)
+
+    async def release(self, opened: OpenedJournal) -> bool:
+        """See `Journal.release`."""
+        return await self._leave(opened, None, is_final=False)
+
+    def _own(self, opened: OpenedJournal) -> Row:
+        return (*self._scope, opened.key, opened.number)
+
+    async def _made(self, place: Row, head: str) -> OpenedJournal | None:
+        """Make a journal and take it; None when there is one."""
+        # Not counted from one: who slept while it was purged and made anew must not find its number there.
+        journal, number = secrets.token_hex(16), 1 + secrets.randbelow(_NUMBERS)
+        statement = _MAKE.format(time=self._database.time)
+        opened = OpenedJournal(place[2], number, head, (), None, is_takeover=False)
+
+        making = self._run(len(head), statement, lambda: (journal, *place, json.dumps(head), number, self.lease_ms))
+        try:
+            return opened if await making == 1 else None
+        except asyncio.CancelledError:
+            await self.release(opened)  # it may have been made, and would be nobody's until the lease is over
+            raise
+
+    async def _taken(self, place: Row, *, again: bool) -> OpenedJournal | float | None:
+        work = partial(_take, place=place, lease_ms=self.lease_ms, again=again)
+        attempt = asyncio.ensure_future(self._transaction(work))
+        try:
+            return await to_its_end(attempt)
+        except asyncio.CancelledError:
+            if not attempt.cancelled() and attempt.exception() is None:
+                taken = attempt.result()
+                if isinstance(taken, OpenedJournal) and taken.outcome is None:
+                    await self.release(taken)
+            raise
+
+    async def _leave(self, opened: OpenedJournal, outcome: str | None, *, is_final: bool) -> bool:
+        own = self._own(opened)
+        return await self._transaction(partial(_leave, own=own, outcome=outcome, is_final=is_final))
+
+    async def _run(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
+        if characters <= _MOST_AT_ONCE_CHARACTERS:
+            given = values()
+            done = self._database.run_at_once(statement, given)
+            return done if done is not None else await _in_thread(lambda: self._database.run_alone(statement, given))
+        return await _in_thread(lambda: self._database.run_alone(statement, values()))
+
+    async def _transaction(self, work: Callable[[Session], ResultT]) -> ResultT:
+        def run() -> ResultT:
+            with self._database.journaling() as session:
+                return work(session)
+
+        return await _in_thread(run)
+
+
+def purge(session: Session, older_than_ms: int) -> int:
+    """Delete at most `MOST_PURGED` journals that nobody has and nobody has changed for so long; return how many."""
+    found = session.rows(
+        "SELECT id FROM codemode_journals WHERE changed_at_ms <= ? AND (until_ms IS NULL OR until_ms <= ?)"
+        " ORDER BY changed_at_ms LIMIT ?",
+        *(session.now_ms - older_than_ms, session.now_ms, MOST_PURGED),
+    )
+    still = f"DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= {session.now_ms - older_than_ms}"
+    deleted = [one for one in found if session.run(still, *one)]
+    session.each("DELETE FROM codemode_journal_lines WHERE journal = ?", deleted)
+    return len(deleted)
+
+
+def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
+    """Return the journal; the seconds that somebody else has it, at most; None when there is none."""
+    found = session.one(
+        f"SELECT id, number, head, until_ms, outcome, is_final FROM codemode_journals WHERE {_PLACE}"
+        f"{session.dialect.locking}",
+        *place,
+    )
+    if found is None:
+        return None
+    journal, number, head, until_ms, outcome, is_final = found
+    if outcome is not None and (is_final or not again):
+        return OpenedJournal(place[2], 0, json.loads(head), _lines(session, journal), json.loads(outcome), False)
+    if until_ms is not None and until_ms > session.now_ms:
+        session.run("UPDATE codemode_journals SET is_awaited = 1 WHERE id = ?", journal)
+        return (until_ms - session.now_ms) / 1000
+    session.run(
+        "UPDATE codemode_journals SET number = ?, until_ms = ?, outcome = NULL, is_awaited = 0, changed_at_ms = ?"
+        " WHERE id = ?",
+        *(number + 1, session.now_ms + lease_ms, session.now_ms, journal),
+    )
+    is_takeover = until_ms is not None
+    return OpenedJournal(place[2], number + 1, json.loads(head), _lines(session, journal), None, is_takeover)
+
+
+def _leave(session: Session, own: Row, outcome: str | None, *, is_final: bool) -> bool:
+    found = session.one(
+        f"SELECT id, is_awaited FROM codemode_journals WHERE {_OWN}{session.dialect.locking}",
+        *own,
+    )
+    if found is None:
+        return False
+    journal, is_awaited = found
+    session.run(
+        "UPDATE codemode_journals SET until_ms = NULL, outcome = ?, is_final = ?, changed_at_ms = ? WHERE id = ?",
+        *(None if outcome is None else json.dumps(outcome), int(is_final), session.now_ms, journal),
+    )
+    if is_final:
+        session.run("DELETE FROM codemode_journal_lines WHERE journal = ?", journal)
+    session.has_news = bool(is_awaited)
+    return True
+
+
+def _lines(session: Session, journal: str) -> tuple[str, ...]:
+    groups = session.rows(
+        "SELECT texts FROM codemode_journal_lines WHERE journal = ? ORDER BY number, ordinal", journal
+    )
+    return tuple(line for (texts,) in groups for line in json.loads(texts))
+
+
+def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
+    # Whoever is cancelled meanwhile has written it nevertheless, and knows.
+    return to_its_end(in_own_thread(work, "codemode-journal"))

@@ -1,0 +1,111 @@
+"""What SQLite says differently, and its connections: how they are made, lent, and what becomes of them in a fork."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Protocol
+
+from .errors import StoreUnavailable
+from .session import Dialect
+
+DIALECT = Dialect(
+    placeholder="?",
+    begin_reading="BEGIN",
+    begin_writing="BEGIN IMMEDIATE",
+    begin_making=("BEGIN IMMEDIATE",),
+    counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store",
+    time="SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    locking="",
+    sharing="",
+    clustered=" WITHOUT ROWID",
+    notify=None,
+    find_tables="SELECT (SELECT name FROM sqlite_master WHERE name = 'codemode_store')",
+    append_only=tuple(
+        f"CREATE TRIGGER codemode_audit_{name} BEFORE {event} BEGIN SELECT RAISE(ABORT, '{name}: lines stay'); END"
+        for name, event in (
+            ("is_not_changed", "UPDATE ON codemode_audit"),
+            ("is_not_deleted", "DELETE ON codemode_audit"),
+            # INSERT OR REPLACE deletes without asking the one above.
+            (
+                "is_not_replaced",
+                "INSERT ON codemode_audit WHEN EXISTS (SELECT 1 FROM codemode_audit WHERE sequence = NEW.sequence)",
+            ),
+        )
+    ),
+)
+_PATIENCE_SECONDS = 30
+
+
+class _Forked(Protocol):
+    def after_fork(self) -> None:
+        """Begin anew in a forked child."""
+        ...
+
+
+def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connection:
+    """Return a new connection that commits nothing by itself, and waits for its turn to write if it is to."""
+    connection = sqlite3.connect(
+        path, timeout=_PATIENCE_SECONDS if waits else 0, isolation_level=None, check_same_thread=False
+    )
+    for setting in settings:
+        connection.execute(f"PRAGMA {setting}")
+    return connection
+
+
+@contextmanager
+def lent(free: list[sqlite3.Connection], make: Callable[[], sqlite3.Connection]) -> Generator[sqlite3.Connection]:
+    """Lend a connection that is free, or a new one. One in which something failed is not used again."""
+    try:
+        connection = free.pop()
+    except IndexError:
+        connection = make()
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+    free.append(connection)
+
+
+@contextmanager
+def told(where: str) -> Generator[None]:
+    """Raise `StoreUnavailable` for what a database refuses."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StoreUnavailable(f"the store in {where!r} cannot be used: {error}") from error
+
+
+def close_all(connections: list[sqlite3.Connection]) -> None:
+    """Close what nobody uses."""
+    while connections:
+        connections.pop().close()
+
+
+def leave_to_the_parent(connections: list[sqlite3.Connection]) -> None:
+    """In a forked child: connections do not survive it, and closing them would take away locks of the parent."""
+    _inherited.extend(connections)
+    connections.clear()
+
+
+def begin_anew_in_forks(database: _Forked) -> None:
+    """Tell a database of each fork, as long as it lives."""
+    if hasattr(os, "register_at_fork"):
+        _databases.add(database)
+
+
+_inherited: list[sqlite3.Connection] = []
+_databases: weakref.WeakSet[_Forked] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_databases):
+        database.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

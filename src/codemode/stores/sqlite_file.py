@@ -1,0 +1,112 @@
+"""A SQLite file, for all processes of a machine that open it. Connections are kept from transaction to transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import weakref
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing, contextmanager
+
+from ..continuations.guard import GuardClock
+from ..continuations.sqlite_guard import make_private
+from .schema import bring_up_to_date
+from .session import Row, Session, making, time_of, transaction
+from .sqlite_dialect import DIALECT, begin_anew_in_forks, close_all, connected, leave_to_the_parent, lent, told
+from .sqlite_journal import JournalConnections
+from .watches import LocalWatch, LocalWatches
+
+
+class SqliteFile:
+    """The file behind a store and its journals; what these write is on the disk at once where ``syncs_journal`` is."""
+
+    dialect = DIALECT
+    sees_other_processes = True
+
+    def __init__(self, path: str, clock: GuardClock | None, *, syncs_journal: bool) -> None:
+        self._path = path
+        self._clock = clock
+        self._watches = LocalWatches()
+        self._making = threading.Lock()
+        self._is_made = False
+        self._free: list[sqlite3.Connection] = []
+        self._journals = JournalConnections(path, is_synced=syncs_journal)
+        weakref.finalize(self, close_all, self._free)
+        weakref.finalize(self, close_all, self._journals.free)
+        begin_anew_in_forks(self)
+
+    @property
+    def time(self) -> str:
+        """See `Database.time`."""
+        return time_of(DIALECT, self._clock)
+
+    @contextmanager
+    def transaction(self, *, writes: bool) -> Generator[Session]:
+        """See `Database.transaction`."""
+        with (
+            self._usable(),
+            lent(self._free, lambda: connected(self._path)) as connection,
+            transaction(connection, DIALECT, self._clock, writes=writes) as session,
+        ):
+            yield session
+        if session.has_news:
+            self._watches.wake()
+
+    @contextmanager
+    def journaling(self) -> Generator[Session]:
+        """See `Database.journaling`."""
+        with (
+            self._usable(),
+            self._journals.patient() as connection,
+            transaction(connection, DIALECT, self._clock, writes=True, is_counted=False) as session,
+        ):
+            yield session
+        if session.has_news:
+            self._watches.wake()
+
+    def run_alone(self, statement: str, values: Row) -> int:
+        """See `Database.run_alone`."""
+        with self._usable():
+            return self._journals.run(statement, values)
+
+    def run_at_once(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_at_once`."""
+        if not self._is_made:
+            return None
+        with told(self._path):
+            return self._journals.run_at_once(statement, values)
+
+    def watch(self) -> AbstractContextManager[LocalWatch]:
+        """See `Database.watch`."""
+        return self._watches.watch()
+
+    def close(self) -> None:
+        """Close what nobody uses."""
+        close_all(self._free)
+        close_all(self._journals.free)
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not in it may hold a lock."""
+        self._making = threading.Lock()
+        self._journals.after_fork()
+        leave_to_the_parent(self._free)
+        leave_to_the_parent(self._journals.free)
+
+    @contextmanager
+    def _usable(self) -> Generator[None]:
+        with told(self._path):
+            if not self._is_made:
+                self._make()
+            yield
+
+    def _make(self) -> None:
+        with self._making:
+            if self._is_made:
+                return
+            make_private(self._path)
+            with (
+                closing(connected(self._path, "journal_mode = WAL")) as connection,
+                making(connection, DIALECT) as session,
+            ):
+                bring_up_to_date(session)
+            self._is_made = True

@@ -1,0 +1,98 @@
+"""How journals write to a SQLite file: in it before the call goes on, so that no death of a process loses a line.
+
+One statement on a connection that is kept takes some ten microseconds and is done on the event loop. What could take
+longer is not: a file in which somebody else writes, a disk that has just made us wait, and bringing SQLite's log home.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
+
+from .session import Row
+from .sqlite_dialect import connected, lent
+
+_BUSY = 5
+_TRIES = 4
+# After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
+_SLOW_SECONDS, _OFF_TIMES = 0.005, 10.0
+_WRITES_TO_A_CHECKPOINT, _LONG_LOG_PAGES = 500, 4000
+_NO_CHECKPOINTS = "wal_autocheckpoint = 0"
+
+
+class JournalConnections:
+    """Connections of journals to one file. ``is_synced``: a line is on the disk before the call goes on."""
+
+    def __init__(self, path: str, *, is_synced: bool) -> None:
+        self.free: list[sqlite3.Connection] = []
+        self._path = path
+        self._is_synced = is_synced
+        self._off_until = 0.0
+        self._writes = 0
+        self._bringing_home = threading.Lock()
+
+    def run_at_once(self, statement: str, values: Row) -> int | None:
+        """Run a statement and return how many rows it has changed; None, and nothing was done, if it had to wait."""
+        begun = time.monotonic()
+        if self._is_synced or begun < self._off_until or not self.free:
+            return None
+        with lent(self.free, self._new) as connection:
+            changed = _tried(connection, statement, values)
+        ended = time.monotonic()
+        if ended - begun > _SLOW_SECONDS:
+            self._off_until = ended + (ended - begun) * _OFF_TIMES
+        if changed is not None:
+            self._count()
+        return changed
+
+    def run(self, statement: str, values: Row) -> int:
+        """Run it, however long others write."""
+        with self.patient() as connection:
+            return connection.execute(statement, values).rowcount
+
+    @contextmanager
+    def patient(self) -> Generator[sqlite3.Connection]:
+        """Lend a connection that waits for its turn to write."""
+        with lent(self.free, self._new) as connection:
+            connection.execute("PRAGMA busy_timeout = 30000")
+            yield connection
+            connection.execute("PRAGMA busy_timeout = 0")
+        self._count()
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not in it may hold the lock."""
+        self._bringing_home = threading.Lock()
+
+    def _new(self) -> sqlite3.Connection:
+        synchronous = "FULL" if self._is_synced else "NORMAL"
+        return connected(self._path, f"synchronous = {synchronous}", _NO_CHECKPOINTS, waits=False)
+
+    def _count(self) -> None:
+        self._writes += 1
+        if self._writes >= _WRITES_TO_A_CHECKPOINT and self._bringing_home.acquire(blocking=False):
+            self._writes = 0
+            threading.Thread(target=self._bring_home, name="codemode-checkpoint", daemon=True).start()
+
+    def _bring_home(self) -> None:
+        """Copy SQLite's log into its file; where it grows faster than that, keep writers away for a moment."""
+        lock = self._bringing_home
+        try:
+            with suppress(sqlite3.Error), closing(connected(self._path)) as connection:
+                _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if pages > _LONG_LOG_PAGES:
+                    connection.execute("PRAGMA wal_checkpoint(RESTART)")
+        finally:
+            lock.release()
+
+
+def _tried(connection: sqlite3.Connection, statement: str, values: Row) -> int | None:
+    for _ in range(_TRIES):  # another one's line takes no longer than ours
+        try:
+            return connection.execute(statement, values).rowcount
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != _BUSY:
+                raise
+    return None

@@ -1,0 +1,90 @@
+"""A SQLite database in memory, for one process: one connection, which one transaction has at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import weakref
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+
+from ..continuations.guard import GuardClock
+from .schema import bring_up_to_date
+from .session import Row, Session, making, time_of, transaction
+from .sqlite_dialect import DIALECT, begin_anew_in_forks, close_all, connected, told
+from .watches import LocalWatch, LocalWatches
+
+_PATH = ":memory:"
+
+
+class SqliteMemory:
+    """What is in memory behind a store and its journals. It is there as long as these are."""
+
+    dialect = DIALECT
+    sees_other_processes = False
+
+    def __init__(self, clock: GuardClock | None) -> None:
+        self._clock = clock
+        self._watches = LocalWatches()
+        self._turn = threading.Lock()
+        self._made: list[sqlite3.Connection] = []
+        weakref.finalize(self, close_all, self._made)
+        begin_anew_in_forks(self)
+
+    @property
+    def time(self) -> str:
+        """See `Database.time`."""
+        return time_of(DIALECT, self._clock)
+
+    def transaction(self, *, writes: bool) -> AbstractContextManager[Session]:
+        """See `Database.transaction`."""
+        return self._transaction(writes=writes, is_counted=True)
+
+    def journaling(self) -> AbstractContextManager[Session]:
+        """See `Database.journaling`."""
+        return self._transaction(writes=True, is_counted=False)
+
+    def run_alone(self, statement: str, values: Row) -> int:
+        """See `Database.run_alone`."""
+        with self._turn, told(_PATH):
+            return self._connection().execute(statement, values).rowcount
+
+    def run_at_once(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_at_once`."""
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            with told(_PATH):
+                return self._connection().execute(statement, values).rowcount
+        finally:
+            self._turn.release()
+
+    def watch(self) -> AbstractContextManager[LocalWatch]:
+        """See `Database.watch`."""
+        return self._watches.watch()
+
+    def close(self) -> None:
+        """Close nothing: there would be nothing to open again."""
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not in it may hold the lock."""
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def _transaction(self, *, writes: bool, is_counted: bool) -> Generator[Session]:
+        with (
+            self._turn,
+            told(_PATH),
+            transaction(self._connection(), DIALECT, self._clock, writes=writes, is_counted=is_counted) as session,
+        ):
+            yield session
+        if session.has_news:
+            self._watches.wake()
+
+    def _connection(self) -> sqlite3.Connection:
+        if not self._made:
+            connection = connected(_PATH)
+            with making(connection, DIALECT) as session:
+                bring_up_to_date(session)
+            self._made.append(connection)
+        return self._made[0]
