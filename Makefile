@@ -62,6 +62,8 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.chaos 500 1 exec
 	$(BIN)/python -m tests.soak.pauses 500 1 sqlite
 	$(BIN)/python -m tests.soak.pauses 500 1 postgres
+	$(BIN)/python -m tests.soak.kills sqlite
+	$(BIN)/python -m tests.soak.kills postgres
 	$(BIN)/python -m tests.soak.stalls 5000
 	$(BIN)/python -m tests.soak.soak 20000
 

@@ -29,6 +29,7 @@ from codemode import (
     create_code_mode_tool,
 )
 from codemode.continuations import guard, renewal, sql_guard
+from codemode.continuations.guard import GuardClock
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import resumer as resumers
 
@@ -46,9 +47,11 @@ def hurry() -> None:
     resumers._SWEEP_SECONDS = 1.0
 
 
-def store_of(kind: str, where: str) -> Any:
+def store_of(kind: str, where: str, clock: GuardClock | None = None) -> Any:
     """A store with few connections, for many processes have one."""
-    return SqliteInterruptStore(where) if kind == "sqlite" else PostgresInterruptStore(where, max_connections=3)
+    if kind == "sqlite":
+        return SqliteInterruptStore(where, clock=clock)
+    return PostgresInterruptStore(where, max_connections=3, clock=clock)
 
 
 class Lines:
