@@ -131,13 +131,6 @@ class SqlResumeGuard(ABC):
                 f"DELETE FROM {self.table} WHERE key = ? AND outcome IS NULL AND beat = coalesce(?, beat)", (key, beat)
             )
 
-    def _make(self, connection: Statements) -> None:
-        connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {self.table} (key TEXT PRIMARY KEY, answers TEXT NOT NULL,"
-            " expires_at_ms BIGINT NOT NULL, beat BIGINT NOT NULL, renewed_at_ms BIGINT NOT NULL, outcome TEXT)"
-        )
-        connection.execute(f"CREATE INDEX IF NOT EXISTS {self.table}_by_expiry ON {self.table} (expires_at_ms)")
-
     def _now_ms(self, connection: Statements) -> int:
         if self._own_clock is not None:
             return self._own_clock.now_ms()
@@ -148,6 +141,15 @@ class SqlResumeGuard(ABC):
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Statements]: ...
+
+
+def make_table(connection: Statements, table: str) -> None:
+    """Make the table of claims, where there is none."""
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {table} (key TEXT PRIMARY KEY, answers TEXT NOT NULL,"
+        " expires_at_ms BIGINT NOT NULL, beat BIGINT NOT NULL, renewed_at_ms BIGINT NOT NULL, outcome TEXT)"
+    )
+    connection.execute(f"CREATE INDEX IF NOT EXISTS {table}_by_expiry ON {table} (expires_at_ms)")
 
 
 class _Watch:

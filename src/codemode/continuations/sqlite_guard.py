@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..options.checked_fields import WrongTypeError
 from .guard import GuardClock
-from .sql_guard import SqlResumeGuard, Statements
+from .sql_guard import SqlResumeGuard, Statements, make_table
 
 _DATABASE_TIME = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _FILES = ("", "-journal", "-wal", "-shm")
@@ -47,7 +47,7 @@ class SqliteResumeGuard(SqlResumeGuard):
             try:
                 make_private(self._path)
                 with self._connection() as connection:
-                    self._make(connection)
+                    make_table(connection, self.table)
             except (OSError, sqlite3.Error) as error:
                 raise OSError(f"the claims of resumes cannot be kept in {self._path!r}: {error}") from error
             self._is_open = True

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from ..data.json_values import canonical_json, decode_json, encode_json, well_formed
-from ..data.narrowing import is_mapping, is_object
+from ..data.narrowing import is_array, is_mapping, is_object
 from ..data.records import record
 
 BEGINNING = "0" * 64
@@ -63,6 +63,7 @@ class AuditLine:
     tenant: str | None = None
     record_id: str | None = None
     interrupt_id: str | None = None
+    tool_name: str | None = None
     decision: str | None = None
     reason: str | None = None
     shown: str | None = None
@@ -118,7 +119,7 @@ def line_of(sequence: Any, tenant: Any, record_id: Any, previous: Any, found: An
 def _read(body: Any) -> dict[str, Any] | None:
     try:
         said: Any = json.loads(body)
-        if is_object(said) and said.keys() == _BODY and canonical_json(said) == body:
+        if is_object(said) and said.keys() == _BODY and is_array(said["diff"]) and canonical_json(said) == body:
             return {**said, "diff": tuple(said["diff"])}
     except (TypeError, ValueError, RecursionError):
         pass

@@ -43,8 +43,8 @@ class Auditing(ABC):
         newest_first: bool = False,
     ) -> AsyncGenerator[AuditLine]:
         """See `InterruptStore.audit`."""
-        if after is not None and not 0 <= after < 1 << 63:
-            raise ValueError(f"after must be the sequence of a line, got {after}")
+        if after is not None:
+            finding.require_sequence(after)
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         which = finding.Lines(tenant, record_id, newest_first)

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from .answers import Answer
-from .audit import By
+from .audit import By, cut
 from .errors import AlreadyDecided, RequestSuperseded
 from .rows import KeptRequest, clause, requests_named, unknown
 from .session import Session
 from .states import RecordState, record_after, request_after
 from .values import StoredRequest, Tenant
+
+MOST_DECIDED = 1000
+"""Of so many requests one transaction takes decisions: nobody else waits longer than for these."""
 
 
 def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[dict[str, KeptRequest], dict[str, str]]:
@@ -41,7 +44,7 @@ def decide(
         # First: of what has ended everybody is told so.
         event_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
         record_after(event_state, "decide", one.record_id)
-        if _is_new(one, answer.text, seen.get(interrupt_id)):
+        if _is_new(one, answer.text, seen):
             new.append(interrupt_id)
     now_ms = session.now_ms
     session.each(
@@ -69,18 +72,19 @@ def audit(session: Session, kept: KeptRequest, tenant: str, by: By, said: Mappin
         kept.record_id,
         actor=by.actor,
         interrupt_id=kept.request.interrupt_id,
+        tool_name=cut(kept.request.tool_name),
         shown=kept.shown,
         address=by.address,
         **said,
     )
 
 
-def _is_new(kept: KeptRequest, text: str, seen: str | None) -> bool:
+def _is_new(kept: KeptRequest, text: str, seen: Mapping[str, str]) -> bool:
     request = kept.request
     name = request.interrupt_id
     if request.state == "superseded":
         raise RequestSuperseded(f"{name!r} is not pending any more: the program has gone on without it")
-    if seen is not None and seen != kept.shown:
+    if name in seen and seen[name] != kept.shown:
         raise RequestSuperseded(f"{name!r} is not what was shown: look at it again")
     if request.state == "waiting":
         return True

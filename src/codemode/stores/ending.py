@@ -6,7 +6,7 @@ from typing import cast
 
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
-from .audit import SYSTEM, By
+from .audit import SYSTEM, By, cut
 from .leasing import end, mark_lost
 from .outcomes import end_text
 from .rows import clause, unknown
@@ -79,7 +79,7 @@ def purge_by_hand(session: Session, older_than_ms: int) -> int:
 def _deny(session: Session, before_ms: int) -> int:
     now_ms = session.now_ms
     waiting = session.rows(
-        "SELECT q.interrupt_id, r.id, r.tenant, q.shown FROM codemode_records r"
+        "SELECT q.interrupt_id, r.id, r.tenant, q.tool_name, q.shown FROM codemode_records r"
         " JOIN codemode_requests q ON q.record_id = r.id"
         " WHERE r.state = 'pending' AND r.expires_at_ms <= ? AND q.state = 'waiting' AND q.kind = ?"
         " ORDER BY r.expires_at_ms LIMIT ?",
@@ -89,7 +89,7 @@ def _deny(session: Session, before_ms: int) -> int:
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ? WHERE interrupt_id = ?",
         ((request_after("waiting", "decide"), _DENIED, SYSTEM, now_ms, one) for one, *_ in waiting),
     )
-    records = sorted({(record_id, tenant) for _, record_id, tenant, _ in waiting})
+    records = sorted({(record_id, tenant) for _, record_id, tenant, *_ in waiting})
     session.each(
         "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND ready_at_ms IS NULL",
         ((now_ms, record_id) for record_id, _ in records),
@@ -97,8 +97,9 @@ def _deny(session: Session, before_ms: int) -> int:
     for record_id, tenant in records:
         session.note(record_id, tenant, "decided")
     denied = {"actor": SYSTEM, "decision": "denied", "reason": _TOO_LATE}
-    for interrupt_id, record_id, tenant, shown in waiting:
-        session.audit("decided", tenant, record_id, interrupt_id=interrupt_id, shown=shown, **denied)
+    for interrupt_id, record_id, tenant, tool_name, shown in waiting:
+        about = {"interrupt_id": interrupt_id, "tool_name": cut(tool_name), "shown": shown}
+        session.audit("decided", tenant, record_id, **about, **denied)
     return len(waiting)
 
 

@@ -9,7 +9,7 @@ from .audit import BEGINNING, AuditLine, head_text, line_of
 from .rows import LISTED_COLUMNS, RECORD_COLUMNS, clause, records_of, unknown
 from .session import Row, Session
 from .states import RecordState
-from .values import ALL_TENANTS, Change, Page, Record, Tenant
+from .values import Change, Page, Record, Tenant
 
 MOST_LISTED = 500
 _CHANGES_AT_ONCE = 500
@@ -71,9 +71,7 @@ def page(session: Session, tenant: Tenant, filters: Filters, before: int | None,
 
 
 def _conditions(tenant: Tenant, filters: Filters) -> tuple[list[str], Row]:
-    given: list[tuple[str, object]] = []
-    if tenant is not ALL_TENANTS:
-        given.append(("tenant = ?", tenant))
+    given: list[tuple[str, object]] = [("tenant = ?", one) for one in clause(tenant)[1]]
     if filters.app is not None:
         given.append(("app = ?", filters.app))
     given.append(("state = ?", filters.state) if filters.state is not None else ("state <> ?", "resting"))
@@ -93,6 +91,13 @@ def position_of(cursor: str | None) -> int | None:
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:
         raise ValueError(f"after must be the next of a page, got {cursor!r}")
     return int(cursor)
+
+
+def require_sequence(after: int) -> int:
+    """Return a sequence that every database takes. Raises `ValueError`."""
+    if not 0 <= after < 1 << 63:
+        raise ValueError(f"after must be a sequence, got {after}")
+    return after
 
 
 def changes(session: Session, tenant: Tenant, after: int) -> list[Change]:

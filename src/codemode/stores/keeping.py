@@ -19,6 +19,7 @@ from .session import Row, Session, is_plain
 from .states import RecordState, record_after, request_after
 
 MAX_PAYLOAD_BYTES = 16 << 20
+MAX_LABEL_BYTES = 16 << 10
 _MAX_NAME_CHARACTERS = 1000
 _FORM = ("input_schema", "description", "annotations")
 
@@ -52,8 +53,11 @@ def kept(
 ) -> Kept:
     """Write what is to be kept. Raises `ValueError` for wrong arguments, `CodeModeProtocolError` for no interrupt."""
     nonce, expires_at_ms = _signed(interrupt)
-    for name, text in (("tenant", tenant), ("app", app), *((labels or {}).items())):
+    for name, text in (("tenant", tenant), ("app", app)):
         require_text(text, name)
+    if source is not None and not isinstance(source, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"source must be a text, got {type(source).__name__}")
+    _require_ids(interrupt)
     return Kept(
         interrupt,
         interrupt_text(interrupt),
@@ -62,7 +66,7 @@ def kept(
         require_text(tool if isinstance(tool, str) else getattr(tool, "name", ""), "tool"),
         tenant,
         app,
-        json.dumps(dict(labels or {})),
+        _label_text(labels or {}),
         None if source is None else json.dumps(source),
         None if payload is None else encode_json(payload, max_bytes=MAX_PAYLOAD_BYTES, what="the payload"),
         _forms(interrupt, tool),
@@ -160,7 +164,7 @@ def _insert(session: Session, new: Kept) -> str:
     asked = {one.interrupt_id for one in new.interrupt.requests}
     _insert_requests(session, record_id, new, {}, asked, 0)
     _insert_version(session, record_id, 1, new)
-    session.audit("put", new.tenant, record_id, details=_asked(new, 1))
+    session.audit("put", new.tenant, record_id, details={"app": cut(new.app), **_asked(new, 1)})
     return record_id
 
 
@@ -247,9 +251,24 @@ def interrupt_text(interrupt: Interrupt) -> str:
 def _signed(interrupt: Interrupt) -> tuple[str, int]:
     auth: Any = interrupt.continuation.get("auth")
     nonce, expires_at_ms = (auth.get("nonce"), auth.get("expiresAtMs")) if isinstance(auth, Mapping) else (None, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if not isinstance(nonce, str) or not isinstance(expires_at_ms, int):
+    is_time = isinstance(expires_at_ms, int) and not isinstance(expires_at_ms, bool) and 0 <= expires_at_ms < 1 << 53
+    if not isinstance(nonce, str) or not is_time:
         raise CodeModeProtocolError("the interrupt's continuation is not signed: it cannot be kept")
-    return require_text(nonce, "nonce"), expires_at_ms
+    return require_text(nonce, "nonce"), cast("int", expires_at_ms)
+
+
+def _require_ids(interrupt: Interrupt) -> None:
+    ids = [one.interrupt_id for one in interrupt.requests]
+    if len(set(ids)) < len(ids):
+        raise CodeModeProtocolError("the interrupt has two requests of one id: it cannot be kept")
+    for one in ids:
+        require_text(one, "interrupt_id")
+
+
+def _label_text(labels: Mapping[str, str]) -> str:
+    for name, text in labels.items():
+        require_text(text, require_text(name, "labels"))
+    return encode_json(dict(labels), max_bytes=MAX_LABEL_BYTES, what="labels")
 
 
 def require_text(value: Any, name: str) -> str:

@@ -168,6 +168,7 @@ def _audit_refusal(session: Session, lease: Lease, refused: KeptRequest) -> None
         lease.record.tenant,
         lease.record.id,
         interrupt_id=interrupt_id,
+        tool_name=cut(refused.request.tool_name),
         reason=cut(refused.request.refusal or ""),
         shown=refused.shown,
         details={"decided_by": deciders.get(interrupt_id)},

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..continuations.guard import GuardClock
-from ..continuations.sql_guard import SqlResumeGuard, Statements
+from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
 from .errors import StoreUnavailable
 from .schema import bring_up_to_date
 from .session import Dialect, Row, Session, making, time_of, transaction, written
@@ -26,6 +26,7 @@ _CHANNEL = "codemode_changes"
 _ALONE = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # keys of this package: tables, guard
 _TABLES, _GUARD = 1, 2
 _FIND = "SELECT to_regclass(?)"
+_CLAIMS = "codemode_resumes"
 _AWAY_SECONDS = 10.0
 _SETTINGS: Any = {"autocommit": True, "connect_timeout": 10}
 _LOOK_SECONDS = 0.5
@@ -70,12 +71,11 @@ class PostgresInterruptStore(SqlStore):
 class PostgresResumeGuard(SqlResumeGuard):
     """Claims beside the pauses. Made by a `PostgresInterruptStore`, as its ``guard``."""
 
-    table = "codemode_resumes"
+    table = _CLAIMS
 
     def __init__(self, database: _Database, clock: GuardClock | None) -> None:
         super().__init__(clock)
         self._database = database
-        self._is_made = False
 
     def _database_time(self, connection: Statements) -> int:
         return connection.execute(_TIME).fetchone()[0]
@@ -84,12 +84,7 @@ class PostgresResumeGuard(SqlResumeGuard):
     def _transaction(self) -> Generator[Statements]:
         with self._database.connection() as connection, connection.transaction():
             connection.execute(_ALONE, (_GUARD,))
-            statements = _Statements(connection)
-            # Asked first: whoever uses the store may be allowed to make no tables at all.
-            if not self._is_made and statements.execute(_FIND, (self.table,)).fetchone()[0] is None:
-                self._make(statements)
-            yield statements
-        self._is_made = True
+            yield _Statements(connection)
 
 
 class _Statements:
@@ -213,6 +208,9 @@ class _Database:
             # Not from the pool, which tries for long and does not say what is wrong.
             with self._connect(self._dsn, **_SETTINGS) as connection, making(connection, DIALECT) as session:
                 bring_up_to_date(session)
+                statements = _Statements(connection)
+                if statements.execute(_FIND, (_CLAIMS,)).fetchone()[0] is None:
+                    make_table(statements, _CLAIMS)
             self._is_made = True
 
 

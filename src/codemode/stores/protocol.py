@@ -93,7 +93,7 @@ class InterruptStore(Protocol):
     ) -> dict[str, StoredRequest]:
         """Record decisions by request id, all or none; nothing runs. ``seen`` has the digests of what was shown.
 
-        ``actor`` and ``address``, texts of at most 1,000 characters, are kept in the audit.
+        At most 1,000 at a time. ``actor`` and ``address``, texts of at most 1,000 characters, are kept in the audit.
         The same decision again returns the first one. Raises `AlreadyDecided`, `AnswerRefused`, `UnknownRequest`,
         `RecordExpired`, `RequestSettled`, `RequestSuperseded`.
         """

@@ -26,7 +26,11 @@ _OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
 def clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
     """Return the condition for a tenant, behind others, and its values."""
-    return ("", ()) if tenant is ALL_TENANTS else (f" AND {column} = ?", (tenant,))
+    if tenant is ALL_TENANTS:
+        return "", ()
+    if not isinstance(tenant, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"tenant must be a text or ALL_TENANTS, got {tenant!r}")  # noqa: TRY004 - as all arguments
+    return f" AND {column} = ?", (tenant,)
 
 
 def unknown(what: str) -> UnknownRequest:

@@ -125,6 +125,8 @@ class SqlStore(Answering, Auditing):
 
     async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
         """Check answers before there is a transaction in which everybody else would wait for that."""
+        if len(decisions) > deciding.MOST_DECIDED:
+            raise ValueError(f"at most {deciding.MOST_DECIDED} requests are decided at a time, got {len(decisions)}")
         texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
         found, _ = await self._read(lambda session: deciding.named(session, list(decisions), tenant))
         waiting = [one.request for one in found.values() if one.request.state == "waiting"]
@@ -234,6 +236,7 @@ class SqlStore(Answering, Auditing):
 
     async def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncGenerator[Change]:
         """See `InterruptStore.changes`."""
+        finding.require_sequence(after)
         with self._database.watch() as watch:
             while True:
                 found = await self._read(lambda session, after=after: finding.changes(session, tenant, after))

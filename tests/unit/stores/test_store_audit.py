@@ -47,6 +47,7 @@ def test_a_decision_is_told_with_all_that_makes_it_one(make, clock):
         put, *told = await lines(store)
         for line in told:
             assert (line.kind, line.actor, line.tenant, line.address) == ("decided", "ana@acme", "acme", "10.0.0.1")
+            assert line.tool_name == "refund"
             assert line.record_id == record_id
             assert line.shown == store.shown(made[line.interrupt_id])
             assert before_ms <= line.at_ms <= clock.now_ms()
@@ -127,7 +128,7 @@ def test_an_answer_given_back_and_a_denial_by_time_are_told(make, clock):
         assert refused.shown == store.shown(stored) == first.shown
         for line in (first, second):
             assert (line.kind, line.actor, line.decision) == ("decided", "system", "denied")
-            assert line.reason == "nobody has decided in time"
+            assert (line.reason, line.tool_name) == ("nobody has decided in time", "refund")
         assert await verify_audit(store) is None
 
     through(make, scenario)

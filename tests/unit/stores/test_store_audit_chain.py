@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import secrets
@@ -150,6 +151,9 @@ def test_no_column_of_a_line_is_changed_unseen(tampered, number, column, value):
 @example(number=2, name="actor", value="bob")
 @example(number=2, name="decision", value="approved")
 @example(number=3, name="diff", value=[])
+@example(number=1, name="diff", value={})
+@example(number=1, name="diff", value="")
+@example(number=2, name="details", value=[])
 @example(number=5, name="at_ms", value=0)
 @example(number=5, name="more", value=1)
 def test_nothing_that_a_line_says_is_changed_unseen(tampered, number, name, value):
@@ -284,14 +288,15 @@ def test_a_head_of_before_holds_while_the_chain_grows(make):
     through(make, scenario)
 
 
-def test_two_stores_write_one_chain(make):
+def test_two_stores_write_one_chain_at_once(make):
     async def scenario(store):
         other = make()
-        for number in range(4):
-            await (store, other)[number % 2].put(paused(str(number)))
+        await asyncio.gather(*((store, other)[number % 2].put(paused(str(number))) for number in range(4)))
         await decided(other, "0", "1")
         await decided(store, "2", "3", answer=NO)
-        assert [one.sequence for one in await lines(store)] == list(range(1, 9))
+        more = [(store, other)[number % 2].note(f"k{number}", actor="a", tenant="t") for number in range(20)]
+        await asyncio.gather(*more)
+        assert [one.sequence for one in await lines(store)] == list(range(1, 29))
         assert await verify_audit(other, await store.audit_head()) is None
         await other.aclose()
 
@@ -374,7 +379,6 @@ def test_a_role_that_may_only_add_lines_is_enough(kind, make):
 
     async def scenario():
         async with make() as owner:
-            await owner.guard.release("k")  # its table is made when it is first used
             dsn = owner._database._dsn
             role = f"app_{secrets.token_hex(4)}"
             await owner._write(lambda session: _grant(session, role))

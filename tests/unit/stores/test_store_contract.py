@@ -112,8 +112,15 @@ def test_another_tenant_is_told_nothing(make):
             texts.add(raised.value.message.replace(repr(one), "ID"))
             assert await store.get(one, tenant=tenant) is None
         assert len(texts) == 1
-        assert (await store.list(tenant="evil")).records == ()
-        assert await store.claim(owner="o", tenant="evil") is None
+        await store.put(paused("nameless"))
+        for tenant in ("evil", "\0", "\ud800"):
+            assert (await store.list(tenant=tenant)).records == ()
+            assert await store.claim(owner="o", tenant=tenant) is None
+        for nobody in (None, 5, True, ("acme",)):
+            with pytest.raises(ValueError, match="tenant"):
+                await store.list(tenant=nobody)
+            with pytest.raises(ValueError, match="tenant"):
+                await store.record(record_id, tenant=nobody)
 
     through(make, scenario)
 
@@ -152,6 +159,8 @@ def test_a_decision_is_made_once(make):
         again = await make().decide({"a": edited}, actor="bob", tenant=ALL_TENANTS)
         assert first == again
         assert (first["a"].actor, first["a"].decision, first["a"].state) == ("ana", edited, "decided")
+        with pytest.raises(ValueError, match="at most 1000"):
+            await store.decide({str(one): OK for one in range(1001)}, actor="bob", tenant=ALL_TENANTS)
         # All or none: the new one of two is not recorded beside one that is refused.
         with pytest.raises(AlreadyDecided, match="ana") as raised:
             await store.decide({"b": OK, "a": NO}, actor="bob", tenant=ALL_TENANTS)
@@ -194,6 +203,9 @@ def test_what_was_shown_is_what_is_decided(make):
         ):
             with pytest.raises(RequestSuperseded):
                 await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": store.shown(other)})
+        for nothing in (None, "", 5):  # a form that has lost what it was given
+            with pytest.raises(RequestSuperseded):
+                await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": nothing})
         await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": shown})
 
     through(make, scenario)
@@ -466,9 +478,24 @@ def test_an_interrupt_without_a_signature_is_not_kept(make):
             broken = Interrupt(requests=(), outer_tool_call_id="o", continuation=continuation)
             with pytest.raises(CodeModeError, match="not signed"):
                 await store.put(broken)
-        for wrong in ({"tenant": "\0"}, {"app": 5}, {"labels": {"a": "\ud800"}}, {"tool": "\0"}):
+        for continuation in ({"expiresAtMs": 2**70}, {"expiresAtMs": -1}, {"expiresAtMs": True}, {"nonce": None}):
+            broken = paused("a")
+            broken.continuation["auth"].update(continuation)
+            with pytest.raises(CodeModeError, match="not signed"):
+                await store.put(broken)
+        with pytest.raises(CodeModeError, match="one id"):
+            await store.put(paused("a", "b", "a"))
+        for labels in ({"a": "\ud800"}, {"\0": "a"}, {5: "a"}):
+            with pytest.raises(ValueError, match="must be a text"):
+                await store.put(paused("a"), labels=labels)
+        for wrong in ({"tenant": "\0"}, {"app": 5}, {"tool": "\0"}, {"source": 5}):
             with pytest.raises(ValueError, match="must be a text"):
                 await store.put(paused("a"), **wrong)
+        for name in ("\0", "\ud800"):
+            with pytest.raises(ValueError, match="interrupt_id"):
+                await store.put(paused(name))
+        with pytest.raises(CodeModeError, match="labels"):
+            await store.put(paused("a"), labels={"a": "x" * 20_000})
         with pytest.raises(CodeModeError, match="payload"):
             await store.put(paused("a"), payload="x" * ((16 << 20) + 1))
         assert (await store.list(tenant=ALL_TENANTS)).records == ()
