@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -121,6 +122,16 @@ def test_m10_the_trace_of_calls_holds_no_input_and_no_output():
     assert all(type(one["durationMs"]) is int for one in trace)
     assert "private" not in json.dumps(trace)
     assert response.trace is not None
+
+
+def test_the_trace_is_of_the_run_whenever_somebody_looks_first():
+    response = answer(HUB + "console.log('a'); await hub.echo(1);")
+    copied = pickle.loads(pickle.dumps(response))
+    assert response.trace is not None
+    assert (response.trace is response.trace, copied.trace == response.trace) == (True, True)
+    assert [one.tool_name for one in response.trace.bridge_requests] == ["git-hub.echo"]
+    assert [line.text for line in response.trace.console] == ["a"]
+    assert 0 <= response.trace.duration_ms == response.trace.completed_at_ms - response.trace.started_at_ms
 
 
 def test_m10_nothing_called_is_no_trace():

@@ -59,8 +59,9 @@ class Clock:
         """How long it has not run since it was started first."""
         if self._began is None:
             return 0.0
-        ran = self._seconds - self._remaining + (self._now() - self._started if self._running else 0.0)
-        return self._loop.time() - self._began - ran
+        if self._running:  # what it has run since counts on both sides
+            return self._started + self._uncounted.seconds - self._began - (self._seconds - self._remaining)
+        return self._loop.time() - self._began - (self._seconds - self._remaining)
 
     def close(self) -> None:
         """Stop for good, and let go of what is to be told: it holds this clock."""

@@ -140,28 +140,23 @@ class Reporter:
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
     ) -> Trace:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
-        for record in list(self._open.values()):
-            self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
-        now_ms = self._clock()
-        ended: Any = Late(_results, tuple(self._ended), self._ids)
-        trace = Trace(
-            **self._ids,
-            status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
-            started_at_ms=self._started_at_ms,
-            completed_at_ms=now_ms,
-            duration_ms=now_ms - self._started_at_ms,
-            bridge_requests=ended,
-            console=tuple(self.console),
-            source_bytes=self._source_bytes,
-            result_bytes=result_bytes,
-            interrupted_by=interrupted_by,
-            error=error,
-        )
+        trace = _trace(*self._closed(result_bytes), error=error, interrupted_by=interrupted_by)
         if self.is_watched:
             self._tell_refusal(error, None)
             self._emit(trace)
             await self.hooks.finish()
         return trace
+
+    def ended_unheard(self, result_bytes: int | None) -> Late:
+        """Return what makes the trace of an invocation that has come to a result, and of which nobody listens."""
+        return Late(_trace, *self._closed(result_bytes))
+
+    def _closed(self, result_bytes: int | None) -> tuple[Any, ...]:
+        """Close what is open, and return what a trace is made of."""
+        for record in list(self._open.values()):
+            self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
+        times = (self._started_at_ms, self._clock())
+        return self._ids, *times, tuple(self._ended), tuple(self.console), self._source_bytes, result_bytes
 
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
@@ -208,6 +203,33 @@ class Reporter:
         for listener in self._listeners:
             self.hooks.call(listener, event, getattr(listener, "name", "telemetry"))
         self.hooks.tell(event)
+
+
+def _trace(
+    ids: dict[str, str],
+    started_at_ms: float,
+    completed_at_ms: float,
+    records: tuple[CallRecord, ...],
+    console: tuple[ConsoleEvent, ...],
+    source_bytes: int,
+    result_bytes: int | None,
+    error: BaseException | None = None,
+    interrupted_by: Any = None,
+) -> Trace:
+    ended: Any = Late(_results, records, ids)
+    return Trace(
+        **ids,
+        status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
+        started_at_ms=started_at_ms,
+        completed_at_ms=completed_at_ms,
+        duration_ms=completed_at_ms - started_at_ms,
+        bridge_requests=ended,
+        console=console,
+        source_bytes=source_bytes,
+        result_bytes=result_bytes,
+        interrupted_by=interrupted_by,
+        error=error,
+    )
 
 
 def _results(records: tuple[CallRecord, ...], ids: dict[str, str]) -> tuple[Result, ...]:

@@ -27,7 +27,6 @@ and new ones, go out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from ..errors import CodeModeBridgeLimitError, CodeModeError, CodeModeProtocolError
@@ -138,7 +137,7 @@ class Invocation:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
         if event.given_json is not None:
-            self.settings = replace(self.settings, given_json=event.given_json)
+            self.settings = self.settings.giving(event.given_json)
         self._compiles_only = event.compile_only
         if self._identify is not None:
             self.settings = self._identify(self.settings, event.js)

@@ -26,6 +26,21 @@ class Settings:
     given_json: str | None = None  # what this invocation alone was given, canonical JSON of an object
     hides_inputs: bool = False  # whether nobody is shown an input but as the host's pipeline has let it through
 
+    def giving(self, given_json: str) -> Settings:
+        """Return them with what the invocation was given. By hand: each run of a module does it."""
+        return Settings(
+            self.outer_tool_call_id,
+            self.salt,
+            self.seed,
+            self.started_ms,
+            self.limits,
+            self.profile,
+            self.fetch,
+            self.language_names,
+            given_json,
+            self.hides_inputs,
+        )
+
     def for_worker(self, *, with_places: bool = False) -> dict[str, Any]:
         """Return the part that the worker is told, but for what was given, which travels as the text that it is."""
         limits, face = self.limits, self.profile.guest

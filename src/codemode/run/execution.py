@@ -247,13 +247,13 @@ class Execution:
             value, result_bytes = await read_result(text, max_values, self._machine.ledger.sidecar)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
-        trace = None
-        if self._reporter.is_watched or self._outer.is_traced:
+        trace: Any = None
+        if self._reporter.is_watched:
             trace = await self._reporter.ended(result_bytes=result_bytes)
-        warnings = (*ending.warnings, *self._warnings)
-        return RunOutcome(
-            "completed", *self._record, value=value, trace=trace, warnings=warnings, abandoned=ending.abandoned
-        )
+        elif self._outer.is_traced:
+            trace = self._reporter.ended_unheard(result_bytes)
+        more: dict[str, Any] = {"warnings": (*ending.warnings, *self._warnings), "abandoned": ending.abandoned}
+        return RunOutcome("completed", *self._record, value=value, trace=trace, **more)
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine

@@ -9,6 +9,7 @@ from ..data.records import record
 from ..errors import CallSummary, CodeModeError
 from ..protocol.call_status import call_summaries
 from ..protocol.ledger import Ledger
+from ..trace.late_values import late
 
 if TYPE_CHECKING:
     from ..interrupts.interrupt import Interrupt
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..trace.trace import Trace
 
 
+@late("trace")
 @record
 class RunOutcome:
     """What a run came to: by its ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from ...data.narrowing import is_mapping, is_sequence
+from ...data.narrowing import is_mapping, is_object, is_sequence
+from ...data.records import record
 from ...schemas.compiled import json_type
 from .diagnostic import Diagnostic, diagnostic
 from .limits import LEAST, WIRE_NAMES, RunLimits
@@ -17,7 +17,7 @@ _HINT = 'Send {"code": "<an ES module>"}; limits is an object, requestedCapabili
 _ADJUSTED_HINT = "Ask for a whole number within what the description of this tool says."
 
 
-@dataclass(frozen=True)
+@record
 class RunRequest:
     """What is asked for. ``limits`` None are the defaults; ``notes`` say what of it holds otherwise."""
 
@@ -29,6 +29,8 @@ class RunRequest:
 
 def read_request(given: Any, options: RunOptions) -> RunRequest | list[Diagnostic]:
     """Return what is asked for, or the diagnostics of a request that cannot be understood."""
+    if is_object(given) and len(given) == 1 and isinstance(only := given.get("code"), str):
+        return RunRequest(only, None, (), ())  # as most are
     if not is_mapping(given):
         return [_wrong("", f"the input must be an object, got {json_type(given)}")]
     code, limits, capabilities = given.get("code"), given.get("limits"), given.get("requestedCapabilities")

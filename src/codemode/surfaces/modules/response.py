@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CodeModeError
 from ...observe.call_events import CallRecord, error_as_read
 from ...protocol.ledger import Rejected
+from ...trace.late_values import Late, held
 from .diagnostic import Diagnostic, ordered
 from .words import CLASSES, class_and_code
 
@@ -29,8 +30,19 @@ class RunResponse(dict[str, Any]):
     """
 
     exception: BaseException | None = None
-    trace: Trace | None = None
     recovery: Resumable | None = None
+    _trace: Any = None
+
+    @property
+    def trace(self) -> Trace | None:
+        """The `Trace` of the run, None where nothing ran."""
+        if type(self._trace) is Late:
+            self._trace = self._trace.value()
+        return self._trace
+
+    def keep_trace(self, trace: Trace | Late | None) -> None:
+        """Take the trace, or what makes it when somebody looks: most are never looked at."""
+        self._trace = trace
 
 
 def refused(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
@@ -49,17 +61,17 @@ def response_of(
     """
     error = outcome.error
     response = RunResponse(
-        logs=_logs(outcome, began_ms),
+        logs=_logs(outcome, began_ms) if outcome.console else [],
         result=outcome.value if error is None else None,
-        diagnostics=ordered(diagnostics),
+        diagnostics=ordered(diagnostics) if diagnostics else [],
     )
-    calls = _calls(outcome)
-    if calls:
+    if outcome.ended_calls and (calls := _calls(outcome)):
         response["toolTrace"] = calls
     if declarations:
         response["declarations"] = declarations
-    response.exception, response.trace = error, outcome.trace
-    response.recovery = None if error is None else error.recovery
+    response.keep_trace(held(outcome, "trace"))
+    if error is not None:
+        response.exception, response.recovery = error, error.recovery
     return response
 
 

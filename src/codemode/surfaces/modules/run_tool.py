@@ -104,11 +104,8 @@ class RunTool:
         The others are those of `CodeModeTool.execute`. What goes wrong is in the response; raises `RuntimeError` alone,
         inside a workflow function of Temporal.
         """
-
-        def outer() -> OuterCall:
-            return OuterCall(tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
-
-        return await self._runs.execute(input, outer)
+        brought = (tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
+        return await self._runs.execute(input, brought)
 
     async def resume(
         self,

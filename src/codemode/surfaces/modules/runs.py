@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,8 @@ class Runs:
             made = self._described = (catalog, described(self._servers.shown(), self._options))
         return made[1]
 
-    async def execute(self, given: Any, outer: Callable[[], OuterCall]) -> Any:
-        """Return the response to a request, or an `Interrupt`. ``outer`` gives what the host's own call brings."""
+    async def execute(self, given: Any, brought: tuple[Any, ...]) -> Any:
+        """Return the response to a request, or an `Interrupt`. ``brought`` is what makes the host's own `OuterCall`."""
         refuse_in_workflow()
         notes: Sequence[Diagnostic] = ()
         try:
@@ -80,7 +80,7 @@ class Runs:
             if not isinstance(request, RunRequest):
                 return refused(request)
             notes = request.notes
-            return await self._run(request, outer())
+            return await self._run(request, OuterCall(*brought))
         except CodeModeError as error:  # nothing of the program ran
             return refused(
                 cleared([*of_error(error, self._policy(self._options.limits)), *notes], self._secrets), error
@@ -94,14 +94,14 @@ class Runs:
         limits = request.limits or self._options.limits
         profile = self._profile if request.limits is None else profile_of(limits, self._words)
         view = self._catalog(notes, capabilities)
-        asked = {} if request.limits is None else request.limits.differing()
-        brought = {NOTES: notes, CAPABILITIES: capabilities, LIMITS: asked}
-        given = {name: value for name, value in brought.items() if value}
+        is_plain = request.limits is None and not notes and not capabilities
+        given = None if is_plain else _given(notes, capabilities, request.limits)
         pool = await prepared(self._pool, self._settings)
         settings = self._usual if request.limits is None else self._settings
-        execution = load_execution().Execution(profile, view, settings, outer, pool, given=given or None)
+        execution = load_execution().Execution(profile, view, settings, outer, pool, given=given)
         outcome = await execution.start(request.code)
-        say_of_markdown(outcome.error, request.code)
+        if outcome.error is not None:
+            say_of_markdown(outcome.error, request.code)
         notes = view.notes if isinstance(view, RunView) else notes
         return await self._told(outcome, view, limits, notes, capabilities)
 
@@ -150,11 +150,13 @@ class Runs:
         outcome: RunOutcome,
         view: RunView | ModuleCatalog,
         limits: RunLimits,
-        notes: Iterable[Diagnostic],
+        notes: Sequence[Diagnostic],
         capabilities: Sequence[str],
     ) -> Any:
         if outcome.interrupt is not None:
             return outcome.interrupt
+        if outcome.error is None and not (outcome.abandoned or notes or capabilities or isinstance(view, RunView)):
+            return response_of(outcome, ())
         policy = self._usual.execution_policy if outcome.error is None else self._policy(limits)
         said = [*diagnostics_of(outcome, policy), *notes]
         if isinstance(view, RunView):
@@ -185,6 +187,12 @@ class Runs:
     @property
     def _secrets(self) -> tuple[str, ...]:
         return self._options.secrets
+
+
+def _given(notes: Sequence[Diagnostic], capabilities: Sequence[str], limits: RunLimits | None) -> dict[str, Any] | None:
+    """Return what one invocation brings along; None for nothing."""
+    brought = {NOTES: notes, CAPABILITIES: capabilities, LIMITS: {} if limits is None else limits.differing()}
+    return {name: value for name, value in brought.items() if value} or None
 
 
 def _failed(error: Exception) -> Diagnostic:

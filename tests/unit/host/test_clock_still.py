@@ -1,0 +1,46 @@
+"""How long a clock has stood still: whatever stopped it, and whether or not it runs now."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.host import clock
+
+
+@dataclass
+class Told:
+    """A loop that is at the time it was told, and a tally of what hooks took."""
+
+    at: float = 100.0
+    seconds: float = 0.0
+
+    def time(self) -> float:
+        return self.at
+
+    def call_later(self, *_: object) -> None:
+        """Set no timer."""
+
+
+@given(st.lists(st.tuples(st.sampled_from(["run", "stand", "hooks"]), st.integers(0, 50)), max_size=12))
+def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[tuple[str, int]]):
+    told = Told()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "get_running_loop", lambda: told)
+        measured = clock.Clock(1000, lambda: None, uncounted=told)
+    assert measured.still_seconds == 0
+    measured.start()
+    stood = 0
+    for what, seconds in steps:
+        if what == "stand":
+            measured.stop()
+        else:
+            measured.start()
+        told.at += seconds
+        told.seconds += seconds if what == "hooks" else 0
+        stood += seconds if what != "run" else 0
+        assert measured.still_seconds == stood
