@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from tests.soak.nursery import Host, Nursery
 from tests.soak.pause_hosts import APP, LEASE_MS, Lines, World, code_mode_over, store_of, value_of
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, Interrupt, WorkerPool
+from codemode import ALL_TENANTS, Interrupt, WorkerPool, verify_audit
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 RESUMERS, PEOPLE, MOST_OPEN = 3, ("ana", "bob"), 40
@@ -188,6 +188,7 @@ class Chaos:
         twice = {key: count for key, count in effects.items() if count > 1}
         assert not twice, f"{twice} happened more than once: {self._told_of(next(iter(twice)))}"
         decisions = self._decisions(found)
+        found["lines"] = await self._check_audit(decisions)
         for record_id, inputs in self.inputs.items():
             record = await self.store.record(record_id, tenant=ALL_TENANTS)
             found["unknown"] += sum(one.kind == UNKNOWN_OUTCOME_KIND for one in record.requests)
@@ -202,6 +203,15 @@ class Chaos:
             assert (record.state, record.outcome.value) == ("completed", expected), record
             assert [effects[key_of(one)] for one in inputs] == [int(allowed[key_of(one)]) for one in inputs], record
         return found
+
+    async def _check_audit(self, decisions: Mapping[str, Any]) -> int:
+        """Whoever was killed: each decision and each end is told once, and the chain holds."""
+        assert await verify_audit(self.store) is None
+        lines = [line async for line in self.store.audit(tenant=ALL_TENANTS)]
+        assert Counter(line.interrupt_id for line in lines if line.kind == "decided") == Counter(list(decisions))
+        for kind in ("put", "completed"):
+            assert Counter(line.record_id for line in lines if line.kind == kind) == Counter(list(self.inputs))
+        return len(lines)
 
     def _decisions(self, found: Counter[str]) -> dict[str, Any]:
         """Return the one decision about each request, for both have clicked twice or more."""
@@ -286,6 +296,7 @@ def main() -> None:
     print(f"  requests           {found['requests']}, {found['unknown']} of them about calls of unknown outcome")
     print(f"  clicks             {found['clicks']}, {found['refused']} of them refused; one decision for each request")
     print(f"  calls in effect    {found['effects']}, each exactly once")
+    print(f"  audit              {found['lines']} lines in one chain, one for each decision and each end")
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from postgres_cluster import new_database
 from waiting import within
 
-from codemode import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore
+from codemode import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit
 from codemode.stores.states import ENDED, RECORDS
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -130,6 +130,7 @@ def played(kind, where, steps):
 
 async def kept(store):
     async with store:
+        assert await verify_audit(store) is None
         changes, after = [], 0
         while found := await store._read(lambda session, after=after: _changes(session, after)):
             changes += found
