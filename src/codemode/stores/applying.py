@@ -83,6 +83,8 @@ def _is_programs_end(error: CodeModeError) -> bool:
     if isinstance(error, CodeModeProtocolError):
         # Of the rest the continuation is refused or its answers are: they may be given again, unless others were.
         return error.details.get("origin") not in ("continuation", "decision") or bool(error.details.get("superseded"))
+    if isinstance(error, StoreUnavailable):
+        return bool(error.calls)  # else it is the guard's, which was asked before anything ran
     return not isinstance(error, _NOTHING_RAN)
 
 

@@ -18,6 +18,7 @@ from .session import Row, Session
 from .states import RecordEvent, RecordState, record_after, request_after
 from .values import Lease, Tenant
 
+_AGAIN_MS = 5_000
 _CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim"
 
 
@@ -35,14 +36,14 @@ def candidate(session: Session, tenant: Tenant, app: str | None) -> str | None:
 
 
 def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
-    """Take a record that is ready."""
+    """Take a record that is ready, with all its answers; where somebody may have begun with some, with those alone."""
     row = session.one(f"SELECT {_CLAIM_COLUMNS} FROM codemode_records WHERE id = ?", record_id)
     if row is None:
         raise LookupError(record_id)
     state, number = cast("RecordState", row[2]), row[-1] + 1
     after = record_after(state, "claim", record_id)
-    is_takeover = state == "resuming"
     kept = requests_of(session, [record_id])
+    is_takeover = state == "resuming" or any(one.is_taken for one in kept)
     taken = [one.request for one in kept if one.request.state == "decided" and (one.is_taken or not is_takeover)]
     session.each(
         "UPDATE codemode_requests SET is_taken = 1 WHERE interrupt_id = ?", ((one.interrupt_id,) for one in taken)
@@ -99,10 +100,12 @@ def _failed(error: CodeModeError) -> Ended:
 
 
 def settle(session: Session, lease: Lease, written: Kept | Ended) -> bool:
-    """Write it, unless the lease is somebody else's by now."""
+    """Write it, unless the lease is somebody else's by now. The pause that was resumed itself: nothing was run."""
     if not _is_own(session, lease):
         return False
     if isinstance(written, Kept):
+        if session.one("SELECT 1 FROM codemode_versions WHERE nonce = ?", written.nonce):
+            return release(session, lease, {}, _AGAIN_MS)
         pause(session, lease.record.id, "resuming", written)
     else:
         _apply(session, lease)
@@ -133,16 +136,20 @@ def mark_lost(session: Session, records: list[Row]) -> None:
 
 
 def release(session: Session, lease: Lease, refusals: Mapping[str, str], delay_ms: int) -> bool:
-    """Give a record back, with why some answers wait again."""
+    """Give a record back, with why some answers wait again.
+
+    Those of a takeover stay as they are: who came before may have begun, and the guard has that under them alone.
+    """
     if not _is_own(session, lease):
         return False
-    refused = refusals.keys() & lease.resolutions.keys()
+    refused = frozenset[str]() if lease.is_takeover else refusals.keys() & lease.resolutions.keys()
     session.each(
         "UPDATE codemode_requests SET state = ?, decision = NULL, actor = NULL, decided_at_ms = NULL, refusal = ?"
         " WHERE interrupt_id = ?",
         ((request_after("decided", "refuse"), _text(refusals[one]), one) for one in sorted(refused)),
     )
-    session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
+    if not lease.is_takeover:
+        session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
     left = requests_of(session, [lease.record.id])
     for one in left:
         if one.request.interrupt_id in refused:

@@ -141,12 +141,16 @@ class InterruptStore(Protocol):
     async def settle(self, lease: Lease, result: Any) -> bool:
         """Write what a claimed record has come to: a value, an interrupt, or an error, whose recovery is a pause.
 
+        The pause that was resumed itself says that nothing was run, and gives the record back.
         False when the lease is somebody else's by now; then nothing is written.
         """
         ...
 
     async def release(self, lease: Lease, *, refusals: Mapping[str, str] | None = None, delay_ms: int = 0) -> bool:
-        """Give a claimed record back: nothing was run. ``refusals`` says of answers why they wait again."""
+        """Give a claimed record back: nothing was run. ``refusals`` says of answers why they wait again.
+
+        Those of a takeover stay together and are given to whoever claims it next: the one before may have begun.
+        """
         ...
 
     async def lose(self, lease: Lease) -> bool:

@@ -134,10 +134,10 @@ class Resumer:
             end = error  # nobody could answer otherwise
         if end is not None:
             await written(self._store.settle(lease, end))
+        elif lease.is_takeover and (refusal is not None or isinstance(error, CodeModeAbortedError)):
+            await written(self._store.lose(lease))
         elif refusal is not None:
             await written(self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal)))
-        elif lease.is_takeover and isinstance(error, CodeModeAbortedError):
-            await written(self._store.lose(lease))
         else:
             _log.warning("a record could not be resumed, and is tried again", exc_info=error)
             await written(self._store.release(lease, delay_ms=_RETRY_MS))
