@@ -63,6 +63,11 @@ class Clock:
             return self._started + self._uncounted.seconds - self._began - (self._seconds - self._remaining)
         return self._loop.time() - self._began - (self._seconds - self._remaining)
 
+    @property
+    def ran_seconds(self) -> float:
+        """How long it has run."""
+        return self._seconds - self._remaining + (self._now() - self._started if self._running else 0.0)
+
     def close(self) -> None:
         """Stop for good, and let go of what is to be told: it holds this clock."""
         self._running = False

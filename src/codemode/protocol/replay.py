@@ -54,6 +54,11 @@ class Replay:
         """Return the entries whose outcomes are handed in again, in that order."""
         return [self._recorded[request_id] for request_id in self._recorded.deliveries]
 
+    @property
+    def recorded(self) -> Ledger:
+        """What was recorded, which is empty where nothing was."""
+        return self._recorded
+
     def __getitem__(self, request_id: int) -> LedgerEntry:
         return self._recorded[request_id]
 

@@ -51,15 +51,24 @@ class RestingInvocation(Invocation):
         self._invoked: set[int] = set()
         self._yields: list[int] = []  # without an answer yet
         self._kept: list[LedgerEntry] = []  # whose outcomes came at rest
+        self._is_cut = False  # whether it rests in the middle of a turn
         self._is_wait_over = False
         self._wait_paused = False
+        if recorded is not None:
+            self.ledger.progress = recorded.progress
         if before is not None:
             self._carry(before)
+
+    @classmethod
+    def of(cls, machine: Invocation) -> RestingInvocation:
+        """Return one that may rest in the place of one that has not begun."""
+        recorded, resolved = machine._replay.recorded, machine._resolved  # noqa: SLF001 - the same machine, made anew
+        return cls(machine.settings, recorded=recorded, resolved=resolved, identify=machine._identify)  # noqa: SLF001
 
     @property
     def has_news(self) -> bool:
         """True at rest when there is something that the guest is handed when it goes on."""
-        return bool(self._yields or self._kept)
+        return bool(self._yields or self._kept or self._is_cut)
 
     @property
     def has_work(self) -> bool:
@@ -67,9 +76,9 @@ class RestingInvocation(Invocation):
         return bool(self._work.running)
 
     @property
-    def asked(self) -> Collection[int]:
-        """The requests about which a person is being asked right now."""
-        return self._work.asked
+    def wait_stands(self) -> bool:
+        """True while nothing is outstanding but what a person is being asked."""
+        return self._wait_paused
 
     @property
     def size_bytes(self) -> int:
@@ -90,10 +99,16 @@ class RestingInvocation(Invocation):
         """Return what is known of a request, be it that it has not been made again yet."""
         return self.ledger[request_id] if request_id in self.ledger else self._replay[request_id]
 
+    def admitted(self, event: events.CallSettled) -> events.CallSettled:
+        """Return how a call ended as it will stand in the ledger."""
+        self._admitted = self._size.admitted(event, self.entry(event.id))
+        return self._admitted
+
     def rest_where_it_is(self) -> None:
         """Come to rest without its worker, whatever the guest is doing: what it did not get to it does again."""
         if self.ending is None and self.resting is None:
             self._replay.complete(self.ledger)
+            self._is_cut = True
             self.resting = "pending_tools"
 
     def renewed(self, now_ms: int) -> RestingInvocation:
@@ -150,12 +165,13 @@ class RestingInvocation(Invocation):
             self.ledger.deliveries.append(entry.id)
             self._kept.append(entry)
         self._effects.append(OutcomeKept(entry.id))
+        self._set_wait(is_idle=True)
 
     def _taken(self, event: events.CallSettled) -> events.CallSettled:
         """Return how a call has ended as it goes into the ledger; it runs no more."""
-        self._work.ended(event.id)
         if event is not self._admitted:
-            event = self._size.admitted(event, self.entry(event.id))
+            event = self.admitted(event)
+        self._work.ended(event.id)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         return event
@@ -187,7 +203,10 @@ class RestingInvocation(Invocation):
             super()._execution_started(event)
 
     def _rest(self) -> None:
-        if self.resting is not None or self.js is None:
+        if self.js is None:
+            return
+        if self.resting is not None:
+            self._set_wait(is_idle=True)
             return
         is_idle = not self._turns.owed
         if is_idle and self._yields:
@@ -206,8 +225,11 @@ class RestingInvocation(Invocation):
         if is_idle != self._clock_paused:
             self._clock_paused = is_idle
             self._effects.append(events.PauseClock() if is_idle else events.ResumeClock())
+        self._set_wait(is_idle=is_idle)
+
+    def _set_wait(self, *, is_idle: bool) -> None:
         work = self._work
-        stands = is_idle and not work.timers and work.running == work.asked
+        stands = is_idle and not work.timers and bool(work.asked) and work.running == work.asked
         if stands != self._wait_paused:
             self._wait_paused = stands
             self._effects.append(events.PauseWait() if stands else events.ResumeWait())
@@ -223,7 +245,7 @@ class RestingInvocation(Invocation):
             return
         self._answer_yields(event.now_ms)
         self.resting = None
-        self._is_wait_over = self._clock_paused = self._wait_paused = False
+        self._is_wait_over = self._clock_paused = False
         kept, self._kept = self._kept, []
         for entry in kept:
             self._effects.append(Send(entry.delivery()))

@@ -2,21 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..data.records import record
 from ..errors import CallSummary, CodeModeError
-from ..protocol.call_status import call_summaries
-from ..protocol.ledger import Ledger
-from ..trace.late_values import late
+from ..protocol.call_status import call_id, call_summaries
+from ..protocol.ledger import OF_PROGRAMS, Ledger, LedgerEntry, Waiting
+from ..protocol.messages import RequestKind
+from ..trace.late_values import held, late
 
 if TYPE_CHECKING:
     from ..interrupts.interrupt import Interrupt
     from ..observe.call_events import CallRecord
     from ..protocol.call_status import DetachedCall
+    from ..protocol.events import RestReason
     from ..trace.events import ConsoleEvent
     from ..trace.trace import Trace
+
+
+@record
+class OutputItem:
+    """Something that a program has written: a "text", a "json" value, or a line of the console with its ``level``."""
+
+    kind: Literal["text", "json", "console"]
+    value: Any
+    level: str = ""
+
+
+@record
+class PendingCall:
+    """A call of a program at rest that is running, or waiting for a person."""
+
+    id: str
+    name: str
+    kind: RequestKind
+    status: Literal["running", "waiting"]
+
+
+def pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...]:
+    """Return the calls without an answer, in issue order: tools and fetches."""
+    return tuple(
+        PendingCall(call_id(one), one.name, one.kind, "waiting" if isinstance(one.outcome, Waiting) else "running")
+        for one in entries
+        if one.kind not in ("catalog", *OF_PROGRAMS) and (one.is_open or isinstance(one.outcome, Waiting))
+    )
+
+
+class RestingRun(Protocol):
+    """What goes on with a program at rest, as `RestingExecution` does.
+
+    ``on_news`` is called on the run's own loop when the outcome of a call has come at rest.
+    """
+
+    on_news: Callable[[], None]
+
+    @property
+    def is_resting(self) -> bool:
+        """True while somebody can go on with it."""
+        ...
+
+    @property
+    def is_warm(self) -> bool:
+        """True while it keeps a worker and a slot."""
+        ...
+
+    @property
+    def has_news(self) -> bool:
+        """True at rest when there is something to hand in."""
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """True once the event loop of its start, on which its calls live, is closed."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of program, given values, ledger and output that nobody has taken."""
+        ...
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that are in flight, or waiting for a person."""
+        ...
+
+    async def go_on(self, wait_ms: int | None = None) -> RunOutcome:
+        """Go on, and return what it has come to, which may be another rest."""
+        ...
+
+    def drop_worker(self) -> None:
+        """Give up worker and slot; it makes no difference to what comes."""
+        ...
+
+    async def abort(self, reason: str = ...) -> RunOutcome:
+        """End it, with its calls."""
+        ...
+
+    async def kept(self) -> Interrupt:
+        """Return what is to be kept of it, in which the outcome of what runs now is unknown."""
+        ...
+
+
+def changed(outcome: RunOutcome, **changes: Any) -> RunOutcome:
+    """Return an outcome with other values of some of its fields."""
+    fields = {name: getattr(outcome, name) for name in RunOutcome.__match_args__ if name != "trace"}
+    return RunOutcome(**{"trace": held(outcome, "trace"), **fields, **changes})
+
+
+@record
+class AtRest:
+    """Why a program rests, what is in flight, and ``run``, which goes on with it; None where this was recorded."""
+
+    reason: RestReason
+    pending: Sequence[PendingCall]
+    run: RestingRun | None = None
 
 
 @late("trace")
@@ -24,6 +124,8 @@ if TYPE_CHECKING:
 class RunOutcome:
     """What a run came to: by its ``status`` a ``value`` (None for undefined), an ``interrupt`` or an ``error``.
 
+    A program that is "resting" has come to none of these yet: ``rest`` goes on with it. ``output`` is what a program
+    that writes items has written since its outcome before.
     ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
     program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran. An outcome
     that was recorded and comes back is a run of which nothing more is known: ``is_replayed``, without trace, without
@@ -33,7 +135,7 @@ class RunOutcome:
     ``began_at_ms`` is when a recorded run began, which else its trace says.
     """
 
-    status: Literal["completed", "interrupted", "failed"]
+    status: Literal["completed", "interrupted", "failed", "resting"]
     outer_tool_call_id: str
     console: Sequence[ConsoleEvent] = ()
     ledger: Ledger | None = None
@@ -46,6 +148,8 @@ class RunOutcome:
     warnings: tuple[str, ...] = ()
     abandoned: tuple[DetachedCall, ...] = ()
     began_at_ms: float | None = None
+    output: Sequence[OutputItem] = ()
+    rest: AtRest | None = None
 
     @property
     def calls(self) -> tuple[CallSummary, ...]:

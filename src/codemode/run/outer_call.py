@@ -19,7 +19,9 @@ class OuterCall:
     ``is_traced``: a run that completes has a trace too, whether or not somebody listens. ``started_at_ms`` is when the
     call was first made, if somebody has noted it; ``context_binding`` names the conversation that it belongs to;
     ``clock_ms`` is the clock that the program is told of with each answer, the host's when None. ``listeners`` hear
-    every event of the run before the hooks of its options do, and what they raise changes as little.
+    every event of the run before the hooks of its options do, and what they raise changes as little. ``wait_ms`` is how
+    long it waits for a program that may rest, as long as that may compute when None; with ``takes_output`` what such a
+    program had written counts as handed over when it is interrupted.
     Raises `ValueError` when one of them is of a wrong kind.
     """
 
@@ -31,6 +33,8 @@ class OuterCall:
     context_binding: str | None = None
     clock_ms: Callable[[], int] | None = None
     listeners: tuple[Callable[[Any], Any], ...] = ()
+    wait_ms: int | None = None
+    takes_output: bool = False
 
     def __post_init__(self) -> None:
         """Check what reaches tools, a signature and the guest's clock."""

@@ -22,7 +22,7 @@ from ..host.steps import metered
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
 from ..trace.events import ConsoleEvent
-from .outcome import RunOutcome
+from .outcome import AtRest, OutputItem, PendingCall, RunOutcome
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
@@ -54,6 +54,9 @@ class RecordedOutcomes:
         output = self._output(outcome)
         if outcome.error is not None:
             return self.of_error(outcome.error, output)
+        if outcome.rest is not None:
+            calls = [[one.id, one.name, one.kind, one.status] for one in outcome.rest.pending]
+            return self._written(f'{{"rest":{_json([outcome.rest.reason, calls])}{output}}}', ())
         return self.of_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
 
     def of_value(self, value: Any, output: str = "") -> str:
@@ -79,6 +82,8 @@ class RecordedOutcomes:
             return ""
         lines = [[line.invocation_id, line.level, line.text, line.written_at_ms] for line in outcome.console]
         said: dict[str, Any] = {"warnings": list(outcome.warnings), "abandoned": list(outcome.abandoned)}
+        if outcome.output:
+            said["output"] = [[one.kind, one.value, one.level] for one in outcome.output]
         said |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
         return "," + _json(said)[1:-1]
 
@@ -92,6 +97,11 @@ class RecordedOutcomes:
         console = [_console_event(outer_id, *line) for line in outcome.get("console", ())]
         more: dict[str, Any] = {"is_replayed": True, "began_at_ms": outcome.get("began")}
         more |= {name: tuple(outcome.get(name, ())) for name in ("warnings", "abandoned")}
+        more["output"] = tuple(OutputItem(*one) for one in outcome.get("output", ()))
+        if "rest" in outcome:
+            reason, calls = outcome["rest"]
+            rest = AtRest(reason, tuple(PendingCall(*one) for one in calls))
+            return RunOutcome("resting", outer_id, console, rest=rest, **more)
         if "value" in outcome:
             return RunOutcome("completed", outer_id, console, value=outcome["value"], **more)
         if "interrupt" in outcome:

@@ -140,10 +140,16 @@ class WayOn:
         self._interrupt = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
 
     def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> Interrupt:
-        warn_if_unshared(self._options)
-        continuation = Continuation.of(js, engine or engine_version(), settings, ledger)
-        return Interrupt(
-            requests=pending_requests(ledger.waiting),
-            outer_tool_call_id=settings.outer_tool_call_id,
-            continuation=pack(texts_of(continuation.to_dict()), self._options, now_ms(), self._binding),
+        return interrupt_at(
+            Continuation.of(js, engine or engine_version(), settings, ledger), self._options, self._binding
         )
+
+
+def interrupt_at(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
+    """Return the signed interrupt with which a program goes on from there."""
+    warn_if_unshared(options)
+    return Interrupt(
+        requests=pending_requests(continuation.ledger.waiting),
+        outer_tool_call_id=continuation.kept["outer_tool_call_id"],
+        continuation=pack(texts_of(continuation.to_dict()), options, now_ms(), binding),
+    )

@@ -70,8 +70,12 @@ async def resume(
     options: CodeModeOptions | Mapping[str, Any] | None,
     outer: OuterCall,
     pool: WorkerPool | None,
+    *,
+    needs_answers: bool = True,
 ) -> RunOutcome:
     """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id.
+
+    Without ``needs_answers`` it goes on without any too, as far as it comes: for a program that was kept at rest.
 
     Raises `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on, and `ValueError` for
     wrong options; nothing that belongs to the program.
@@ -83,7 +87,8 @@ async def resume(
         with _refusals():
             paused = await run_check(0, lambda: Interrupt.of(interrupt))
             resolutions = answers_to(paused)
-        return await _resume(profile, paused, resolutions, catalog, CodeModeOptions.of(options), outer, workers)
+        settings = CodeModeOptions.of(options)
+        return await _resume(profile, paused, resolutions, catalog, settings, outer, workers, needs_answers)
 
 
 async def _resume(
@@ -94,6 +99,7 @@ async def _resume(
     settings: CodeModeOptions,
     outer: OuterCall,
     pool: WorkerPool,
+    needs_answers: bool,
 ) -> RunOutcome:
     keeping = settings.continuation
     continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
@@ -104,11 +110,12 @@ async def _resume(
     with _refusals():
         own = restored_profile(continuation, profile)
         continuation = await _with_references(continuation, own.sidecar)
-        answers, inputs = await _checked_answers(continuation, resolutions, tools, settings)
+        goes_on = not needs_answers or _goes_on_by_itself(continuation)
+        answers, inputs = await _checked_answers(continuation, resolutions, tools, settings, goes_on)
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
     outer_call = dataclasses.replace(outer, tool_call_id=interrupt.outer_tool_call_id)
     # Made before the claim: options that are wrong must not use the continuation up.
-    execution = Execution(own, tools, settings, outer_call, pool, answered)
+    execution = _execution_of(own)(own, tools, settings, outer_call, pool, answered)
     warn_if_unshared(keeping)
     with _refusals():
         claim = await _claim(interrupt, auth, resolutions, keeping, own)
@@ -157,15 +164,27 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
         )
 
 
+def _execution_of(profile: Profile) -> type[Execution]:
+    if profile.at_deadline == "fail":
+        return Execution
+    from .resting import RestingExecution  # late: only what may rest needs it
+
+    return RestingExecution
+
+
+def _goes_on_by_itself(continuation: Continuation) -> bool:
+    """Return True for a recovery with calls that are simply made again; a pause goes on only when it is answered."""
+    return not continuation.ledger.waiting or any(entry.is_open for entry in continuation.ledger.entries)
+
+
 async def _checked_answers(
     continuation: Continuation,
     resolutions: Mapping[str, Any],
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions,
+    goes_on_by_itself: bool,
 ) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
     entries = continuation.ledger.entries
-    # A recovery may have calls that are simply made again; a pause goes on only when somebody has answered.
-    goes_on_by_itself = not continuation.ledger.waiting or any(entry.is_open for entry in entries)
     answers: Mapping[int, Answer] = {}
     size = weigh(resolutions, LARGE_CHARACTERS)
     if resolutions or not goes_on_by_itself:

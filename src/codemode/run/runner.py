@@ -22,7 +22,7 @@ from ..protocol.settings import Settings
 from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
 from .nested_call import NestedCalls
-from .seat import Preparation, ProgramCheck, Seat
+from .seat import Channel, Preparation, ProgramCheck, Seat
 from .timers import Timers
 
 if TYPE_CHECKING:
@@ -67,8 +67,11 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
         self._clock = self._clock_of(machine.settings.limits.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
-        self._channel = lease.channel(
-            _max_frame_bytes(machine.settings),
+        self._channel = self._channel_to(lease)
+
+    def _channel_to(self, lease: Seat) -> Channel:
+        return lease.channel(
+            _max_frame_bytes(self._machine.settings),
             on_message=self.feed,
             on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
             on_violation=lambda error: self.feed(events.HostFailed(error)),

@@ -48,6 +48,11 @@ class Lease:
         self.kill()
         self.give_back()
 
+    def let_go(self) -> None:
+        """Do what `leave` does, though what runs in the threads of the run goes on: it needs no slot any more."""
+        self._threads = None
+        self.leave()
+
     def give_back(self) -> None:
         """Give a worker that was not killed back, to be closed soon, and the slots. Safe to call twice."""
         worker, self._worker = self._worker, None

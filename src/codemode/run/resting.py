@@ -1,0 +1,307 @@
+"""Runs one program that may rest: from its text, or from where it was kept, through every rest to its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar, cast
+
+from ..data.json_values import check_values, decode_json, utf8_length
+from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
+from ..host.clock import now_ms
+from ..host.threads import run_check
+from ..interrupts.interrupt import Interrupt
+from ..options.parts import CodeModeOptions
+from ..profile import Profile
+from ..protocol import events
+from ..protocol.continuation import Continuation
+from ..protocol.ledger import Fulfilled, Ledger, Progress
+from ..protocol.resting import RestingInvocation
+from ..tools.catalog import ToolCatalog
+from ..tools.prepared import PreparedTool
+from ..workers.image import engine_version
+from ..workers.pool import WorkerPool
+from .answered_pause import AnsweredPause
+from .execution import Execution
+from .outcome import AtRest, OutputItem, PendingCall, RunOutcome, changed, pending_calls
+from .outer_call import OuterCall
+from .programs import is_checked
+from .recovery import Recovery, interrupt_at
+from .resting_runner import RestingRunner, Written
+
+ResultT = TypeVar("ResultT")
+_WHAT = "an item of the program's output"
+
+
+class RestingExecution(Execution):
+    """Runs one program of a profile that rests at its deadline. Its outcome may be that it is at rest: then `go_on`.
+
+    It lives on the event loop of its start, with its calls. At rest it may be without a worker, and go on with any
+    other one; whether it was makes no difference to what it comes to.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        catalog: ToolCatalog[PreparedTool],
+        options: CodeModeOptions,
+        outer: OuterCall,
+        pool: WorkerPool | None,
+        answered: AnsweredPause | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        if answered is not None:
+            _answer_yields(answered.continuation.ledger, (outer.clock_ms or now_ms)())
+        super().__init__(profile, catalog, options, outer, pool, answered, given)
+        self._machine = RestingInvocation.of(self._machine)
+        self._progress = self._machine.ledger.progress
+        self._runner: RestingRunner | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_going_on = False
+        self.on_news: Callable[[], None] = _nobody
+
+    # -- at rest
+
+    @property
+    def is_resting(self) -> bool:
+        """True while somebody can go on with it."""
+        runner = self._runner
+        return runner is not None and runner.machine.resting is not None and not runner.ended.done()
+
+    @property
+    def is_warm(self) -> bool:
+        """True while it keeps a worker and a slot."""
+        return self._runner is not None and self._runner.is_warm and not self._runner.ended.done()
+
+    @property
+    def has_news(self) -> bool:
+        """True at rest when there is something to hand in."""
+        return self._runner is not None and self._runner.machine.has_news
+
+    @property
+    def is_lost(self) -> bool:
+        """True once the event loop of its start is closed."""
+        return self._loop.is_closed()
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of program, given values, ledger and output that nobody has taken."""
+        runner = self._runner
+        if runner is None:
+            return 0
+        machine = runner.machine
+        texts = (machine.js or "", machine.settings.given_json or "", *(one.text for one in runner.written))
+        return machine.size_bytes + sum(map(utf8_length, texts))
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that are in flight, or waiting for a person."""
+        return () if self._runner is None else pending_calls(self._runner.machine.ledger.entries)
+
+    async def go_on(self, wait_ms: int | None = None) -> RunOutcome:
+        """Go on from rest, and return what it has come to. Works from any event loop and thread.
+
+        Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` when it needs a worker and there is none: it rests
+        on. Raises `CodeModeProtocolError` when it is not at rest, or somebody else goes on with it already. Who is
+        cancelled leaves it at rest.
+        """
+        return await self._at_home(lambda: self._go_on(self._wait_ms if wait_ms is None else wait_ms))
+
+    def drop_worker(self) -> None:
+        """Give up worker and slot of a program at rest, on its own loop: it makes no difference to what comes."""
+        if self.is_resting and not self._is_going_on:
+            cast("RestingRunner", self._runner).drop_worker()
+
+    async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
+        """End it, with its calls, and return that it has failed. Works from any event loop and thread."""
+        return await self._at_home(lambda: self._abort(CodeModeAbortedError(reason)))
+
+    async def kept(self) -> Interrupt:
+        """Return what is to be kept of a program at rest: program, settings and ledger, signed.
+
+        The outcome of what runs now is unknown in it. `restored`, with the same tools, goes on from there.
+        """
+        return await self._at_home(self._kept)
+
+    # -- the run
+
+    @property
+    def _wait_ms(self) -> int:
+        return self._outer.wait_ms or self._machine.settings.limits.timeout_ms
+
+    async def _run_to_its_end(self, source: str) -> RunOutcome:
+        try:
+            ending = await self._begin(source)
+        except asyncio.CancelledError as cancelled:
+            await self._close()
+            raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
+        except CodeModeError as error:  # there was no worker
+            return self.failed(await self._ended(error))
+        return await self._stopped(ending)
+
+    async def _begin(self, source: str) -> events.Ending | None:
+        machine = self._machine
+        lease = await self._worker()
+        try:
+            program = self._checker(source)
+            check = (is_checked, None) if program is None else (program.check, program.preparation)
+            calls, own_ms = self._nested_calls(), self._progress.own_ms
+            runner = RestingRunner(machine, lease, calls, self._reporter, *check, wait_ms=self._wait_ms, own_ms=own_ms)
+        except BaseException:
+            lease.leave()
+            raise
+        self._runner = runner
+        runner.on_news = self._tell_news
+        self._loop.call_soon(lease.refill, 1)
+        if program is None:
+            runner.start(machine.receive(self._accepted(source)))
+        else:
+            analysis_ms = self._profile.static_rules.analysis_ms
+            runner.start(machine.start(source, analysis_ms=analysis_ms, known=program.known))
+        return await _stop(runner)
+
+    def _accepted(self, js: str) -> events.ProgramAccepted:
+        """Return that a program that was checked before runs as it did."""
+        return events.ProgramAccepted(js, with_places=self._catalog.may_ask)
+
+    async def _go_on(self, wait_ms: int) -> RunOutcome:
+        runner = self._runner
+        if runner is None or not self.is_resting or self._is_going_on:
+            raise CodeModeProtocolError("the program is not at rest, or somebody goes on with it already")
+        self._is_going_on = True
+        try:
+            with self._threads.serving():
+                return await self._stopped(await self._handed_in(runner, wait_ms))
+        except asyncio.CancelledError:
+            runner.drop_worker()
+            raise
+        finally:
+            self._is_going_on = False
+
+    async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> events.Ending | None:
+        """Hand in what has come, on the worker that was kept or on another one; without one first wait for something.
+
+        Returns the ending; None: it has come to rest.
+        """
+        while not runner.is_warm and runner.machine.has_work and not runner.machine.has_news:
+            runner.wait_for_news(wait_ms)
+            ending = await _stop(runner)
+            wait_ms -= runner.waited_ms
+            if ending is not None or (wait_ms <= 0 and not runner.machine.has_news):
+                return ending
+            wait_ms = max(wait_ms, 1)
+        if runner.is_warm or not runner.machine.has_news:
+            runner.go_on(wait_ms)
+            return await _stop(runner)
+        lease = await self._worker()
+        if runner.ended.done():
+            lease.leave()
+        else:
+            js = runner.machine.js or ""
+            self._machine = runner.go_on_with(lease, self._accepted(js), wait_ms)
+        return await _stop(runner)
+
+    async def _stopped(self, ending: events.Ending | None) -> RunOutcome:
+        """Return the outcome of a program that has come to rest, or to its end."""
+        runner = cast("RestingRunner", self._runner)
+        written = runner.take_written()
+        machine, before = runner.machine, self._progress.output
+        try:
+            output = await _items(written, self._options.execution_policy.max_values)
+        except CodeModeProtocolError as error:
+            runner.feed(events.HostFailed(error))
+            output, ending = (), events.Failed(error)
+        is_handed_over = not isinstance(ending, events.Interrupted) or self._outer.takes_output
+        self._progress = Progress(machine.output if is_handed_over else before, runner.own_ms, machine.turns)
+        if ending is None:
+            rest = AtRest(runner.rested.result(), self.pending, self)
+            return RunOutcome("resting", *self._record, warnings=self._warnings, output=output, rest=rest)
+        machine.ledger.progress = self._progress
+        await self._close()
+        return changed(await self._concluded(ending), output=output)
+
+    async def _concluded(self, ending: events.Ending) -> RunOutcome:
+        if isinstance(ending, events.Failed):
+            return self.failed(await self._ended(ending.error))
+        if isinstance(ending, events.Interrupted):
+            return await self._interrupted()
+        return await self._completed(ending)
+
+    async def _close(self) -> None:
+        runner = self._runner
+        if runner is not None:
+            await runner.close()
+            if not self._loop.is_closed():
+                self._loop.call_soon(runner.refill)
+
+    async def _abort(self, error: CodeModeError) -> RunOutcome:
+        runner = self._runner
+        if runner is None or runner.ended.done() or self._is_going_on or not self.is_resting:
+            if runner is not None:
+                runner.feed(events.HostFailed(error))  # whoever waits for it concludes
+            return self.failed(error)
+        runner.feed(events.HostFailed(error))
+        with self._threads.serving():
+            return await self._stopped(await _stop(runner))
+
+    async def _kept(self) -> Interrupt:
+        runner = self._runner
+        if runner is None or not self.is_resting:
+            raise CodeModeProtocolError("the program is not at rest")
+        machine, keeping = runner.machine, self._options.continuation
+        was, settings, js = machine.ledger, machine.settings, machine.js or ""
+        ledger = Ledger([*was.entries], [*was.deliveries], was.notices, was.sidecar, self._progress)
+        recovery = Recovery(self._catalog, self._kept_inputs)
+
+        def kept() -> Interrupt:
+            recovered = recovery.ledger(ledger, settings.salt)
+            continuation = Continuation.of(js, engine_version(), settings, recovered)
+            return interrupt_at(continuation, keeping, self._outer.context_binding)
+
+        with self._threads.serving():
+            return await run_check(len(js) + machine.size_bytes, kept)
+
+    def _tell_news(self) -> None:
+        self.on_news()
+
+    async def _at_home(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        """Do something on the loop that the run lives on."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work()
+        if self._loop.is_closed():
+            raise CodeModeAbortedError("the event loop on which this run was started is closed")
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+
+
+def _nobody() -> None:
+    """Stand in for whoever wants to hear of news."""
+
+
+async def _stop(runner: RestingRunner) -> events.Ending | None:
+    """Wait for an end, or a rest: None."""
+    waited: list[Awaitable[Any]] = [runner.ended, runner.rested]
+    await asyncio.wait(cast("Any", waited), return_when=asyncio.FIRST_COMPLETED)
+    return runner.ended.result() if runner.ended.done() else None
+
+
+async def _items(written: list[Written], max_values: int) -> tuple[OutputItem, ...]:
+    """Return what was written, as values. Raises `CodeModeProtocolError` for what is not the JSON that it should be."""
+
+    def read(one: Written) -> OutputItem:
+        if one.kind != "json":
+            return OutputItem(one.kind, one.text, one.level)
+        check_values(one.text, max_values, _WHAT)
+        return OutputItem("json", decode_json(one.text))
+
+    try:
+        return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read, written)))
+    except ValueError as error:
+        raise CodeModeProtocolError(f"{_WHAT} cannot be read: {error}") from error
+
+
+def _answer_yields(ledger: Ledger, at_ms: int) -> None:
+    """Let a program that was kept at a yield go on from there."""
+    for entry in ledger.entries:
+        if entry.kind == "yield" and entry.is_open:
+            ledger.settle(entry.id, Fulfilled(None), at_ms)
+            ledger.deliveries.append(entry.id)

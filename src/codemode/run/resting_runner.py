@@ -1,0 +1,186 @@
+"""Performs the effects of an invocation that may rest. Owns its calls, which outlive every worker it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..data.records import record
+from ..host.clock import Clock
+from ..protocol import events
+from ..protocol.messages import WorkerMessage
+from ..protocol.resting import RestingInvocation
+from .runner import Runner
+
+if TYPE_CHECKING:
+    from ..protocol.ledger import LedgerEntry
+    from ..workers.lease import Lease
+
+_MORE_FOR_A_REPLAY_MS = 5_000
+
+
+@record
+class Written:
+    """A line of the console or an item of output: its text, or of an item "json" the JSON text of its value."""
+
+    kind: Literal["text", "json", "console"]
+    text: str
+    level: str = ""
+
+
+class RestingRunner(Runner):
+    """Drives one invocation on one worker after another, or on none while it rests.
+
+    ``rested`` gives why it has come to rest, once for each time that somebody goes on with it; ``ended`` is as ever.
+    ``written`` is what the program has written and nobody has taken yet. ``on_news`` is called when the outcome of a
+    call has come at rest.
+    """
+
+    def __init__(self, machine: RestingInvocation, lease: Lease, *more: Any, wait_ms: int, own_ms: int) -> None:
+        super().__init__(machine, lease, *more)
+        self.own_seconds = own_ms / 1000
+        self.written: list[Written] = []
+        self.is_warm = True
+        self.on_news: Callable[[], None] = _nobody
+        self._reported: set[int] = set()  # requests of which listeners have been told
+        self._wait = self._leg(wait_ms)
+
+    @property
+    def machine(self) -> RestingInvocation:
+        """The invocation as it is now."""
+        return self._machine
+
+    @property
+    def own_ms(self) -> int:
+        """How long the guest has computed."""
+        is_counted = not (self.machine.is_replaying or self.machine.resting)
+        return int((self.own_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
+
+    def start(self, effects: Iterable[events.Effect]) -> None:
+        """Perform the first effects on this worker."""
+        super().start(effects)
+        if not self.ended.done():
+            self._start_wait()
+
+    def go_on(self, wait_ms: int) -> None:
+        """Go on from rest on the worker that was kept; without one as far as that needs none."""
+        self._wait = self._leg(wait_ms)
+        self._clock.start()
+        self._start_wait()
+        self.feed(events.GoOn(self._calls.now_ms()))
+
+    def go_on_with(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> RestingInvocation:
+        """Go on from rest on another worker: in the place of the invocation comes the one that this returns."""
+        machine = self.machine.renewed(self._calls.now_ms())
+        self._machine, self._lease, self.is_warm = machine, lease, True
+        self._channel = self._channel_to(lease)
+        self._wait = self._leg(wait_ms)
+        self.start(machine.receive(accepted))
+        return machine
+
+    def wait_for_news(self, wait_ms: int) -> None:
+        """Let the time run of a call that waits for something to hand in, without a worker."""
+        self.rested = self._loop.create_future()
+        self._wait = self._clock_of(wait_ms, self._wake)
+        self._start_wait()
+
+    @property
+    def waited_ms(self) -> int:
+        """How long the call of the model has waited."""
+        return int(self._wait.ran_seconds * 1000)
+
+    def drop_worker(self) -> None:
+        """Give up the worker and its slot, if there is one. The program is at rest, or comes to rest where it is."""
+        if self.is_warm:
+            self.is_warm = False
+            self._channel.close()
+            self._lease.let_go()
+        if self.machine.resting is None and self.machine.ending is None:
+            self.own_seconds = self.own_ms / 1000
+            self.machine.rest_where_it_is()
+            self._stop_clocks()
+
+    def feed(self, event: WorkerMessage | events.HostEvent) -> None:
+        """Tell the invocation what happened and do what it answers. A worker that ends at rest is given up."""
+        if type(event) is events.WorkerEnded and self.machine.resting is not None:
+            self.drop_worker()
+        super().feed(event)
+
+    def refill(self) -> None:
+        """Let the next worker be made ready."""
+        self._lease.refill()
+
+    def take_written(self) -> list[Written]:
+        """Return what was written since this was last asked."""
+        written, self.written = self.written, []
+        return written
+
+    def _leg(self, wait_ms: int) -> Clock:
+        self.rested: asyncio.Future[events.RestReason] = self._loop.create_future()
+        self._clock.close()
+        limit_ms = self.machine.settings.limits.timeout_ms
+        if self.machine.is_replaying:
+            limit_ms = 2 * int(self.own_seconds * 1000) + _MORE_FOR_A_REPLAY_MS
+        self._clock = self._guests_clock(limit_ms)
+        return self._clock_of(wait_ms, lambda: self.feed(events.WaitOver()))
+
+    def _guests_clock(self, milliseconds: int) -> Clock:
+        return self._clock_of(milliseconds, lambda: self.feed(events.DeadlinePassed()))
+
+    def _start_wait(self) -> None:
+        if not self.machine.wait_stands:
+            self._wait.start()
+
+    def _wake(self) -> None:
+        self._wait.stop()
+        if not self.rested.done():
+            self.rested.set_result("pending_tools")
+
+    def _perform(self, effect: events.Effect) -> None:
+        if isinstance(effect, events.WriteConsole):
+            self.written.append(Written("console", effect.text, effect.level))
+        elif isinstance(effect, events.Invoke):
+            self._reported.add(effect.entry.id)
+        super()._perform(effect)
+
+    def _perform_resting(self, effect: events.RestingEffect) -> None:
+        match effect:
+            case events.WriteItem(kind, text):
+                self.written.append(Written(kind, text))
+            case events.ReplayEnded():
+                self._clock.close()
+                self._clock = self._guests_clock(self.machine.settings.limits.timeout_ms)
+                self._clock.start()
+            case events.PauseWait():
+                self._wait.stop()
+            case events.ResumeWait():
+                if not self.rested.done():
+                    self._wait.start()
+            case events.Rest(reason):
+                self.own_seconds += self._clock.ran_seconds
+                self._stop_clocks()
+                if not self.rested.done():
+                    self.rested.set_result(reason)
+            case events.OutcomeKept():
+                self._wake()
+                self.on_news()
+
+    def _replayed(self, entry: LedgerEntry) -> None:
+        if entry.kind != "yield" and entry.id not in self._reported:
+            self._reported.add(entry.id)
+            super()._replayed(entry)
+
+    def _stop_clocks(self) -> None:
+        self._clock.close()
+        self._wait.close()
+
+    def _finish(self, ending: events.Ending) -> None:
+        if self.machine.resting is None:
+            self.own_seconds = self.own_ms / 1000
+        self._wait.close()
+        super()._finish(ending)
+
+
+def _nobody() -> None:
+    """Stand in for whoever wants to hear of news."""
