@@ -15,10 +15,12 @@ from codemode import (
     AlreadyDecided,
     AnswerRefused,
     CodeModeError,
+    CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeToolError,
     verify_audit,
 )
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores.audit import OWN_KINDS
 from codemode.stores.differences import MOST_PLACES, differences
 
@@ -63,6 +65,61 @@ def test_a_decision_is_told_with_all_that_makes_it_one(make, clock):
         assert [one.previous for one in (put, *told)] == ["0" * 64, put.hash, first.hash, second.hash]
         assert [one.sequence for one in (put, *told)] == [1, 2, 3, 4]
         assert await verify_audit(store) is None
+
+    through(make, scenario)
+
+
+def test_what_became_of_a_call_is_told_without_what_it_gave(make):
+    async def scenario(store):
+        names = ("value", "error", "again")
+        await store.put(paused(*(request(name, kind=UNKNOWN_OUTCOME_KIND) for name in names)))
+        answers = {"value": {"value": "s3cret"}, "error": {"error": {"message": "s3cret"}}, "again": {"runAgain": True}}
+        await store.decide(answers, actor="ana", tenant=ALL_TENANTS)
+        _, value, error, again = await lines(store)
+        assert (value.decision, value.digest) == ("value", sha256("s3cret"))
+        assert (error.decision, error.digest) == ("error", sha256({"message": "s3cret"}))
+        assert (again.decision, again.digest) == ("run_again", None)
+        assert "s3cret" not in repr((value, error, again))
+
+    through(make, scenario)
+
+
+def test_an_edit_is_one_where_something_else_runs(make):
+    async def scenario(store):
+        shown = {"order": "a", "cents": 2**60}
+        await store.put(paused(*(request(name, given=shown) for name in "abc")))
+        edits = {"a": shown, "b": {"order": "a", "cents": str(2**60)}, "c": {"order": "a", "cents": str(2**60 + 1)}}
+        answers = {name: {"approved": True, "input": edit} for name, edit in edits.items()}
+        await store.decide(answers, actor="ana", tenant=ALL_TENANTS)
+        _, same, as_text, edited = await lines(store)
+        for line in (same, as_text):  # a browser writes such integers as text
+            assert (line.decision, line.digest, line.diff) == ("approved", sha256(shown), ())
+        assert edited.diff == ({"path": "/cents", "from": 2**60, "to": 2**60 + 1},)
+
+    through(make, scenario)
+
+
+def test_an_answer_that_is_run_at_once_is_told_as_a_decision_and_its_end(make):
+    async def scenario(store):
+        async def resume(interrupt, resolutions):
+            del interrupt
+            return resolutions["a"]["approved"]
+
+        await store.put(paused("a"), tenant="acme")
+        assert await store.answer("a", OK, resume, actor="ana", tenant="acme", address="10.0.0.1") is True
+        _, answered, completed = await lines(store, tenant="acme")
+        assert (answered.kind, answered.actor, answered.address) == ("decided", "ana", "10.0.0.1")
+        assert (completed.kind, completed.details) == ("completed", {"applied": ["a"]})
+
+        async def refuses(interrupt, resolutions):
+            raise CodeModeProtocolError("no such order", details={"origin": "decision"})
+
+        await store.put(paused("b"), tenant="acme")
+        with pytest.raises(CodeModeProtocolError):
+            await store.answer("b", OK, refuses, actor="bob", tenant="acme")
+        *_, again, refused = await lines(store, tenant="acme")
+        assert (again.kind, again.interrupt_id, again.actor) == ("decided", "b", "bob")
+        assert (refused.kind, refused.reason, refused.details) == ("refused", "no such order", {"decided_by": "bob"})
 
     through(make, scenario)
 

@@ -96,6 +96,9 @@ def test_an_operation_asks_as_often_however_much_there_is(make, monkeypatch):
                     await counted.of(store.decide(dict.fromkeys(names, OK), actor="a", tenant="t")),
                     await counted.of(store.settle(await claimed(store), paused(*names))),
                     await counted.of(store.sweep()),
+                    await counted.of(store.note("signed-in", actor="a", tenant="t")),
+                    await counted.of(store.audit_head()),
+                    await counted.of(anext(store.audit(tenant="t", newest_first=True, limit=50))),
                 ]
             )
         assert costs[0] == costs[1]
