@@ -7,7 +7,7 @@ from typing import cast
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
 from .audit import SYSTEM, By, cut
-from .leasing import end, mark_lost
+from .leasing import end, end_all, mark_lost
 from .outcomes import end_text
 from .rows import clause, unknown
 from .session import Session
@@ -39,12 +39,11 @@ def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
     now_ms = session.now_ms
     expired = session.rows(
         "SELECT id, tenant, state FROM codemode_records WHERE state IN ('pending', 'resting') AND expires_at_ms <= ?"
-        " ORDER BY expires_at_ms LIMIT ?",
+        " LIMIT ?",
         *(now_ms, AT_ONCE),
     )
     _leave(session, [record_id for record_id, _, _ in expired])
-    for record_id, tenant, state in expired:
-        end(session, record_id, tenant, cast("RecordState", state), "expire", end_text("expired"), By(SYSTEM), {})
+    end_all(session, expired, "expire", end_text("expired"), By(SYSTEM), {})
     # What its dead owner has done can no longer be asked: the continuation does not hold any more.
     lost = session.rows(
         "SELECT id, tenant FROM codemode_records WHERE state = 'resuming' AND expires_at_ms <= ? AND ready_at_ms <= ?"
@@ -79,12 +78,13 @@ def purge_by_hand(session: Session, older_than_ms: int) -> int:
 def _deny(session: Session, before_ms: int) -> int:
     now_ms = session.now_ms
     waiting = session.rows(
-        "SELECT q.interrupt_id, r.id, r.tenant, q.tool_name, q.shown FROM codemode_records r"
+        "SELECT q.interrupt_id, r.id, r.tenant, q.tool_name, q.shown, r.position, q.ordinal FROM codemode_records r"
         " JOIN codemode_requests q ON q.record_id = r.id"
         " WHERE r.state = 'pending' AND r.expires_at_ms <= ? AND q.state = 'waiting' AND q.kind = ?"
         " ORDER BY r.expires_at_ms LIMIT ?",
         *(now_ms + before_ms, APPROVAL_KIND, AT_ONCE),
     )
+    waiting.sort(key=lambda row: row[5:])  # they may expire at the same time
     session.each(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ? WHERE interrupt_id = ?",
         ((request_after("waiting", "decide"), _DENIED, SYSTEM, now_ms, one) for one, *_ in waiting),
@@ -97,7 +97,7 @@ def _deny(session: Session, before_ms: int) -> int:
     for record_id, tenant in records:
         session.note(record_id, tenant, "decided")
     denied = {"actor": SYSTEM, "decision": "denied", "reason": _TOO_LATE}
-    for interrupt_id, record_id, tenant, tool_name, shown in waiting:
+    for interrupt_id, record_id, tenant, tool_name, shown, *_ in waiting:
         about = {"interrupt_id": interrupt_id, "tool_name": cut(tool_name), "shown": shown}
         session.audit("decided", tenant, record_id, **about, **denied)
     return len(waiting)

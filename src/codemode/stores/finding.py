@@ -7,12 +7,21 @@ from typing import cast
 from ..data.records import record as value
 from .audit import BEGINNING, AuditLine, head_text, line_of
 from .rows import LISTED_COLUMNS, RECORD_COLUMNS, clause, records_of, unknown
-from .session import Row, Session
+from .session import Session
 from .states import RecordState
 from .values import Change, Page, Record, Tenant
 
 MOST_LISTED = 500
 _CHANGES_AT_ONCE = 500
+_COLUMNS = ", ".join(one if one == "NULL" else f"r.{one}" for one in [*LISTED_COLUMNS.split(", "), "position"])
+# Of several requests of one record that wait for the same tool.
+_FIRST_OF_TOOL = [
+    "q.state = 'waiting'",
+    (
+        "NOT EXISTS (SELECT 1 FROM codemode_requests o WHERE o.record_id = q.record_id AND o.ordinal < q.ordinal"
+        " AND o.tool_name = q.tool_name AND o.state = 'waiting')"
+    ),
+]
 _LINES_AT_ONCE = 100
 
 
@@ -58,30 +67,26 @@ def outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordSta
 
 def page(session: Session, tenant: Tenant, filters: Filters, before: int | None, limit: int) -> Page:
     """Return a page of records, with one statement for these and two for what belongs to them."""
-    conditions, values = _conditions(tenant, filters)
-    if before is not None:
-        conditions, values = [*conditions, "position < ?"], (*values, before)
-    where = " AND ".join(conditions)
-    statement = (
-        f"SELECT {LISTED_COLUMNS}, position FROM codemode_records r WHERE {where} ORDER BY position DESC LIMIT ?"
+    of, place, conditions = "codemode_records r", "r", []
+    if filters.tool is not None:
+        of, place, conditions = f"codemode_requests q JOIN {of} ON r.id = q.record_id", "q", _FIRST_OF_TOOL
+    elif filters.state is None:
+        conditions = ["r.state <> 'resting'"]  # as the index says it: these are listed on demand alone
+    asked = {
+        f"{place}.tenant = ?": next(iter(clause(tenant)[1]), None),
+        f"{place}.app = ?": filters.app,
+        "q.tool_name = ?": filters.tool,
+        "r.state = ?": filters.state,
+        f"{place}.position < ?": before,
+    }
+    given = {condition: one for condition, one in asked.items() if one is not None}
+    rows = session.rows(
+        f"SELECT {_COLUMNS} FROM {of} WHERE {' AND '.join([*given, *conditions])}"
+        f" ORDER BY {place}.position DESC LIMIT ?",
+        *(*given.values(), limit + 1),
     )
-    rows = session.rows(statement, *values, limit + 1)
     records = records_of(session, [row[:-1] for row in rows[:limit]])
     return Page(records, str(rows[limit - 1][-1]) if len(rows) > limit else None)
-
-
-def _conditions(tenant: Tenant, filters: Filters) -> tuple[list[str], Row]:
-    given: list[tuple[str, object]] = [("tenant = ?", one) for one in clause(tenant)[1]]
-    if filters.app is not None:
-        given.append(("app = ?", filters.app))
-    given.append(("state = ?", filters.state) if filters.state is not None else ("state <> ?", "resting"))
-    if filters.tool is not None:
-        waits = (
-            "EXISTS (SELECT 1 FROM codemode_requests q WHERE q.record_id = r.id AND q.tool_name = ?"
-            " AND q.state = 'waiting')"
-        )
-        given.append((waits, filters.tool))
-    return [one for one, _ in given], tuple(one for _, one in given)
 
 
 def position_of(cursor: str | None) -> int | None:

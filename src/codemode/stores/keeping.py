@@ -177,15 +177,16 @@ def _insert_requests(
     first: int,
 ) -> None:
     session.each(
-        "INSERT INTO codemode_requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', NULL, NULL, NULL, NULL, 0, ?)",
+        "INSERT INTO codemode_requests SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', NULL, NULL, NULL, NULL, 0, ?,"
+        " tenant, app, position FROM codemode_records WHERE id = ?",
         (
             (
                 one.interrupt_id,
-                record_id,
                 first + number,
                 *_said(one),
                 *_form(one, new, known),
                 new.shown[one.interrupt_id],
+                record_id,
             )
             for number, one in enumerate(new.interrupt.requests)
             if one.interrupt_id in asked

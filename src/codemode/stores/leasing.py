@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..data.json_values import encode_json
@@ -191,19 +191,26 @@ def end(
     outcome: str,
     by: By,
     said: Mapping[str, Any],
-) -> RecordState:
+) -> None:
     """End a record: its outcome stays, what it could go on from does not."""
-    after = record_after(state, event, record_id)
-    session.run(
+    end_all(session, [(record_id, tenant, state)], event, outcome, by, said)
+
+
+def end_all(
+    session: Session, records: Sequence[Row], event: RecordEvent, outcome: str, by: By, said: Mapping[str, Any]
+) -> None:
+    """End records of which the rows have id, tenant and state."""
+    ends = [(record_after(state, event, record_id), record_id, tenant) for record_id, tenant, state in records]
+    session.each(
         "UPDATE codemode_records SET state = ?, outcome = ?, interrupt = NULL, owner = NULL, ready_at_ms = NULL,"
         " ended_at_ms = ? WHERE id = ?",
-        *(after, outcome, session.now_ms, record_id),
+        ((after, outcome, session.now_ms, record_id) for after, record_id, _ in ends),
     )
-    session.note(record_id, tenant, after)
-    kind = "closed" if event == "close" else after
     reason = cut(by.reason) or None
-    session.audit(kind, tenant, record_id, actor=by.actor, reason=reason, outcome=after, address=by.address, **said)
-    return after
+    for after, record_id, tenant in ends:
+        session.note(record_id, tenant, after)
+        kind = "closed" if event == "close" else after
+        session.audit(kind, tenant, record_id, actor=by.actor, reason=reason, outcome=after, address=by.address, **said)
 
 
 def _apply(session: Session, lease: Lease) -> None:

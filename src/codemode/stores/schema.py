@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .audit import BEGINNING
 from .errors import StoreUnavailable
+from .index_tables import INDEXES
 from .journal_tables import JOURNALS
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ _VERSION_2 = (
     "CREATE INDEX codemode_audit_by_tenant ON codemode_audit (tenant, sequence)",
     "CREATE INDEX codemode_audit_by_record ON codemode_audit (record_id, sequence)",
     _APPEND_ONLY,
+    *INDEXES,
 )
 
 UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 
 import pytest
-from stored_pauses import HOUR_MS, OK, Catalog, paused
-from test_store_contract import claimed, decided, through
+from stored_pauses import HOUR_MS, paused
+from test_store_contract import decided, through
 from waiting import until, within
 
 from codemode import (
@@ -22,12 +21,10 @@ from codemode import (
     MemoryInterruptStore,
     SqliteInterruptStore,
     StoreUnavailable,
-    verify_audit,
 )
 from codemode.continuations.guard import LAPSED, Claim
 from codemode.host.clock import now_ms
 from codemode.stores import keeping, schema
-from codemode.stores.session import Session
 
 
 def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make):
@@ -58,106 +55,6 @@ def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make
         await other.aclose()
 
     through(make, scenario)
-
-
-class Counted:
-    def __init__(self, monkeypatch):
-        self.count = 0
-        for name in ("_execute", "each"):
-            monkeypatch.setattr(Session, name, self._counting(getattr(Session, name)))
-
-    def _counting(self, method):
-        def counted(session, *values):
-            self.count += 1
-            return method(session, *values)
-
-        return counted
-
-    async def of(self, work):
-        before = self.count
-        await work
-        return self.count - before
-
-
-@pytest.mark.parametrize("kind", ["memory"])
-def test_an_operation_asks_as_often_however_much_there_is(make, monkeypatch):
-    async def scenario(store):
-        counted, costs = Counted(monkeypatch), []
-        for size in (1, 30):
-            names = [f"{size}-{number}" for number in range(size)]
-            for number in range(size):
-                await store.put(paused(f"other-{size}-{number}"), tenant="t")
-            record_id = await store.put(paused(*names), tenant="t", tool=Catalog({}))
-            costs.append(
-                [
-                    await counted.of(store.list(tenant="t", limit=50)),
-                    await counted.of(store.get(names[0], tenant="t")),
-                    await counted.of(store.record(record_id, tenant="t")),
-                    await counted.of(store.decide(dict.fromkeys(names, OK), actor="a", tenant="t")),
-                    await counted.of(store.settle(await claimed(store), paused(*names))),
-                    await counted.of(store.sweep()),
-                    await counted.of(store.note("signed-in", actor="a", tenant="t")),
-                    await counted.of(store.audit_head()),
-                    await counted.of(anext(store.audit(tenant="t", newest_first=True, limit=50))),
-                ]
-            )
-        assert costs[0] == costs[1]
-        assert max(costs[0]) < 20
-
-    through(make, scenario)
-
-
-def test_every_question_uses_an_index(tmp_path):
-    path = tmp_path / "pauses.sqlite"
-
-    async def scenario():
-        store, asked = SqliteInterruptStore(path), []
-        original = Session._execute
-
-        def noted(session, statement, values):
-            asked.append((statement, values))
-            return original(session, statement, values)
-
-        Session._execute = noted
-        try:
-            async with store:
-                record_id = await store.put(paused("a"), tenant="t", app="x")
-                for state in (None, "pending"):
-                    for tenant in ("t", ALL_TENANTS):
-                        await store.list(tenant=tenant, state=state, after="9", tool="refund", app="x")
-                await decided(store, "a")
-                await store.settle(await claimed(store, app="x"), paused("a"))
-                await store.sweep(deny_before_expiry_ms=5)
-                await store.withdraw(record_id, actor="ana")
-                await anext(store.changes(tenant="t"))
-                await anext(store.changes(tenant=ALL_TENANTS))
-                await store.note("signed-in", actor="ana", tenant="t")
-                for tenant in ("t", ALL_TENANTS):
-                    for which in ({}, {"after": 1}, {"newest_first": True, "after": 9}, {"record_id": record_id}):
-                        await anext(store.audit(tenant=tenant, **which))
-                assert await verify_audit(store) is None
-        finally:
-            Session._execute = original
-        return asked
-
-    asked = within(scenario())
-    connection = sqlite3.connect(path)
-    plans = {
-        statement: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-        for statement, values in asked
-        if statement.startswith(("SELECT", "UPDATE", "DELETE")) and "codemode_store" not in statement
-    }
-    connection.close()
-    assert len(plans) > 15
-    scans = [
-        (statement, step)
-        for statement, plan in plans.items()
-        for step in plan
-        if step.startswith("SCAN") and "INDEX" not in step and "CONSTANT" not in step
-    ]
-    assert scans == []
-    sorts = [statement for statement, plan in plans.items() if any("TEMP B-TREE FOR ORDER BY" in step for step in plan)]
-    assert [one for one in sorts if "LIMIT" in one and "JOIN" not in one and "state IN" not in one] == []
 
 
 def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date(kind, make, monkeypatch):

@@ -1,0 +1,287 @@
+"""What operations cost a database: as many statements however much there is, each by an index, with 100,000 records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from datetime import timedelta
+
+import pytest
+from stored_pauses import HOUR_MS, OK, Catalog, paused
+from waiting import within
+
+from codemode import ALL_TENANTS, SqliteInterruptStore, verify_audit
+from codemode.stores.session import Session
+
+MANY = 100_000
+MOST_STEPS = 150_000  # of SQLite's machine, for one statement: to look at 100,000 rows takes a million
+ROWS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {many})"
+FILLED = (
+    (
+        "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels, created_at_ms,"
+        " expires_at_ms, ended_at_ms, interrupt, outcome, claim, ready_at_ms)"
+        " SELECT 'r' || i, i, 1, {state}, 'codeMode', 'tenant' || (i % 40), 'app' || (i % 3), '{{}}', {now}, {now} +"
+        " 86400000 + i, CASE WHEN i % 10 < 6 THEN {now} + 86400000 + i END, '{interrupt}', '{{\"value\":1}}', 0,"
+        " CASE WHEN {state} = 'resuming' THEN {now} + 600000 + i WHEN i % 10 = 7 THEN {now} - i END FROM n"
+    ),
+    (
+        "INSERT INTO codemode_requests SELECT 'q' || i, 'r' || i, 0, 'approval', 'tool' || (i % 7), '{{}}', '{{}}',"
+        " NULL, '\"\"', NULL, CASE WHEN i % 10 = 6 THEN 'waiting' WHEN i % 10 = 7 THEN 'decided' ELSE 'applied' END,"
+        " NULL, NULL, NULL, NULL, 0, NULL, 'tenant' || (i % 40), 'app' || (i % 3), i FROM n WHERE i % 10 <> 9"
+    ),
+    "INSERT INTO codemode_versions SELECT 'n' || i, 'r' || i, 1, {now}, '[]' FROM n",
+    "INSERT INTO codemode_changes SELECT i, 'r' || i, 'tenant' || (i % 40), 'put' FROM n",
+    "INSERT INTO codemode_audit SELECT i, 'tenant' || (i % 40), 'r' || i, 'x', 'x', '{{}}' FROM n",
+    (
+        "INSERT INTO codemode_journals SELECT 'j' || i, 'tenant' || (i % 40), 'app', 'k' || i, '\"\"', i,"
+        " CASE WHEN i % 9 = 0 THEN {now} END, NULL, 0, 0, {now} + 86400000 FROM n"
+    ),
+    "INSERT INTO codemode_journal_lines SELECT 'j' || i, i, 1, '[]' FROM n",
+    "UPDATE codemode_store SET sequence = {many}, audit_sequence = {many}",
+)
+STATE = (
+    "CASE WHEN i % 10 < 6 THEN 'completed' WHEN i % 10 < 8 THEN 'pending' WHEN i % 10 = 8 THEN 'resuming'"
+    " ELSE 'resting' END"
+)
+
+
+class Asked:
+    """The statements that a store sends, with the first values of each."""
+
+    def __init__(self, monkeypatch, database=None):
+        self.statements = []
+        execute, each = Session._execute, Session.each
+
+        def executed(session, statement, values):
+            self.statements.append((statement, values))
+            return execute(session, statement, values)
+
+        def done_for_each(session, statement, values):
+            every = list(values)
+            self.statements.append((statement, every[0] if every else None))
+            return each(session, statement, every)
+
+        monkeypatch.setattr(Session, "_execute", executed)
+        monkeypatch.setattr(Session, "each", done_for_each)
+        for name in ("run_at_once", "run_alone"):
+            monkeypatch.setattr(type(database), name, self._alone(getattr(type(database), name)))
+
+    def _alone(self, run):
+        def ran(database, statement, values):
+            done = run(database, statement, values)
+            if done is not None:
+                self.statements.append((statement, values))
+            return done
+
+        return ran
+
+    async def count(self, work):
+        before = len(self.statements)
+        await work
+        return len(self.statements) - before
+
+
+async def operations(store, size, counted=None):
+    """Do everything that a store does, with so many requests in each pause; return what it counted."""
+    counts = {}
+
+    async def does(name, work):
+        before = 0 if counted is None else len(counted.statements)
+        done = await work
+        counts[name] = 0 if counted is None else len(counted.statements) - before
+        return done
+
+    names = [f"{size}-{number}" for number in range(size)]
+    at = {"tenant": "tenant1", "app": "app1"}
+    one = await does("put", store.put(paused(*names), tool=Catalog({}), **at))
+    await does("put again", store.put(paused(*names), **at))
+    for tenant in ("tenant1", ALL_TENANTS):
+        for app in (None, "app1"):
+            for tool in (None, "tool1"):
+                for state in (None, "pending", "resting", "completed"):
+                    for after in (None, "90000"):
+                        asked = {"tenant": tenant, "app": app, "tool": tool, "state": state, "after": after}
+                        await does(f"list {asked}", store.list(**asked, limit=20))
+        await does(f"get {tenant}", store.get(names[0], tenant=tenant))
+        await does(f"record {tenant}", store.record(one, tenant=tenant))
+        await does(f"changes {tenant}", _first(store.changes(tenant=tenant)))
+        for which in ({}, {"after": 1}, {"newest_first": True, "after": 9}, {"record_id": one}):
+            await does(f"audit {tenant} {[*which]}", _first(store.audit(tenant=tenant, **which)))
+    await does("decide", store.decide(dict.fromkeys(names, OK), actor="a", tenant="tenant1"))
+    claims = [({"tenant": tenant, **app}) for tenant in ("tenant1", ALL_TENANTS) for app in ({}, {"app": "app1"})]
+    leases = [await _claim(does, store, number, claim) for number, claim in enumerate(claims)]
+    lease = next(found for found in leases if found is not None)
+    await does("renew", store.renew(lease))
+    await does("release", store.release(lease, refusals=dict.fromkeys(lease.resolutions, "no")))
+    await store.decide(dict.fromkeys(names, OK), actor="a", tenant="tenant1")
+    await does("settle", store.settle(await _claim_of(store, one), paused(*names)))
+    await does("withdraw", store.withdraw(one, actor="ana"))
+    await does("outcome", _outcome(store, one))
+    await does("note", store.note("signed-in", actor="ana", tenant="t"))
+    await does("head", store.audit_head())
+    await _journals(does, store, size)
+    return counts
+
+
+async def _journals(does, store, size):
+    journal = store.journal(tenant="tenant1", app="app")
+    opened = await does("open", journal.open(f"new{size}", "h"))
+    await does("write", journal.write(opened, ["l"] * size))
+    await does("renew the journal", journal.renew(opened))
+    await does("pause", journal.end(opened, "i", is_final=False))
+    again = await does("open again", journal.open(f"new{size}", "h", again=True))
+    await does("give up", journal.release(again))
+    last = await does("open it", journal.open(f"new{size}", "h"))
+    await does("end", journal.end(last, "v", is_final=True))
+
+
+async def _claim(does, store, number, asked):
+    return await does(f"claim {number}", store.claim(owner="o", **asked))
+
+
+async def _claim_of(store, record_id):
+    while lease := await store.claim(owner="o", tenant="tenant1", app="app1"):
+        if lease.record.id == record_id:
+            return lease
+    raise AssertionError("nobody claimed it")
+
+
+async def _first(found):
+    async for one in found:
+        await found.aclose()
+        return one
+    return None
+
+
+async def _outcome(store, record_id):
+    with contextlib.suppress(Exception):
+        await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=0)
+
+
+async def ends(store, clock, size, counted=None):
+    """What is done for many records at once."""
+    costs = []
+    for number in range(size):
+        await store.put(paused(f"e{size}-{number}", age_ms=HOUR_MS + clock.moved_ms))
+    for deny_ms, moved_ms in ((2 * HOUR_MS, 0), (None, 2 * HOUR_MS)):
+        clock.moved_ms += moved_ms
+        before = 0 if counted is None else len(counted.statements)
+        await store.sweep(deny_before_expiry_ms=deny_ms)
+        costs.append(0 if counted is None else len(counted.statements) - before)
+    clock.moved_ms += HOUR_MS
+    before = 0 if counted is None else len(counted.statements)
+    await store.purge(timedelta(minutes=30))
+    costs.append(0 if counted is None else len(counted.statements) - before)
+    return costs
+
+
+def test_an_operation_asks_as_often_however_much_there_is(make, monkeypatch, clock):
+    async def scenario():
+        async with make() as store:
+            counted = Asked(monkeypatch, store._database)
+            first, more = [await operations(store, size, counted) for size in (1, 30)]
+            assert first == more
+            assert max(first.values()) < 25
+            assert (first["write"], first["open"]) == (1, 1)
+            await ends(store, clock, 2)  # what is left from before goes too
+            assert await ends(store, clock, 1, counted) == await ends(store, clock, 40, counted)
+            assert await verify_audit(store) is None
+
+    within(scenario())
+
+
+def filled(run, now):
+    for statement in FILLED:
+        rows = "" if statement.startswith("UPDATE") else ROWS
+        if rows:
+            begun, values = statement.split(" SELECT ", 1)
+            statement = f"{begun} {rows} SELECT {values}"
+        run(statement.format(many=MANY, state=STATE, now=now, interrupt=json.dumps(paused("of many").to_dict())))
+
+
+async def everything(store, now, run):
+    async with store:
+        filled(run, now)
+
+
+def questions(asked):
+    return {
+        statement: values
+        for statement, values in asked
+        if values is not None
+        and statement.startswith(("SELECT", "UPDATE", "DELETE"))
+        and " codemode_store" not in statement
+        if "FROM codemode_" in statement or "UPDATE codemode_" in statement
+    }
+
+
+async def asked_with_many(store, clock, monkeypatch):
+    asked = Asked(monkeypatch, store._database)
+    await operations(store, 3)
+    await ends(store, clock, 3)
+    return questions(asked.statements)
+
+
+def test_with_very_many_records_sqlite_looks_at_few(tmp_path, clock, monkeypatch):
+    path = tmp_path / "pauses.sqlite"
+    store = SqliteInterruptStore(path, clock=clock)
+    within(everything(store, clock.now_ms(), lambda statement: _run_in_file(path, statement)))
+    plans = within(asked_with_many(store, clock, monkeypatch))
+    assert len(plans) > 60
+    connection = sqlite3.connect(path)
+    found = []
+    for statement, values in plans.items():
+        steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+        found += [
+            (statement, one) for one in steps if one.startswith("SCAN") and "INDEX" not in one and "CONST" not in one
+        ]
+        if statement.startswith("SELECT") and (taken := _steps(connection, statement, values)) > MOST_STEPS:
+            found.append((statement, taken))
+    connection.close()
+    assert found == []
+    within(store.aclose())
+
+
+def _run_in_file(path, statement):
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute(statement)
+    connection.close()
+
+
+def _steps(connection, statement, values):
+    taken = 0
+
+    def step():
+        nonlocal taken
+        taken += 1000
+
+    connection.set_progress_handler(step, 1000)
+    connection.execute(statement, values).fetchall()
+    connection.set_progress_handler(None, 0)
+    return taken
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_with_very_many_records_postgres_looks_by_an_index(make, clock, monkeypatch):
+    import psycopg
+
+    store = make()
+    with psycopg.connect(store._database._dsn, autocommit=True) as connection:
+        within(everything(store, clock.now_ms(), connection.execute))
+        connection.execute("ANALYZE")
+        plans = within(asked_with_many(store, clock, monkeypatch))
+        assert len(plans) > 60
+        found = []
+        for statement, values in plans.items():
+            written = statement.replace("?", "%s")
+            ((explained,),) = connection.execute(f"EXPLAIN (FORMAT JSON) {written}", values).fetchall()
+            scans = [node for node in _nodes(explained[0]["Plan"]) if node["Node Type"] == "Seq Scan"]
+            found += [(statement, node["Relation Name"]) for node in scans]
+        assert found == []
+    within(store.aclose())
+
+
+def _nodes(plan):
+    return [plan, *(node for one in plan.get("Plans", ()) for node in _nodes(one))]
