@@ -115,5 +115,8 @@ def _decide_and_claim(
     record_after(state, "claim", one.record_id)
     if one.request.state == "applied":
         raise deciding.already(one.request)
-    deciding.decide(session, answers, by, tenant, {})
+    try:
+        deciding.decide(session, answers, by, tenant, {})
+    except deciding.NotChecked:
+        return None
     return leasing.claim(session, one.record_id, owner, LEASE_MS)

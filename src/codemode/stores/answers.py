@@ -24,10 +24,13 @@ from .values import StoredRequest
 
 @record
 class Answer:
-    """A decision as it is kept and compared; ``said`` is what the audit has of it."""
+    """A decision as it is kept and compared.
+
+    ``said`` is what the audit has of it; None when its request did not wait, so that nobody has looked whether it fits.
+    """
 
     text: str
-    said: Mapping[str, Any]
+    said: Mapping[str, Any] | None
 
 
 def shown(request: StoredRequest | PendingRequest) -> str:
@@ -43,7 +46,7 @@ def read(
     waiting = list(requests)
     check_answers(waiting, decisions)
     said = {one.interrupt_id: _said(one, json.loads(texts[one.interrupt_id])) for one in waiting}
-    return {name: Answer(text, said.get(name, {})) for name, text in texts.items()}
+    return {name: Answer(text, said.get(name)) for name, text in texts.items()}
 
 
 def decision_texts(decisions: Mapping[str, Any]) -> dict[str, str]:

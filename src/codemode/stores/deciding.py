@@ -17,6 +17,10 @@ MOST_DECIDED = 1000
 """Of so many requests one transaction takes decisions: nobody else waits longer than for these."""
 
 
+class NotChecked(Exception):  # noqa: N818 - never leaves this package
+    """A request waits again since somebody looked whether the answer fits: it is to be looked at anew."""
+
+
 def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[dict[str, KeptRequest], dict[str, str]]:
     """Return requests, and the tenants of their records. Raises `UnknownRequest` for one that is not the tenant's."""
     found = requests_named(session, interrupt_ids)
@@ -37,7 +41,7 @@ def decide(
     """Record decisions, all or none, and return the requests as they stand then."""
     found, tenants = named(session, list(answers), tenant)
     states = _states(session, sorted(tenants))
-    new: list[str] = []
+    new: dict[str, Mapping[str, Any]] = {}
     for interrupt_id, answer in answers.items():
         one = found[interrupt_id]
         state, expires_at_ms = states[one.record_id]
@@ -45,7 +49,9 @@ def decide(
         event_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
         record_after(event_state, "decide", one.record_id)
         if _is_new(one, answer.text, seen):
-            new.append(interrupt_id)
+            if answer.said is None:
+                raise NotChecked
+            new[interrupt_id] = answer.said
     now_ms = session.now_ms
     session.each(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ?, refusal = NULL"
@@ -59,8 +65,8 @@ def decide(
     )
     for record_id in touched:
         session.note(record_id, tenants[record_id], "decided")
-    for one in new:
-        audit(session, found[one], tenants[found[one].record_id], by, answers[one].said)
+    for one, said in new.items():
+        audit(session, found[one], tenants[found[one].record_id], by, said)
     return {name: one.request for name, one in requests_named(session, answers).items()}
 
 

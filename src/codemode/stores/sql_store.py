@@ -120,8 +120,14 @@ class SqlStore(Answering, Auditing):
     ) -> dict[str, StoredRequest]:
         """See `InterruptStore.decide`."""
         by = keeping.said_by(actor, address=address)
-        answers = await self._checked(decisions, tenant)
-        return await self._write(lambda session: deciding.decide(session, answers, by, tenant, seen or {}))
+        while True:
+            answers = await self._checked(decisions, tenant)
+            try:
+                return await self._write(
+                    lambda session, answers=answers: deciding.decide(session, answers, by, tenant, seen or {})
+                )
+            except deciding.NotChecked:
+                continue
 
     async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
         """Check answers before there is a transaction in which everybody else would wait for that."""

@@ -171,6 +171,39 @@ def test_a_decision_is_made_once(make):
     through(make, scenario)
 
 
+def test_an_answer_to_what_waits_again_meanwhile_is_looked_at_anew(make, monkeypatch):
+    wrong = {"approved": True, "input": {"order": 5}}
+
+    async def scenario(store):
+        record_id = await store.put(paused("a"), tool=Catalog(SCHEMA))
+        lease, looked = None, store._checked
+
+        async def before_it_waits_again(*asked):
+            nonlocal lease
+            found = await looked(*asked)
+            if lease is not None:
+                given_back, lease = lease, None
+                await store.release(given_back, refusals={"a": "no"})
+            return found
+
+        monkeypatch.setattr(store, "_checked", before_it_waits_again)
+        for decide in (
+            lambda: store.decide({"a": wrong}, actor="bob", tenant=ALL_TENANTS),
+            lambda: store.answer("a", wrong, lambda *_: None, actor="bob"),
+        ):
+            await decided(store, "a")
+            lease = await claimed(store)
+            with pytest.raises(AnswerRefused):
+                await decide()
+            (one,) = (await store.record(record_id, tenant=ALL_TENANTS)).requests
+            assert (one.state, one.decision) == ("waiting", None)
+        assert [line.decision async for line in store.audit(tenant=ALL_TENANTS) if line.kind == "decided"] == [
+            "approved"
+        ] * 2
+
+    through(make, scenario)
+
+
 def test_two_people_who_decide_at_once_decide_once(make):
     async def scenario(store):
         await store.put(paused("a"))
