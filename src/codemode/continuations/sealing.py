@@ -208,16 +208,24 @@ def _is_genuine(opening: Any, tag: bytes) -> bool:
 
 def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return a text that only whoever can open the continuation of ``auth`` can read, and that fits no other one."""
-    pieces = (piece.encode() for piece in metered(_cut(text, _PIECE_BYTES)))
-    sealed = _sealed(pieces, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
-    return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(sealed))
+    return seal_as(text, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
 
 
 def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
-    secret = _ring(options, "outcome").secret(auth.key_id)
+    return open_as(text, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
+
+
+def seal_as(text: str, secret: bytes, name: str) -> str:
+    """Return a text that only whoever has the secret can read, and only under this name."""
+    pieces = (piece.encode() for piece in metered(_cut(text, _PIECE_BYTES)))
+    return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(_sealed(pieces, secret, name)))
+
+
+def open_as(text: str, secret: bytes, name: str) -> str:
+    """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
     pieces = (urlsafe_b64decode(piece) for piece in metered(_cut(text, _PIECE_BYTES)))
-    return b"".join(_opened(pieces, secret, auth.nonce)).decode()
+    return b"".join(_opened(pieces, secret, name)).decode()
 
 
 def _cut(text: str, size: int) -> Iterator[str]:

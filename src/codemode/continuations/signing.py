@@ -43,6 +43,11 @@ class KeyRing:
         self._signing_id = _key_id(keys[-1])
         self._binding = binding
 
+    @property
+    def signing_id(self) -> str:
+        """The id of the key that signs."""
+        return self._signing_id
+
     def secret(self, key_id: str | None = None) -> bytes:
         """Return 32 derived bytes of a key, the signing one by default. Raises `CodeModeProtocolError` if unknown."""
         secret = self._keys.get(key_id if key_id is not None else self._signing_id)

@@ -197,6 +197,10 @@ class ContinuationOptions(OptionPart):
     ``keys`` are bytes or text; the last signs, any verifies. ``context_binding`` is signed, not stored. ``seal``
     encrypts (extra ``sealed``), and then only sealed ones are taken; ``compress`` makes them smaller. ``any_engine``
     takes those that another version of the engine has made, whose programs may go another way.
+
+    ``journal`` keeps each call before it begins, and each outcome before the program sees it: after the death of its
+    host the same call, made again on any host, goes on from there. It needs ``keys`` and a ``context_binding``, here or
+    with the call; without a ``tool_call_id`` no call is the same again, and only resumes find what was written.
     """
 
     path: ClassVar[str] = "continuation"
@@ -207,6 +211,7 @@ class ContinuationOptions(OptionPart):
     seal: bool = flag(default=False)
     compress: bool = flag(default=False)
     guard: Any = field(default=None, metadata={"check": having("claim", "record", "release")})
+    journal: Any = field(default=None, metadata={"check": having("open", "write", "renew", "end", "release")})
     any_engine: bool = flag(default=False)
 
 

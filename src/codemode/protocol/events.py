@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ..data.records import record
 from ..errors import CodeModeError
-from .ledger import LedgerEntry, Outcome
+from .ledger import Ledger, LedgerEntry, Outcome
 from .messages import HostMessage, ItemKind, NoticeKind
+from .settings import Settings
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
@@ -38,13 +39,16 @@ class ProgramAccepted:
 
     ``given_json`` is what the invocation is given, now that its program is known; None: what it was given before.
     ``compile_only``: it could not be checked, and does not run; but the engine may know what is wrong with it.
-    ``with_places``: the worker is to tell where the program makes its calls.
+    ``with_places``: the worker is to tell where the program makes its calls. ``settings``, where there are any, are
+    those under which it runs, and ``recorded`` is what an earlier host has written of this very invocation.
     """
 
     js: str
     given_json: str | None = None
     compile_only: bool = False
     with_places: bool = False
+    settings: Settings | None = None
+    recorded: Ledger | None = None
 
 
 @record

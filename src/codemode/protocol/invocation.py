@@ -73,7 +73,6 @@ class Invocation:
         self._replay = Replay(recorded, hides_inputs=settings.hides_inputs)
         most = settings.limits.max_ledger_bytes
         self._size: LedgerSize = LedgerSize(most, settings.profile.host_errors, self.ledger.sidecar)
-        self._admitted: events.CallSettled | None = None
         self._effects: list[events.Effect] = []
         self._turn_requests: list[LedgerEntry] = []
         self._turns = Turns(settings, self.ledger)
@@ -112,10 +111,13 @@ class Invocation:
             self._fail(error)
         return self._effects
 
+    def keep_room(self) -> None:
+        """Keep room for what was admitted until it is handed in: others may be admitted before."""
+        self._size.keeps_room = True
+
     def admitted(self, event: events.CallSettled) -> events.CallSettled:
         """Return how a call ended as it will stand in the ledger, which may be full."""
-        self._admitted = self._size.admitted(event, self.entry(event.id))
-        return self._admitted
+        return self._size.admitted(event, self.entry(event.id))
 
     def entry(self, request_id: int) -> LedgerEntry:
         """Return what is known of a request that was made."""
@@ -136,21 +138,22 @@ class Invocation:
         if self.js is not None:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
-        if event.given_json is not None:
-            self.settings = self.settings.giving(event.given_json)
+        self.settings = event.settings or self.identified(event)
         self._compiles_only = event.compile_only
-        if self._identify is not None:
-            self.settings = self._identify(self.settings, event.js)
+        if event.recorded is not None:
+            self._replay = Replay(event.recorded, hides_inputs=self.settings.hides_inputs)
+            self._written = Written(self.settings, self.ledger, event.recorded)
         self._turns.program_started()
-        told, given_json = self.settings.for_worker(with_places=event.with_places), self.settings.given_json
-        if self.settings.profile.guest.is_module:
-            program = messages.RunModule(event.js, told, given_json)
-        else:
-            program = messages.RunProgram(event.js, told, self._draft, given_json, event.compile_only)
-        self._effects.append(Send(program))
+        self._effects.append(Send(self.settings.program(event.js, self._draft, event.compile_only, event.with_places)))
         # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost
         # a trip to the worker and back.
         self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
+
+    def identified(self, event: events.ProgramAccepted) -> Settings:
+        """Return the settings under which an accepted program runs, unless it has others."""
+        given_json, settings = event.given_json, self.settings
+        settings = settings if given_json is None else settings.giving(given_json)
+        return settings if self._identify is None else self._identify(settings, event.js)
 
     def _refused(self, event: events.ProgramRefused) -> None:
         self._fail(endings.not_analysable(self._draft) if event.is_unclear else endings.refusal(event))
@@ -222,8 +225,7 @@ class Invocation:
         if event.id not in self._work.running:
             return
         self._work.ended(event.id)
-        if event is not self._admitted:  # what is told to listeners first was asked about already
-            event = self._size.admitted(event, self.ledger[event.id])
+        event = self.admitted(event)
         entry = self._noted(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error

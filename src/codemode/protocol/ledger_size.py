@@ -28,6 +28,9 @@ class LedgerSize:
         self._sidecar = sidecar
         self._bytes = 0
         self.is_whole = False  # whether it has what was recorded, so that it is not counted again
+        self.keeps_room = False  # for what was admitted, until it comes into the ledger
+        self._kept_for: dict[int, CallSettled] = {}
+        self._last: CallSettled | None = None
 
     @property
     def bytes(self) -> int:
@@ -48,23 +51,33 @@ class LedgerSize:
             raise endings.ledger_full(self._maximum)
 
     def admitted(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
-        """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead."""
-        if entry.kind in OF_PROGRAMS:  # which has nothing to keep, and does not fail
-            return event
+        """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead.
+
+        What was admitted is so when it is asked about again.
+        """
+        if event is self._last or entry.kind in OF_PROGRAMS or self._kept_for.get(event.id) is event:
+            return event  # what is a program's own has nothing to keep, and does not fail
         error = self._refusal(event.outcome)
-        if error is None:
-            return event
-        return CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error, event.shown_json)
+        if error is not None:
+            event = CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error, event.shown_json)
+        if self.keeps_room:
+            self._kept_for[event.id] = event
+        self._last = event
+        return event
 
     def _refusal(self, outcome: Outcome) -> CodeModeError | None:
-        if self._bytes + _outcome_bytes(outcome) > self._maximum:
+        to_come = [one.outcome for one in self._kept_for.values()] if self._kept_for else ()
+        if self._bytes + _outcome_bytes(outcome) + sum(map(_outcome_bytes, to_come)) > self._maximum:
             return endings.ledger_full(self._maximum)
         if self._sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
             return None
-        return self._sidecar.refusal(outcome.large)
+        before = [one.large for one in to_come if isinstance(one, Fulfilled) and one.large is not None]
+        return self._sidecar.refusal(outcome.large, before)
 
     def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
         """Count an entry anew whose call has begun or ended."""
+        if self._kept_for:
+            self._kept_for.pop(now.id, None)
         # Most calls begin with what the guest issued, and have no outcome before the one they end with.
         if now.executed_input_json is not was.executed_input_json:
             self._bytes += _bytes(now.executed_input_json) - _bytes(was.executed_input_json)

@@ -97,9 +97,12 @@ def sidecar_of(profile: Profile, recorded: Ledger | None) -> Sidecar | None:
     return recorded.sidecar
 
 
-def with_references(recorded: Ledger, rules: SidecarRules) -> Ledger:
-    """Return a recorded ledger with the large strings that its program was handed, which follow from its texts."""
-    sidecar = Sidecar(rules)
+def with_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar | None = None) -> Ledger:
+    """Return a recorded ledger with the large strings that its program was handed, which follow from its texts.
+
+    They go into an empty ``sidecar`` where there is one.
+    """
+    sidecar = Sidecar(rules) if sidecar is None else sidecar
 
     def again(entry: LedgerEntry) -> LedgerEntry:
         if entry.kind != "tool":

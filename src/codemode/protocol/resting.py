@@ -99,11 +99,6 @@ class RestingInvocation(Invocation):
         """Return what is known of a request, be it that it has not been made again yet."""
         return self.ledger[request_id] if request_id in self.ledger else self._replay[request_id]
 
-    def admitted(self, event: events.CallSettled) -> events.CallSettled:
-        """Return how a call ended as it will stand in the ledger."""
-        self._admitted = self._size.admitted(event, self.entry(event.id))
-        return self._admitted
-
     def rest_where_it_is(self) -> None:
         """Come to rest without its worker, whatever the guest is doing: what it did not get to it does again."""
         if self.ending is None and self.resting is None:
@@ -169,9 +164,8 @@ class RestingInvocation(Invocation):
 
     def _taken(self, event: events.CallSettled) -> events.CallSettled:
         """Return how a call has ended as it goes into the ledger; it runs no more."""
-        if event is not self._admitted:
-            event = self.admitted(event)
         self._work.ended(event.id)
+        event = self.admitted(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         return event

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
+from .messages import Draft, RunModule, RunProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,13 @@ class Settings:
             given_json,
             self.hides_inputs,
         )
+
+    def program(self, js: str, draft: Draft | None, compile_only: bool, with_places: bool) -> RunProgram | RunModule:
+        """Return the message that starts a program under these settings."""
+        told, given_json = self.for_worker(with_places=with_places), self.given_json
+        if self.profile.guest.is_module:
+            return RunModule(js, told, given_json)
+        return RunProgram(js, told, draft, given_json, compile_only)
 
     def for_worker(self, *, with_places: bool = False) -> dict[str, Any]:
         """Return the part that the worker is told, but for what was given, which travels as the text that it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..data.json_values import utf8_length
@@ -53,13 +54,16 @@ class Sidecar:
             raise _limit_error(message, "maxReferenceSize", size, maximum)
         return large
 
-    def refusal(self, large: LargeStrings) -> CodeModeSerializationError | None:
-        """Return the error of an output whose large strings are too much beside those before, if they are."""
-        maximum, size = self._rules.max_total_bytes, self._bytes + sum(large.sizes)
+    def refusal(self, large: LargeStrings, to_come: Sequence[LargeStrings] = ()) -> CodeModeSerializationError | None:
+        """Return the error of an output whose large strings are too much beside those before, if they are.
+
+        ``to_come`` are those of outputs before it that the program is yet to be handed.
+        """
+        maximum, size = self._rules.max_total_bytes, self._bytes + sum(sum(one.sizes) for one in (*to_come, large))
         if size > maximum:
             message = f"the large strings of this program have {size} bytes with this one's; maxTotalSize is {maximum}"
             return _limit_error(message, "maxTotalSize", size, maximum)
-        if len(self._texts) + len(large.texts) > MAX_REFERENCES:
+        if len(self._texts) + sum(len(one.texts) for one in (*to_come, large)) > MAX_REFERENCES:
             message = f"this program has more than {MAX_REFERENCES} large strings"
             return CodeModeSerializationError(message, code=SIDECAR_LIMIT, details={"max_references": MAX_REFERENCES})
         return None

@@ -7,38 +7,26 @@ from typing import Any
 from ..continuations.guard import LAPSED
 from ..continuations.renewal import ClaimLost
 from ..data.records import record
-from ..errors import (
-    CodeModeAbortedError,
-    CodeModeConcurrencyError,
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
+from ..errors import CodeModeAbortedError, CodeModeError
 from .execution import Execution
+from .journal_identity import is_of_journal
 from .outcome import RunOutcome
+from .program_end import is_programs_end
 from .resume_claim import ResumeClaim
-
-_OUTSIDE_ERRORS = (
-    CodeModeAbortedError,
-    CodeModeConcurrencyError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
 
 
 @record
 class ClaimedResume:
-    """The execution of a resume, and its claim."""
+    """The execution of a resume, and its claim: ours to renew, or that of an owner that is gone."""
 
     claim: ResumeClaim
     execution: Execution
+    is_ours: bool = True
 
     async def run(self) -> RunOutcome:
         """Go on with the program, whose claim is ours, and record what it came to."""
         try:
-            async with self.claim.held():
+            async with self.claim.held(renews=self.is_ours):
                 outcome = await self.execution.resume()
         except ClaimLost:
             return await self.as_claimed(await self.claim.take())
@@ -66,9 +54,12 @@ class ClaimedResume:
         return outcome if other is None else await self.as_claimed(other)
 
     async def _settle(self, error: BaseException, outcome: RunOutcome | None = None) -> None:
+        if is_of_journal(error) and error.details["is_lost"]:
+            return  # whoever has the journal now settles the claim as well
         try:
             # Nothing was run and the program did not get to its end: as if nobody had tried.
-            if not self.execution.has_gone_on and not _is_programs_end(error):
+            # With a journal that cannot be written nobody knows more than it says: the same answers go on from there.
+            if is_of_journal(error) or (not self.execution.has_gone_on and not is_programs_end(error)):
                 await self.claim.release()
             else:
                 await self.claim.settle(
@@ -86,7 +77,3 @@ class ClaimedResume:
             error.recovery = await self.execution.way_on()
             return self.execution.failed(error)
         return outcome if other is None else await self.as_claimed(other)
-
-
-def _is_programs_end(error: BaseException) -> bool:
-    return isinstance(error, CodeModeError) and not isinstance(error, _OUTSIDE_ERRORS)

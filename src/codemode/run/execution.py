@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..data.json_shape import weigh
-from ..data.json_values import NOT_GIVEN, canonical_json
+from ..data.json_values import NOT_GIVEN
 from ..errors import (
     CodeModeAbortedError,
     CodeModeError,
@@ -27,7 +26,6 @@ from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
 from ..protocol.call_status import call_summaries
-from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger
 from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
@@ -38,16 +36,20 @@ from ..workers.lease import Lease
 from ..workers.pool import WorkerPool, pool_or_default
 from .answered_pause import AnsweredPause
 from .direct_call import DirectCall, DirectSeat
-from .identity import derived_identity
+from .journal_identity import EndedBefore, has_way_on, require_journal_identity
 from .kept_inputs import KeptInputs
+from .machine import invocation_of
 from .nested_call import NestedCalls
-from .optional_parts import fetches_of, require_cipher, telemetry_listeners
+from .optional_parts import fetches_of, journaling_of, require_cipher, telemetry_listeners
 from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .programs import ProgramChecker, check_source, is_checked
 from .recovery import Recovery, WayOn, begun_ledger
 from .results import read_result
 from .runner import Runner
+
+if TYPE_CHECKING:
+    from .journaling import Journaling
 
 _LARGE_SOURCE_CHARACTERS = 1 << 16
 ResultT = TypeVar("ResultT")
@@ -57,7 +59,7 @@ class Execution:
     """Runs one program, from its source or from a pause that was answered, on one worker, once.
 
     ``given``, plain JSON, is what this one invocation brings along; a pause has its own. ``warnings`` in it are told of
-    beside whatever it comes to.
+    beside whatever it comes to. ``journaling`` has the open journal of a pause; that of a program opens when it begins.
     Options are put together and refused when it is made, before anything is claimed or taken. `start` or `resume` then
     takes a worker, compares the program with the tools there or as an earlier run has found it, and lets a `Runner`
     drive the invocation to its ending; by then calls are cancelled and the worker is gone or given back. What the
@@ -74,6 +76,7 @@ class Execution:
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
         given: Mapping[str, Any] | None = None,
+        journaling: Journaling | None = None,
     ) -> None:
         self._profile = profile
         self._given = given if answered is None else answered.continuation.given
@@ -88,12 +91,12 @@ class Execution:
         self._threads = self._pool.threads.of_invocation(nesting.depth())
         self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
         require_cipher(options)
-        random = secrets.token_hex(32)
-        invocation_id = "code-mode-" + random[:16]
-        outer_id = outer.tool_call_id if outer.tool_call_id is not None else invocation_id
+        require_journal_identity(options.continuation, outer.context_binding)
+        self._machine, invocation_id = invocation_of(profile, catalog, options, outer, answered, self._given)
+        outer_id = self._machine.settings.outer_tool_call_id
         self._seat: DirectSeat | None = None  # of a call without a program
-        self._machine = self._invocation(self._settings(outer_id, salt=random[16:32], seed=random[32:]))
         self._kept_inputs = KeptInputs()
+        self._journaling = journaling if answered else journaling_of(options, outer, catalog, profile)
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
         called = profile.direct_tool if self._is_direct else profile.outer_tool
         listeners = (*telemetry_listeners(options, catalog.get, called, profile.host_errors), *outer.listeners)
@@ -146,6 +149,11 @@ class Execution:
         return self.failed(error)
 
     @property
+    def settings(self) -> Settings:
+        """The settings under which it runs."""
+        return self._machine.settings
+
+    @property
     def has_gone_on(self) -> bool:
         """True once a tool was begun, a timer has fired or there is a new way to go on: what was resumed is used up."""
         ledger = self._machine.ledger
@@ -178,6 +186,8 @@ class Execution:
             with self._threads.serving():
                 if refused is not None:  # what can be no program is told of as one that failed
                     return self.failed(await self._ended(refused))
+                if self._journaling is not None:
+                    return await self._run_journaled(source, self._journaling)
                 return await self._run_to_its_end(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
@@ -189,6 +199,15 @@ class Execution:
         """Do work on a long text: where it takes many steps, in a thread."""
         with self._threads.serving():
             return await run_check(0, work)
+
+    async def _run_journaled(self, source: str, journaling: Journaling) -> RunOutcome:
+        try:
+            return await journaling.run(lambda: self._run_to_its_end(source))
+        except EndedBefore as before:
+            await self._reporter.ended(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
+            return before.outcome
+        except CodeModeAbortedError as error:  # the program has ended, and that could not be written
+            return self.failed(await self._told(error))
 
     async def _run_to_its_end(self, source: str) -> RunOutcome:
         try:
@@ -208,8 +227,12 @@ class Execution:
         lease = self._seat if self._seat is not None else await self._worker()
         try:
             program = self._checker(source)
+            # Where there is no checker it is plain JavaScript, and was checked before it paused.
+            first = events.ProgramAccepted(source, with_places=self._catalog.may_ask)
+            if self._seat is not None and self._journaling is not None and self._answered is None:
+                first = await self._journaling.accepted(machine, first)
             check = (is_checked, None) if program is None else (program.check, program.preparation)
-            runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check)
+            runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check, self._journaling)
         except BaseException:
             lease.leave()
             raise
@@ -218,8 +241,7 @@ class Execution:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
             loop.call_soon(lease.refill, 1)
             if program is None:
-                # Plain JavaScript that was checked before it paused.
-                runner.start(machine.receive(events.ProgramAccepted(source, with_places=self._catalog.may_ask)))
+                runner.start(machine.receive(first))
             else:
                 runner.start(
                     machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=program.known)
@@ -274,7 +296,7 @@ class Execution:
         if self._answered is not None:
             error.details["is_resumed"] = True
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
-            error.recovery = await self.way_on()
+            error.recovery = None if has_way_on(error, is_resumed=self._answered is not None) else await self.way_on()
         return error
 
     @property
@@ -285,16 +307,6 @@ class Execution:
     @property
     def _pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
-
-    def _invocation(self, settings: Settings) -> Invocation:
-        if self._answered is None:
-            outer = self._outer
-            binding = outer.context_binding
-            identify = derived_identity(self._options.continuation, outer.tool_call_id, binding, outer.started_at_ms)
-            return Invocation(settings, identify=identify)
-        continuation = self._answered.continuation
-        resolved = self._answered.answers.keys()
-        return Invocation(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
 
     def _checker(self, source: str) -> ProgramChecker | None:
         if self._answered is not None or self._seat is not None:
@@ -323,27 +335,7 @@ class Execution:
             sidecar=machine.ledger.sidecar,
         )
 
-    def _settings(self, outer_tool_call_id: str, *, salt: str, seed: str) -> Settings:
-        return Settings(
-            outer_tool_call_id=outer_tool_call_id,
-            salt=salt,
-            seed=seed,
-            started_ms=self._outer.started_at_ms or now_ms(),
-            limits=self._options.execution_policy,
-            profile=_of_direct_call(self._profile) if self._is_direct else self._profile,
-            language_names=self._catalog.language_names,
-            fetch=self._fetches is not None,
-            hides_inputs=self._options.pipeline.before is not None,
-            # What a program is given depends on the program.
-            given_json=canonical_json(self._given) if self._is_direct else None,
-        )
-
 
 def _is_large(source: object) -> bool:
     """Tell whether even to look at a program's text may take long."""
     return isinstance(source, str) and len(source) > _LARGE_SOURCE_CHARACTERS
-
-
-def _of_direct_call(profile: Profile) -> Profile:
-    """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
-    return replace(profile, guest=replace(profile.guest, result="json"))

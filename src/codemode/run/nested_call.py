@@ -60,8 +60,8 @@ class CallProgress(Protocol):
         """The person has answered."""
         ...
 
-    def started(self, executed_input_json: str | None, *, is_approved: bool) -> None:
-        """The tool itself runs from here on."""
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+        """The tool itself runs from here on; where something is given back, once that was awaited."""
         ...
 
 
@@ -128,13 +128,19 @@ class NestedCalls:
         if self.aborted.is_set():
             raise asyncio.CancelledError
 
+    async def begun(self, begun: Awaitable[None] | None) -> None:
+        """Wait until a call may begin. Raises as `require_running`."""
+        if begun is not None:
+            await begun
+            self.require_running()
+
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
         request = await read_fetch(entry, self.options.execution_policy)
         self.require_running()
         if request.changes_something:
-            progress.started(None, is_approved=False)
+            await self.begun(progress.started(None, is_approved=False))
         return await self.fetches.perform(request)
 
     async def _ask_catalog(self, entry: LedgerEntry) -> str:
@@ -204,7 +210,8 @@ class _ToolCall:
             await self._approve(checked)
         context = await self._context() if tool.takes_context else None
         calls.require_running()
-        self._progress.started(self._executed_json, is_approved=self._is_approved)
+        if (begun := self._progress.started(self._executed_json, is_approved=self._is_approved)) is not None:
+            await calls.begun(begun)
         try:
             output = await guarded(
                 entry, run_tool(tool, checked.validated.value, context, calls.threads, self._call_id)

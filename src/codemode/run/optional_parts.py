@@ -1,4 +1,4 @@
-"""Parts that only some options ask for, imported only for those: fetch, sealed continuations, telemetry."""
+"""Parts that only some options ask for, imported only for those: fetch, sealed continuations, telemetry, journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ _imported = set[str]()
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
+    from ..profile import Profile
+    from ..tools.catalog import ToolCatalog
+    from ..tools.prepared import PreparedTool
     from ..trace.events import Event
+    from .journaling import Journaling
+    from .outer_call import OuterCall
 
 
 def require_optional_parts(options: CodeModeOptions) -> None:
@@ -91,3 +96,14 @@ def telemetry_listeners(
     from ..observe.telemetry import telemetry_listeners
 
     return telemetry_listeners(options.telemetry, find_tool, outer_tool, host_errors)
+
+
+def journaling_of(
+    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile
+) -> Journaling | None:
+    """Return what opens the journal of one program; None where there is none."""
+    if options.continuation.journal is None:
+        return None
+    from .journaling import Journaling
+
+    return Journaling(options.continuation, outer.context_binding, catalog, profile)

@@ -50,6 +50,10 @@ class RestingExecution(Execution):
         answered: AnsweredPause | None = None,
         given: Mapping[str, Any] | None = None,
     ) -> None:
+        if options.continuation.journal is not None:
+            raise ValueError(
+                "continuation.journal is not for programs that may rest: at rest they are kept as they are"
+            )
         if answered is not None:
             _answer_yields(answered.continuation.ledger, (outer.clock_ms or now_ms)())
         super().__init__(profile, catalog, options, outer, pool, answered, given)

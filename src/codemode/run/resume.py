@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ..continuations.key_warnings import warn_if_unshared
@@ -32,10 +33,13 @@ from .answered_pause import AnsweredPause
 from .claimed_resume import ClaimedResume
 from .execution import Execution
 from .genuine import restored_profile, verify
+from .journaled_resume import JournaledResume
+from .optional_parts import journaling_of
 from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .recorded_outcomes import RecordedOutcomes
-from .resume_claim import ResumeClaim, claim_of_answers, claim_of_end, guard_of, refuse_own
+from .resume_claim import ResumeClaim, claim_of_answers, claim_of_end, guard_of
+from .underway import refuse_own
 
 
 @contextmanager
@@ -119,15 +123,25 @@ async def _resume(
     warn_if_unshared(keeping)
     with _refusals():
         claim = await _claim(interrupt, auth, resolutions, keeping, own)
-        standing = await claim.take()
-    resuming = ClaimedResume(claim, execution)
+    require = partial(_require_runnable, continuation, auth, keeping)
+    journaling = journaling_of(settings, outer_call, tools, own)
+    if journaling is None:
+        return await _claimed(ClaimedResume(claim, execution), require)
+    made = partial(Execution, own, tools, settings, outer_call, pool, journaling=journaling)
+    with _refusals():
+        return await JournaledResume(answered, claim, journaling, made, require, settings.approval).run(execution)
+
+
+async def _claimed(resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]]) -> RunOutcome:
+    with _refusals():
+        standing = await resuming.claim.take()
     if standing is not None:
         return await resuming.as_claimed(standing)
     try:
         with _refusals():
-            await _require_runnable(continuation, auth, keeping)
+            await require_runnable()
     except CodeModeProtocolError:
-        await claim.release()
+        await resuming.claim.release()
         raise
     return await resuming.run()
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ..continuations.guard import Claim, MemoryResumeGuard, ResumeGuard
@@ -15,13 +13,13 @@ from ..continuations.sealing import answers_digest
 from ..continuations.signing import Auth
 from ..data.json_values import canonical_json, encode_json
 from ..data.records import record
-from ..errors import CodeModeProtocolError
 from ..host import steps
 from ..host.cancellation import to_its_end
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from .outcome import RunOutcome
 from .recorded_outcomes import RecordedOutcomes
+from .underway import underway
 
 _ENDED = '"ended"'  # no answers read so: those are an object
 _process_guard = MemoryResumeGuard()
@@ -44,10 +42,14 @@ class ResumeClaim:
         await self.guard.release(self.claim.key)
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[None]:
+    async def held(self, *, renews: bool = True) -> AsyncGenerator[None]:
         """Keep it alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost."""
-        async with renewed(self.guard, self.claim.key), _underway(self.claim.key):
-            yield
+        with underway(self.claim.key):
+            if not renews:
+                yield
+                return
+            async with renewed(self.guard, self.claim.key):
+                yield
 
     async def settle(self, write: Callable[[RecordedOutcomes], str]) -> str | None:
         """Record an outcome. Returns the one that stands instead; None when it is this one.
@@ -87,38 +89,3 @@ def claim_of_end(auth: Auth, options: ContinuationOptions) -> Claim:
 def guard_of(options: ContinuationOptions) -> ResumeGuard:
     """Return where claims are kept: in this process unless the options say otherwise."""
     return options.guard if options.guard is not None else _process_guard
-
-
-@dataclass(slots=True)
-class _Underway:
-    """A resume that the code in this context is part of, until it has ended."""
-
-    key: str
-    outer: _Underway | None
-    has_ended: bool = False
-
-
-_innermost: ContextVar[_Underway | None] = ContextVar("codemode_underway", default=None)
-
-
-@asynccontextmanager
-async def _underway(key: str) -> AsyncGenerator[None]:
-    one = _Underway(key, _innermost.get())
-    token = _innermost.set(one)
-    try:
-        yield
-    finally:
-        one.has_ended = True
-        with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
-            _innermost.reset(token)
-
-
-def refuse_own(key: str) -> None:
-    """Raise `CodeModeProtocolError` when what asks for a resume is part of it: it would wait for its own outcome."""
-    one = _innermost.get()
-    while one is not None:
-        if one.key == key and not one.has_ended:
-            raise CodeModeProtocolError(
-                "this continuation is being resumed by the program whose call asks for it: it would wait for itself"
-            )
-        one = one.outer

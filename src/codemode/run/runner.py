@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError
 from ..host import steps
 from ..host.clock import Clock
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..observe.reporter import CallRecord, Reporter
-from ..options.parts import MAX_SOURCE_BYTES
 from ..protocol import events
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import LedgerEntry, Rejected, Waiting
 from ..protocol.messages import HostMessage, RunModule, TimeStoodStill, WorkerMessage
-from ..protocol.settings import Settings
 from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
-from .nested_call import NestedCalls
-from .seat import Channel, Preparation, ProgramCheck, Seat
+from .nested_call import CallProgress, NestedCalls
+from .progress import JournaledProgress, Progress
+from .seat import Channel, Preparation, ProgramCheck, Seat, max_frame_bytes
 from .timers import Timers
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
+    from .journaled import InvocationJournal
+    from .journaling import Journaling
 
-# What a worker says of a program: its text and its facts, each escaped to at most six bytes a byte.
-_MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
-_FRAME_SLACK_BYTES = 1 << 20
 # How long the caller waits for cancelled calls to see the cancellation.
 _CANCEL_GRACE_SECONDS = 1.0
 # How much later than a program's time is over its worker may say what it has written.
 _GRACE_MS = 2000
-_PROGRAM = 0  # the task that checks the program, beside those of requests
+_PROGRAM, _PREPARATION = 0, -1  # the tasks of what comes before the program runs, beside those of requests
+ResultT = TypeVar("ResultT")
 
 
 class Runner:
@@ -49,6 +47,7 @@ class Runner:
         reporter: Reporter,
         check: ProgramCheck,
         prepare: Preparation | None = None,
+        journaling: Journaling | None = None,
     ) -> None:
         self._machine = machine
         self._lease = lease
@@ -56,6 +55,8 @@ class Runner:
         self._reporter = reporter
         self._check = check
         self._prepare = prepare
+        self._journaling = journaling
+        self._journal: InvocationJournal | None = None
         self._effects: deque[events.Effect] = deque()
         self._performing = False
         self._errors = KeptErrors()
@@ -63,7 +64,7 @@ class Runner:
         stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.clock == "wall"
         self._worker_time = 0.0 if stops_itself else None  # in which the clock stood still, as far as its worker knows
         self._is_preparing = False
-        self._tasks: dict[int, asyncio.Future[None]] = {}  # by request id
+        self._tasks: dict[int, asyncio.Future[Any]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
         self._clock = self._clock_of(machine.settings.limits.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
@@ -71,7 +72,7 @@ class Runner:
 
     def _channel_to(self, lease: Seat) -> Channel:
         return lease.channel(
-            _max_frame_bytes(self._machine.settings),
+            max_frame_bytes(self._machine.settings),
             on_message=self.feed,
             on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
             on_violation=lambda error: self.feed(events.HostFailed(error)),
@@ -80,6 +81,7 @@ class Runner:
 
     def start(self, effects: Iterable[events.Effect]) -> None:
         """Perform the first effects; what can wait until the worker has begun comes after them."""
+        self._follow()
         self.perform(effects)
         self._channel.listen()
         if not self.ended.done() and not self._is_preparing:
@@ -171,16 +173,21 @@ class Runner:
         doing = None if self._prepare is None else self._prepare(facts)
         if doing is None:
             self._check_now(js, facts)
-            return
+        else:
+            self._await(doing, lambda _: self._check_now(js, facts), "the tools were not made ready")
+
+    def _await(self, doing: Awaitable[ResultT], then: Callable[[ResultT], None], otherwise: str) -> None:
+        """Do something that is no part of the program's time, and go on ``then``."""
         self._is_preparing = True
         self._clock.stop()
-        task = self._tasks[_PROGRAM] = asyncio.ensure_future(doing)
-        task.add_done_callback(lambda _: self._prepared(task, js, facts))
+        task: asyncio.Future[ResultT] = asyncio.ensure_future(doing)
+        self._tasks[_PREPARATION] = task
+        task.add_done_callback(lambda _: self._done(task, then, otherwise))
 
-    def _prepared(self, task: asyncio.Future[None], js: str, facts: Facts | None) -> None:
-        self._call_done(_PROGRAM)
+    def _done(self, task: asyncio.Future[ResultT], then: Callable[[ResultT], None], otherwise: str) -> None:
+        self._call_done(_PREPARATION)
         if task.cancelled():  # by the end of the run, or from inside
-            self._fail(CodeModeError("the tools were not made ready: what does it was cancelled"))
+            self._fail(CodeModeError(f"{otherwise}: what does it was cancelled"))
             return
         error = task.exception()
         if error is not None:
@@ -189,24 +196,42 @@ class Runner:
             self._is_preparing = False
             self._clock.start()
             try:
-                self._check_now(js, facts)
+                then(task.result())
             except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
                 self._fail(error)
 
     def _check_now(self, js: str, facts: Facts | None) -> None:
         try:
-            self.feed(steps.run_on_the_loop(lambda: self._check(js, facts)))
+            self._checked(steps.run_on_the_loop(lambda: self._check(js, facts)))
         except steps.TooLongForTheLoop:
             self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(js, facts))
 
     async def _check_elsewhere(self, js: str, facts: Facts | None) -> None:
         try:
-            self.feed(await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
+            self._checked(await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
             if not self.ended.done():
                 self.ended.set_exception(error)
         finally:
             self._call_done(_PROGRAM)
+
+    def _checked(self, found: events.ProgramAccepted | events.ProgramRefused) -> None:
+        journaling = self._journaling
+        if journaling is None or isinstance(found, events.ProgramRefused) or found.compile_only:
+            self.feed(found)
+        else:
+            self._await(journaling.accepted(self._machine, found), self._opened, "the journal was not opened")
+
+    def _opened(self, accepted: events.ProgramAccepted) -> None:
+        self._follow()
+        self.feed(accepted)
+
+    def _follow(self) -> None:
+        """Let what happens be written first, from here on."""
+        if self._journaling is not None and self._journaling.journal is not None:
+            self._journal = self._journaling.journal
+            self._machine.keep_room()
+            self._journal.follow(self._machine.ledger, lambda error: self.feed(events.HostFailed(error)))
 
     def _change_timers(self, effect: events.SetTimers | events.StopTimer) -> None:
         if self._timers is None:
@@ -217,10 +242,10 @@ class Runner:
             self._timers.stop(effect.id)
 
     def _timer_fired(self, settled: events.CallSettled) -> None:
-        try:
-            self.feed(settled)
-        except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
-            self._fail(error)
+        if self._journal is None:
+            self._hand_in(settled)
+        else:
+            self._journal.settled(settled, self._hand_in)
 
     def _finish(self, ending: events.Ending) -> None:
         self._channel.close()
@@ -261,8 +286,11 @@ class Runner:
     async def _perform_call(self, entry: LedgerEntry) -> None:
         record = self._reporter.call_started(entry)
         clock = self._call_clock(entry, record)
+        progress: CallProgress = Progress(self.feed, self._reporter, entry.id, record, clock)
+        if self._journal is not None:
+            progress = JournaledProgress(progress, entry, self._calls, self._journal)
         try:
-            settled = await self._calls.perform(entry, _Progress(self.feed, self._reporter, entry.id, record, clock))
+            settled = await self._calls.perform(entry, progress)
         except CodeModeProtocolError as error:
             self.feed(events.HostFailed(error))
         else:
@@ -272,14 +300,27 @@ class Runner:
                 clock.close()
 
     def _settle(self, settled: events.CallSettled, record: CallRecord) -> None:
+        journal = self._journal
+        if journal is not None and journal.has_settled(settled.id):
+            return
         if record.is_input_hidden and isinstance(settled.outcome, Rejected):
             settled = events.CallSettled(settled.id, settled.outcome, settled.now_ms, settled.error, record.shown_json)
         settled = self._machine.admitted(settled)
         self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.add(settled.error)
-        self._calls.kept_inputs.let_go(settled.id)
-        self.feed(settled)
+        if journal is None:
+            self._calls.kept_inputs.let_go(settled.id)
+            self.feed(settled)
+        else:
+            journal.settled(settled, self._hand_in)
+
+    def _hand_in(self, settled: events.CallSettled) -> None:
+        try:
+            self._calls.kept_inputs.let_go(settled.id)
+            self.feed(settled)
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the program would wait for ever
+            self._fail(error)
 
     def _call_clock(self, entry: LedgerEntry, record: CallRecord) -> Clock | None:
         timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
@@ -307,36 +348,3 @@ class Runner:
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
         self._reporter.call_ended(self._reporter.call_started(entry, replayed=True), outcome, error)
-
-
-@record
-class _Progress:
-    """Tells the invocation how far one call has come."""
-
-    feed: Callable[[events.HostEvent], None]
-    reporter: Reporter
-    id: int
-    record: CallRecord
-    clock: Clock | None
-
-    def shown(self, input_json: str | None) -> None:
-        self.reporter.call_shown(self.record, input_json)
-
-    def asked(self) -> None:
-        if self.clock is not None:
-            self.clock.stop()
-        self.feed(events.PersonAsked(self.id))
-
-    def answered(self) -> None:
-        if self.clock is not None:
-            self.clock.start()
-        self.feed(events.PersonAnswered(self.id))
-
-    def started(self, executed_input_json: str | None, *, is_approved: bool) -> None:
-        self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
-
-
-def _max_frame_bytes(settings: Settings) -> int:
-    # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
-    value_bytes = 3 * max(settings.limits.max_result_bytes, settings.limits.max_tool_input_bytes)
-    return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES

@@ -6,12 +6,18 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ..errors import CodeModeProtocolError
+from ..options.parts import MAX_SOURCE_BYTES
 from ..protocol import events
 from ..protocol.messages import HostMessage, WorkerMessage
+from ..protocol.settings import Settings
 from ..workers.nesting import Place
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
+
+# What a worker says of a program: its text and its facts, each escaped to at most six bytes a byte.
+_MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
+_FRAME_SLACK_BYTES = 1 << 20
 
 
 class ProgramCheck(Protocol):
@@ -77,3 +83,10 @@ class Seat(Protocol):
     def give_back(self) -> None:
         """Give all back."""
         ...
+
+
+def max_frame_bytes(settings: Settings) -> int:
+    """Return how long a frame of a worker may be that runs under these settings."""
+    # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
+    value_bytes = 3 * max(settings.limits.max_result_bytes, settings.limits.max_tool_input_bytes)
+    return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES

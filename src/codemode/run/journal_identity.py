@@ -1,0 +1,58 @@
+"""What a journal asks of options and outer call, and how runs end over it. Opens none."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from ..continuations.keys import set_keys
+from ..errors import CodeModeAbortedError, CodeModeError
+from ..options.parts import ContinuationOptions
+from .outcome import RunOutcome
+
+ORIGIN = "journal"
+
+
+class EndedBefore(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
+    """The program has come to an end, or to a pause, on an earlier host: there is nothing to run."""
+
+    def __init__(self, outcome: RunOutcome) -> None:
+        super().__init__("the program has run before")
+        self.outcome = outcome
+
+
+def require_journal_identity(options: ContinuationOptions, context_binding: str | None) -> None:
+    """Raise `ValueError` where a journal is asked for, and nothing would find it again, or anybody could."""
+    if options.journal is None:
+        return
+    if options.context_binding is None and context_binding is None:
+        raise ValueError(
+            "continuation.journal needs continuation.context_binding: it names the conversation, user or workflow whose"
+            " call this is, for models give different calls the same id"
+        )
+    if options.keys is None and not set_keys():
+        raise ValueError(
+            "continuation.journal needs continuation.keys, or set_continuation_signing_key: with the random key of this"
+            " process no other host could read what is written"
+        )
+
+
+def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedError:
+    """Return the error of a run whose journal cannot be written, or is somebody else's by now."""
+    return CodeModeAbortedError(message, details={"origin": ORIGIN, "is_lost": is_lost})
+
+
+def unavailable(what: str, failure: BaseException) -> CodeModeAbortedError:
+    """Return the error of a run whose journal raised something."""
+    error = journal_error(f"the journal of this program cannot be {what}: {failure}")
+    error.__cause__ = failure
+    return error
+
+
+def is_of_journal(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
+    """True for the error of a run whose journal could not be written, or is another host's."""
+    return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == ORIGIN
+
+
+def has_way_on(error: CodeModeError, *, is_resumed: bool) -> bool:
+    """True where the program goes on elsewhere, or by the same resume again: this run has no other way to offer."""
+    return is_of_journal(error) and (is_resumed or bool(error.details["is_lost"]))

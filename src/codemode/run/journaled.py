@@ -1,0 +1,263 @@
+"""The journal of one invocation while it runs: lines written in groups, the lease renewed, the end. Knows no call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..continuations.journal import OpenedJournal
+from ..errors import CodeModeAbortedError, CodeModeError
+from ..host.cancellation import to_its_end
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..protocol.events import CallSettled
+from ..protocol.journal_lines import Claimed, Step, begun, issued, not_handed, noticed, settled
+from ..protocol.ledger import Ledger
+from .journal_access import JournalAccess
+from .journal_identity import journal_error, unavailable
+from .outcome import RunOutcome
+
+_LOST = (
+    "the journal of this program is another host's by now: this one has not renewed its lease in time, and what the"
+    " program came to here is not told"
+)
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A step to write, and what is done once it is written; ``begins`` is of a call that waits for that to begin."""
+
+    step: Step
+    then: Callable[[], None] | None = None
+    begins: asyncio.Future[None] | None = None
+
+
+class InvocationJournal:
+    """An opened journal that is this host's. ``claims`` are those of the resumes that have led here.
+
+    Each step waits in a queue. What is in it when the write before has ended is written in one line; then all that was
+    waiting for these steps is done in their order, so that outcomes are handed in in the order in which they stand.
+    A write that fails, or is no longer this host's to make, ends the run: ``failure`` says so.
+    """
+
+    def __init__(self, access: JournalAccess, opened: OpenedJournal) -> None:
+        self._access = access
+        self._journal = access.journal
+        self._opened = opened
+        self.claims: list[Claimed] = []
+        self._place = len(opened.lines)
+        self._loop = asyncio.get_running_loop()
+        self._ledger = Ledger()
+        self._issued = self._noticed = 0  # requests and notices that stand in the lines
+        self._queue: list[_Queued] = []
+        self._settled = set[int]()
+        self._on_failure: Callable[[CodeModeError], None] = _nobody
+        self._is_due = False  # the lease, to be renewed
+        self._is_idle = asyncio.Event()
+        self._wake: asyncio.Future[None] | None = None
+        self._is_given_up = False
+        self._looks = 0  # since the last answer of the journal
+        self.failure: CodeModeAbortedError | None = None
+        self._service = self._loop.create_task(self._serve())
+        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._look)
+
+    def has_written(self, recorded: Ledger, claims: Iterable[Claimed] = ()) -> None:
+        """Take all of this ledger as written, and these resumes."""
+        self._issued, self._noticed = len(recorded.entries), recorded.notices
+        self.claims += claims
+
+    def follow(self, ledger: Ledger, on_failure: Callable[[CodeModeError], None]) -> None:
+        """Write what comes into this ledger beyond what is written; ``on_failure`` ends the run."""
+        self._ledger, self._on_failure = ledger, on_failure
+        if self.failure is not None:
+            on_failure(self.failure)
+
+    def begun(
+        self, request_id: int, executed_input_json: str | None, *, is_approved: bool, then: Callable[[], None]
+    ) -> Awaitable[None]:
+        """Write that a call begins. It may once the result is there, which never comes after a failure."""
+        begins = self._loop.create_future()
+        self._put(_Queued(begun(request_id, executed_input_json, is_approved=is_approved), then, begins))
+        return begins
+
+    def has_settled(self, request_id: int) -> bool:
+        """True for a call whose outcome is written, or is to be: what it comes to after that is no outcome."""
+        return request_id in self._settled
+
+    def settled(self, event: CallSettled, then: Callable[[CallSettled], None]) -> None:
+        """Write how a request has ended, and hand that in."""
+
+        def hand_in() -> None:
+            then(event)
+            ledger = self._ledger
+            if ledger[event.id].is_withdrawn and ledger.deliveries[-1:] != [event.id]:
+                self._put(_Queued(not_handed(event.id)))
+
+        self._settled.add(event.id)
+        if self.failure is not None or self._is_given_up:
+            hand_in()
+        else:
+            self._put(_Queued(settled(event), hand_in))
+
+    def note(self, *steps: Step) -> None:
+        """Write steps for which nothing waits, in front of all to come."""
+        for step in steps:
+            self._put(_Queued(step))
+
+    async def write(self, *steps: Step) -> None:
+        """Write steps, and wait for that. Raises `CodeModeAbortedError` when they cannot be written."""
+        self.note(*steps)
+        await self._drained()
+        if self.failure is not None:
+            raise self.failure
+
+    async def end(self, outcome: RunOutcome, *, is_final: bool) -> None:
+        """Keep what the invocation has come to, and give the journal up. Raises `CodeModeAbortedError`."""
+        await to_its_end(self._end(outcome, is_final=is_final))
+
+    async def put_back(self, text: str) -> None:
+        """Let the outcome of a pause stand again, if it can be: nothing was done since. Never raises."""
+        if self._give_up():
+            await to_its_end(self._quietly(self._journal.end(self._opened, text, is_final=False)))
+
+    async def release(self) -> None:
+        """Give it up, if it still is to be: whoever asks next goes on from the lines. Never raises."""
+        if not self._is_given_up:
+            await to_its_end(self._release())
+
+    async def _end(self, outcome: RunOutcome, *, is_final: bool) -> None:
+        text = await self._access.outcome_text(outcome, self.claims)
+        await self._drained()
+        if self._give_up() and self.failure is None:
+            try:
+                if not await self._journal.end(self._opened, text, is_final=is_final):
+                    self.failure = journal_error(_LOST, is_lost=True)
+            except Exception as error:  # noqa: BLE001 - a journal is host code
+                self.failure = unavailable("ended", error)
+        if self.failure is not None:
+            raise self.failure
+
+    async def _release(self) -> None:
+        await self._drained()
+        if self._give_up() and self.failure is None:
+            await self._quietly(self._journal.release(self._opened))
+
+    async def _quietly(self, work: Awaitable[Any]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - its lease will end
+            self.failure = unavailable("given up", error)
+
+    def _give_up(self) -> bool:
+        if self._is_given_up:
+            return False
+        self._is_given_up = True
+        self._timer.cancel()
+        self._service.cancel()
+        return True
+
+    # -- the service
+
+    def _put(self, one: _Queued) -> None:
+        if self.failure is not None or self._is_given_up:
+            return
+        self._queue.append(one)
+        self._rouse()
+
+    def _rouse(self) -> None:
+        self._is_idle.clear()
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _drained(self) -> None:
+        if self._queue and self.failure is None and not self._is_given_up:
+            self._rouse()
+        if self.failure is None and not self._is_given_up:
+            await self._is_idle.wait()
+
+    def _look(self) -> None:
+        """Ask for a renewal; give up a journal that has not answered for as long as it holds."""
+        self._looks += 1
+        if self._looks > 3:
+            self._fail(journal_error("the journal of this program has not answered for as long as its lease is"))
+            self._service.cancel()
+            return
+        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._look)
+        self._is_due = True
+        self._rouse()
+
+    async def _serve(self) -> None:
+        try:
+            while self.failure is None:
+                if self._is_due:
+                    self._is_due = False
+                    self._answered(await self._journal.renew(self._opened))
+                elif self._queue:
+                    await self._write_group()
+                else:
+                    self._is_idle.set()
+                    self._wake = self._loop.create_future()
+                    await self._wake
+        except Exception as error:  # noqa: BLE001 - a journal is host code, and the run must not wait for ever
+            self._fail(unavailable("written", error))
+        finally:
+            self._tell_queued()
+
+    async def _write_group(self) -> None:
+        queued = [one for one in self._queue if one.begins is None or not one.begins.cancelled()]
+        self._queue.clear()
+        steps = [*self._news(), *(one.step for one in queued)]
+        if not steps:
+            return
+        try:
+            size = sum(len(text) for step in steps for text in step.texts if text is not None)
+            line = await run_check(
+                size if size > LARGE_CHARACTERS * 4 else 0, lambda: self._access.line(self._place, steps)
+            )
+            self._answered(await self._journal.write(self._opened, [line]))
+        except BaseException:
+            self._queue[:0] = queued
+            raise
+        if self.failure is not None:
+            self._queue[:0] = queued
+            return
+        self._place += 1
+        for one in queued:
+            if one.then is not None:
+                one.then()
+            if one.begins is not None and not one.begins.done():
+                one.begins.set_result(None)
+
+    def _news(self) -> list[Step]:
+        """Return what the program has said since the last line."""
+        ledger = self._ledger
+        steps = [issued(entry) for entry in ledger.entries[self._issued :]]
+        self._issued += len(steps)
+        if ledger.notices > self._noticed:
+            self._noticed = ledger.notices
+            steps.append(noticed(self._noticed))
+        return steps
+
+    def _answered(self, is_ours: bool) -> None:
+        self._looks = 0
+        if not is_ours:
+            self._fail(journal_error(_LOST, is_lost=True))
+
+    def _fail(self, error: CodeModeAbortedError) -> None:
+        if self.failure is None:
+            self.failure = error
+            self._timer.cancel()
+            self._on_failure(error)
+
+    def _tell_queued(self) -> None:
+        """Hand in what its calls came to, now that nothing is written any more; begin nothing."""
+        queued, self._queue = self._queue, []
+        for one in queued:
+            if one.then is not None and one.begins is None:
+                one.then()
+        self._is_idle.set()
+
+
+def _nobody(_error: CodeModeError) -> None:
+    """Stand in for a run that is not under way yet."""

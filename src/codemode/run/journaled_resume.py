@@ -1,0 +1,182 @@
+"""Going on with a paused program that has a journal, which knows better than its continuation how far it has come.
+
+The journal is opened first, and is this host's alone from then on. That these answers go on is written before the guard
+is asked: whoever finds it there after this host has died knows that its owner kept the journal, and need not wait until
+the guard takes its claim for lapsed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..continuations.guard import LAPSED
+from ..continuations.journal import OpenedJournal
+from ..errors import CodeModeAbortedError, CodeModeProtocolError
+from ..host.clock import now_ms
+from ..options.parts import ApprovalPolicy
+from ..protocol.journal_lines import Claimed, Step, from_here, resumed
+from ..protocol.ledger import Ledger, Waiting
+from .answered_pause import AnsweredPause
+from .claimed_resume import ClaimedResume
+from .execution import Execution
+from .journal_access import EndedRun, JournalAccess
+from .journal_identity import is_of_journal
+from .journaled import InvocationJournal
+from .journaling import Journaling, now_waiting
+from .outcome import RunOutcome
+from .recovery import begun_ledger
+from .resume_claim import ResumeClaim
+
+_ANSWERS_AT_ONCE_SECONDS = 0.5
+_GONE = object()
+"""The claim is that of an owner that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournaledResume:
+    """A resume that was checked, its claim, and its journal.
+
+    ``made`` gives the execution of a pause, and ``require_runnable`` raises where the continuation does not hold.
+    """
+
+    answered: AnsweredPause
+    claim: ResumeClaim
+    journaling: Journaling
+    made: Callable[[AnsweredPause], Execution]
+    require_runnable: Callable[[], Awaitable[None]]
+    approval: ApprovalPolicy
+
+    async def run(self, execution: Execution) -> RunOutcome:
+        """Go on, or return what these answers have come to already. ``execution`` is that of the pause as it is."""
+        try:
+            return await self._run(execution)
+        except CodeModeAbortedError as error:
+            if is_of_journal(error):
+                return execution.failed(error)
+            raise
+
+    async def _run(self, execution: Execution) -> RunOutcome:
+        engine = self.answered.continuation.engine
+        access = self.journaling.access(self.answered.continuation.js, execution.settings)
+        opened, paused = await access.open(engine=engine), None
+        while opened.outcome is not None:
+            ended = await access.ended(opened)
+            if self._mine in ended.claims[-1:]:
+                return await self._known(ended)
+            if paused is not None or ended.outcome.interrupt is None:
+                return await self._too_late(ended)
+            paused = ended.text
+            opened = await access.open(again=True, engine=engine)
+        journal = self.journaling.journal = InvocationJournal(access, opened)
+        try:
+            ledger, news = await self._written(access, journal, opened)
+            return await self._go_on(journal, ledger, news)
+        finally:  # if it still is to be given up, nothing was run
+            await (journal.release() if paused is None else journal.put_back(paused))
+
+    @property
+    def _mine(self) -> Claimed:
+        return self.claim.claim.key, self.claim.claim.answers
+
+    async def _written(
+        self, access: JournalAccess, journal: InvocationJournal, opened: OpenedJournal
+    ) -> tuple[Ledger, list[Step]]:
+        """Return from where the program goes on, and what is to be written of that."""
+        if not opened.lines:  # it is not known here, or not any more
+            ledger = self.answered.continuation.ledger
+            journal.has_written(ledger)
+            return ledger, [from_here(ledger)]
+        written = await access.read(opened)
+        was = written.continuation.ledger
+        journal.has_written(was, written.claims)
+        ledger = await self.journaling.calls.ledger(was, access.settings.salt)
+        return ledger, now_waiting(was, ledger)
+
+    async def _go_on(self, journal: InvocationJournal, ledger: Ledger, news: list[Step]) -> RunOutcome:
+        is_repeat = self._mine in journal.claims
+        paused = self._answers_in(ledger)
+        if not is_repeat:
+            if len(paused.answers) < len(self.answered.answers):
+                raise superseded("the program has gone on from this pause, and no longer waits for these answers")
+            journal.claims.append(self._mine)
+            await journal.write(*news, resumed(self._mine))
+        standing = await self._standing(is_repeat=is_repeat)
+        if isinstance(standing, str):
+            return await self.claim.recorded(standing)
+        if not is_repeat:
+            await self._require_runnable()
+            if standing is LAPSED:  # by a host that kept no journal
+                paused = await self._as_begun(journal, paused)
+        execution = self.made(paused)
+        return await ClaimedResume(self.claim, execution, is_ours=standing is not _GONE).run()
+
+    def _answers_in(self, ledger: Ledger) -> AnsweredPause:
+        """Return the pause as it is by this ledger, with those answers for which it still waits."""
+        answered = self.answered
+        was = answered.continuation.ledger
+        answers = {at: one for at, one in answered.answers.items() if _waits_as_before(ledger, was, at)}
+        inputs = {at: one for at, one in answered.inputs.items() if at in answers}
+        continuation = replace(answered.continuation, ledger=ledger)
+        return AnsweredPause(answered.interrupt, continuation, answers, inputs)
+
+    async def _as_begun(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
+        """Return the pause after a host of which nobody knows what it has done with the answers."""
+        profile, kept = self.journaling.profile, paused.continuation
+        begun = begun_ledger(paused, self.approval, now_ms(), profile.host_errors)
+        ledger = await self.journaling.calls.ledger(begun, kept.kept["salt"])
+        await journal.write(from_here(ledger))
+        return AnsweredPause(paused.interrupt, replace(kept, ledger=ledger), {}, {})
+
+    async def _require_runnable(self) -> None:
+        try:
+            await self.require_runnable()
+        except CodeModeProtocolError:
+            await self.claim.release()
+            raise
+
+    async def _standing(self, *, is_repeat: bool) -> Any:
+        """Claim the continuation. Of a repeat, whose owner kept the journal and is gone, nobody waits for the claim."""
+        if not is_repeat:
+            return await self.claim.take()
+        taking = asyncio.ensure_future(self.claim.take())
+        try:
+            await asyncio.wait([taking], timeout=_ANSWERS_AT_ONCE_SECONDS)
+            if taking.done():
+                return taking.result()
+            return _GONE
+        finally:
+            taking.cancel()
+            await asyncio.wait([taking])
+
+    async def _known(self, ended: EndedRun) -> RunOutcome:
+        with suppress(Exception):  # a guard is host code, and the journal is enough
+            await self.claim.settle(lambda outcomes: outcomes.of_outcome(ended.outcome))
+        return ended.outcome
+
+    async def _too_late(self, ended: EndedRun) -> RunOutcome:
+        standing = await self._standing(is_repeat=True)
+        if isinstance(standing, str):
+            return await self.claim.recorded(standing)
+        if self._mine in ended.claims:
+            return await self._known(ended)
+        if standing is None:
+            await self.claim.release()
+        raise superseded("the program has come to its end, and no longer waits for these answers")
+
+
+def superseded(message: str) -> CodeModeProtocolError:
+    """Return the error for answers that come too late."""
+    return CodeModeProtocolError(message, details={"superseded": True, "origin": "continuation"})
+
+
+def _waits_as_before(now: Ledger, was: Ledger, request_id: int) -> bool:
+    if request_id not in now:
+        return False
+    after, before = now[request_id].outcome, was[request_id].outcome
+    if not isinstance(after, Waiting) or not isinstance(before, Waiting):
+        return False
+    return after.interrupt_id == before.interrupt_id

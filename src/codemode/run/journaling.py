@@ -1,0 +1,140 @@
+"""Opening the journal of a program: where it goes on from, or what it has come to already. Makes no calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from ..continuations.journal import OpenedJournal
+from ..data.records import record
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import ContinuationOptions
+from ..profile import Profile
+from ..protocol.events import CallSettled, ProgramAccepted
+from ..protocol.invocation import Invocation
+from ..protocol.journal_lines import Step, settled
+from ..protocol.ledger import Ledger, Waiting
+from ..protocol.replay import with_references
+from ..protocol.settings import Settings
+from ..protocol.sidecar import Sidecar
+from ..tools.catalog import ToolCatalog
+from ..tools.prepared import PreparedTool
+from .journal_access import JournalAccess
+from .journal_identity import EndedBefore
+from .journaled import InvocationJournal
+from .kept_inputs import KeptInputs
+from .outcome import RunOutcome
+from .program_end import is_programs_end
+from .recovery import Recovery
+from .underway import Underway, refuse_own, underway
+
+
+@record
+class WrittenCalls:
+    """Makes of what is written of an invocation the ledger from which it goes on, over the tools that are there."""
+
+    catalog: ToolCatalog[PreparedTool]
+    profile: Profile
+
+    async def ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None) -> Ledger:
+        """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
+        size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
+        return await run_check(size, lambda: self._ledger(ledger, salt, sidecar))
+
+    def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None) -> Ledger:
+        rules = self.profile.sidecar
+        if rules is not None:
+            ledger = with_references(ledger, rules, sidecar)
+        recovered = Recovery(self.catalog, KeptInputs()).ledger(ledger, salt)
+        # None of them runs on this host.
+        entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
+        return Ledger(entries, recovered.deliveries, recovered.notices, ledger.sidecar)
+
+
+def now_waiting(was: Ledger, now: Ledger) -> list[Step]:
+    """Return what is to be written of calls whose outcome turned out to be unknown."""
+    both = zip(was.entries, now.entries, strict=True)
+    return [
+        settled(CallSettled(after.id, after.outcome, after.now_ms or 1))
+        for before, after in both
+        if isinstance(after.outcome, Waiting) and not isinstance(before.outcome, Waiting)
+    ]
+
+
+class Journaling:
+    """The journal of one run: ``journal`` is there once it is open, and this host's."""
+
+    def __init__(
+        self,
+        options: ContinuationOptions,
+        context_binding: str | None,
+        catalog: ToolCatalog[PreparedTool],
+        profile: Profile,
+    ) -> None:
+        self.options = options
+        self.context_binding = context_binding
+        self.profile = profile
+        self.calls = WrittenCalls(catalog, profile)
+        self.journal: InvocationJournal | None = None
+        self._run: Underway | None = None  # of which this is the journal
+
+    async def run(self, work: Callable[[], Awaitable[RunOutcome]]) -> RunOutcome:
+        """Run the program, and keep what it has come to; where it was cut off, let go of the journal.
+
+        Raises `CodeModeAbortedError` when that could not be kept.
+        """
+        try:
+            with underway() as self._run:
+                outcome = await work()
+            error = outcome.error
+            if self.journal is not None and (error is None or is_programs_end(error)):
+                await self.journal.end(outcome, is_final=outcome.interrupt is None)
+            return outcome
+        finally:
+            if self.journal is not None:
+                await self.journal.release()
+
+    def access(self, js: str, settings: Settings) -> JournalAccess:
+        """Return the way to the journal of this program. Raises `CodeModeProtocolError` inside of its own run."""
+        keeps_output = self.profile.tells_of_runs
+        access = JournalAccess(self.options, self.context_binding, js, settings, keeps_output=keeps_output)
+        refuse_own(access.key, "the journal of this program is held by")
+        if self._run is not None:
+            self._run.key = access.key
+        return access
+
+    async def accepted(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
+        """Open the journal of a program that is about to run, and return from where it goes on.
+
+        Raises `EndedBefore`, `CodeModeAbortedError` where the journal cannot be used, and `CodeModeProtocolError` for
+        one that this host cannot go on from.
+        """
+        settings = machine.identified(event)
+        access = self.access(event.js, settings)
+        opened = await self._opened(access)
+        self.journal = InvocationJournal(access, opened)
+        if opened.number == 1:
+            return _under(event, settings)
+        written = await access.read(opened)
+        self.journal.has_written(written.continuation.ledger, written.claims)
+        settings = written.continuation.settings(settings)
+        ledger = await self.calls.ledger(written.continuation.ledger, settings.salt, machine.ledger.sidecar)
+        self.journal.note(*now_waiting(written.continuation.ledger, ledger))
+        return _under(event, settings, ledger)
+
+    async def _opened(self, access: JournalAccess) -> OpenedJournal:
+        opened = await access.open()
+        if opened.outcome is None:
+            return opened
+        ended = await access.ended(opened)
+        if ended.has_expired:  # a pause that nobody can go on from: the same one again, that holds from now
+            opened = await access.open(again=True)
+            if opened.outcome is None:
+                return opened
+            ended = await access.ended(opened)
+        raise EndedBefore(ended.outcome)
+
+
+def _under(event: ProgramAccepted, settings: Settings, recorded: Ledger | None = None) -> ProgramAccepted:
+    return ProgramAccepted(
+        event.js, event.given_json, with_places=event.with_places, settings=settings, recorded=recorded
+    )

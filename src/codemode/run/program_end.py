@@ -1,0 +1,25 @@
+"""Tells errors in which a program has come to its end from those that have cut it off."""
+
+from __future__ import annotations
+
+from ..errors import (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+
+_OUTSIDE_ERRORS = (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+
+
+def is_programs_end(error: BaseException) -> bool:
+    """Return True for an error that the program would come to again."""
+    return isinstance(error, CodeModeError) and not isinstance(error, _OUTSIDE_ERRORS)

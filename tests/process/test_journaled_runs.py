@@ -1,0 +1,495 @@
+"""Programs with a journal: whenever their host dies, the same call goes on, and nothing that was done is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pausing import OK, PAUSING, through_json
+from recovering import UNKNOWN
+from waiting import until, within
+
+from codemode import (
+    CodeModeAbortedError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    Interrupt,
+    MemoryResumeGuard,
+    Tool,
+    continue_interrupt,
+    run_code_mode,
+)
+from codemode.continuations.guard import GuardClock
+from codemode.continuations.journal import MemoryJournal
+
+JS = """
+const first = await tools.pay({amount: 1});
+const both = await Promise.all([tools.pay({amount: first + 1}), tools.pay({amount: first + 2})]);
+return [first, ...both, await tools.pay({amount: both[0] + both[1]})];
+"""
+RESULT = [1, 2, 3, 5]
+
+
+class Died(Exception):
+    """The host is dead: what its process would have done does not happen."""
+
+
+class Fast(GuardClock):
+    """A clock by which those who wait do not: their lease is over when they ask again."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def seconds(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        self.now += 20.0
+        await asyncio.sleep(0)
+
+
+class Host:
+    """A host's view of a journal: it dies after so many operations, before or after the last of them takes effect."""
+
+    sees_other_processes = True
+
+    def __init__(self, journal, *, dies_after=None, is_done=True):
+        self.lease_ms = journal.lease_ms
+        self._journal = journal
+        self._left = dies_after
+        self._is_done = is_done
+        self.operations = 0
+
+    async def _do(self, work):
+        if self._left is not None and self.operations >= self._left:
+            work.close()
+            raise Died
+        self.operations += 1
+        if self._left is not None and self.operations == self._left:
+            if self._is_done:
+                await work
+            work.close()
+            raise Died
+        return await work
+
+    async def open(self, key, head, *, again=False):
+        return await self._do(self._journal.open(key, head, again=again))
+
+    async def write(self, opened, lines):
+        return await self._do(self._journal.write(opened, lines))
+
+    async def renew(self, opened):
+        return await self._do(self._journal.renew(opened))
+
+    async def end(self, opened, outcome, *, is_final):
+        return await self._do(self._journal.end(opened, outcome, is_final=is_final))
+
+    async def release(self, opened):
+        return await self._do(self._journal.release(opened))
+
+
+class Shop:
+    """A tool that pays, and the payments that were made."""
+
+    def __init__(self, **settings):
+        self.paid = []
+        self.tools = [Tool("pay", execute=self._pay, **settings)]
+
+    async def _pay(self, value, context):
+        self.paid.append(value["amount"])
+        await asyncio.sleep(0)
+        return value["amount"]
+
+
+def options(journal, guard=None, **more):
+    continuation = {"keys": "k", "context_binding": "thread", "journal": journal, "guard": guard, **more}
+    return {**PAUSING, "continuation": continuation}
+
+
+async def call(journal, tools, js=JS, **more):
+    return await run_code_mode(js, tools, options=options(journal, **more), tool_call_id="call_1")
+
+
+async def go_on(interrupt, answers, journal, tools, **more):
+    return await continue_interrupt(
+        through_json(interrupt), resolutions=answers, tools=tools, options=options(journal, **more)
+    )
+
+
+async def to_the_end(journal, tools, answer, **more):
+    """Call, and answer whatever it asks, until it gives a value. Returns it, and the names of what was asked."""
+    asked = []
+    result = await call(journal, tools, **more)
+    while isinstance(result, Interrupt):
+        asked += [request.payload["kind"] for request in result.requests]
+        answers = {request.interrupt_id: answer(request) for request in result.requests}
+        result = await go_on(result, answers, journal, tools, guard=MemoryResumeGuard())
+    return result, asked
+
+
+def paid_already(shop):
+    """Answer a call of unknown outcome as somebody who looks it up."""
+
+    def answer(request):
+        amount = request.input["amount"]
+        if request.payload["kind"] == UNKNOWN:
+            return {"value": amount} if amount in shop.paid else {"runAgain": True}
+        return OK
+
+    return answer
+
+
+def operations_of(js=JS):
+    """How many operations of the journal an undisturbed run takes."""
+
+    async def scenario():
+        host, shop = Host(MemoryJournal()), Shop()
+        assert await call(host, shop.tools, js) == RESULT
+        return host.operations
+
+    return within(scenario())
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_host_that_dies_at_any_operation_of_its_journal_loses_nothing_and_repeats_nothing(is_done):
+    async def scenario(dies_after):
+        shop, journal = Shop(), MemoryJournal(clock=Fast())
+        with pytest.raises(CodeModeAbortedError) as caught:
+            await call(Host(journal, dies_after=dies_after, is_done=is_done), shop.tools)
+        assert caught.value.details["origin"] == "journal"
+        result, asked = await to_the_end(journal, shop.tools, paid_already(shop))
+        assert result == RESULT
+        assert sorted(shop.paid) == sorted(RESULT)
+        assert set(asked) <= {UNKNOWN}
+
+    for dies_after in range(1, operations_of() + 1):
+        within(scenario(dies_after))
+
+
+@pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
+def test_what_may_run_twice_runs_again_by_itself(hint):
+    async def scenario(dies_after):
+        shop, journal = Shop(annotations={hint: True}), MemoryJournal(clock=Fast())
+        with pytest.raises(CodeModeAbortedError):
+            await call(Host(journal, dies_after=dies_after), shop.tools)
+        assert await call(journal, shop.tools) == RESULT
+
+    for dies_after in range(1, operations_of() + 1):
+        within(scenario(dies_after))
+
+
+def test_a_call_that_had_not_begun_is_made_and_one_that_had_is_asked_about():
+    async def scenario():
+        shop, journal = Shop(), MemoryJournal(clock=Fast())
+        with pytest.raises(CodeModeAbortedError):  # open, begins
+            await call(Host(journal, dies_after=2, is_done=False), shop.tools)
+        assert shop.paid == []
+        assert await call(journal, shop.tools) == RESULT
+
+        shop, journal = Shop(), MemoryJournal(clock=Fast())
+        with pytest.raises(CodeModeAbortedError):  # open, begins, ends
+            await call(Host(journal, dies_after=3, is_done=False), shop.tools)
+        assert shop.paid == [1]
+        paused = await call(journal, shop.tools)
+        (request,) = paused.requests
+        assert (request.payload["kind"], request.input) == (UNKNOWN, {"amount": 1})
+        again = await call(journal, shop.tools)
+        assert again.to_dict() == paused.to_dict()
+        assert await go_on(again, {request.interrupt_id: {"value": 1}}, journal, shop.tools) == RESULT
+        assert sorted(shop.paid) == sorted(RESULT)
+
+    within(scenario())
+
+
+def test_the_same_call_while_its_owner_lives_waits_for_what_it_comes_to():
+    async def scenario():
+        shop, journal, gate = Shop(), MemoryJournal(), asyncio.Event()
+
+        async def slow(value, context):
+            shop.paid.append(value["amount"])
+            await gate.wait()
+            return value["amount"]
+
+        tools = [Tool("pay", execute=slow)]
+        calls = [asyncio.create_task(call(journal, tools)) for _ in range(3)]
+        await until(lambda: shop.paid)
+        await asyncio.wait(calls, timeout=0.05)
+        assert not any(one.done() for one in calls)
+        gate.set()
+        assert await asyncio.gather(*calls) == [RESULT] * 3
+        assert sorted(shop.paid) == sorted(RESULT)
+        assert await call(journal, tools) == RESULT
+        assert sorted(shop.paid) == sorted(RESULT)
+
+    within(scenario())
+
+
+def test_an_error_of_the_program_is_its_end_too():
+    async def scenario():
+        shop, journal = Shop(), MemoryJournal()
+        js = "await tools.pay({amount: 1}); throw new RangeError('no')"
+        for _ in range(2):
+            with pytest.raises(CodeModeError, match="no") as caught:
+                await call(journal, shop.tools, js)
+            assert caught.value.details["name"] == "RangeError"
+        assert shop.paid == [1]
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("cut", ["cancel", "timeout"])
+def test_a_run_that_is_cut_off_goes_on_when_it_is_called_again(cut):
+    async def scenario():
+        shop, journal, began = Shop(), MemoryJournal(), asyncio.Event()
+
+        async def pay(value, context):
+            if value["amount"] == 2 and not began.is_set():
+                began.set()
+                await asyncio.Event().wait()
+            shop.paid.append(value["amount"])
+            return value["amount"]
+
+        tools = [Tool("pay", execute=pay)]
+        given = options(journal)
+        short = {**given, "execution_policy": {"timeout_ms": 1_000 if cut == "timeout" else 60_000}}
+        first = asyncio.create_task(run_code_mode(JS, tools, options=short, tool_call_id="call_1"))
+        await began.wait()
+        if cut == "cancel":
+            first.cancel()
+        error = (await asyncio.gather(first, return_exceptions=True))[0]
+        assert isinstance(error, asyncio.CancelledError if cut == "cancel" else CodeModeTimeoutError)
+        paused = await run_code_mode(JS, tools, options=given, tool_call_id="call_1")
+        (request,) = paused.requests
+        assert request.payload["kind"] == UNKNOWN
+        answers = {request.interrupt_id: {"runAgain": True}}
+        end = await continue_interrupt(through_json(paused), resolutions=answers, tools=tools, options=given)
+        assert end == RESULT
+        assert sorted(shop.paid) == sorted(RESULT)
+
+    within(scenario())
+
+
+def test_a_tool_that_ends_while_its_run_is_cancelled_has_ended():
+    async def scenario():
+        shop, journal, began = Shop(), MemoryJournal(), asyncio.Event()
+
+        async def pay(value, context):
+            shop.paid.append(value["amount"])
+            if value["amount"] == 1:
+                began.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    return 1
+            return value["amount"]
+
+        tools = [Tool("pay", execute=pay)]
+        first = asyncio.create_task(call(journal, tools))
+        await began.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        assert await call(journal, tools) == RESULT
+        assert sorted(shop.paid) == sorted(RESULT)
+
+    within(scenario())
+
+
+def test_another_program_binding_or_id_is_another_invocation():
+    async def scenario():
+        shop, journal = Shop(), MemoryJournal()
+        js = "return await tools.pay({amount: 1})"
+        await call(journal, shop.tools, js)
+        await call(journal, shop.tools, js + ";")
+        await call(journal, shop.tools, js, context_binding="another")
+        await run_code_mode(js, shop.tools, options=options(journal), tool_call_id="call_2")
+        for _ in range(2):  # without an id no call is the same again
+            await run_code_mode(js, shop.tools, options=options(journal))
+        assert shop.paid == [1] * 6
+        await call(journal, shop.tools, js)
+        assert shop.paid == [1] * 6
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("seal", [False, True])
+def test_what_is_kept_can_be_read_by_nobody_else_where_it_is_sealed(seal):
+    class Seen(MemoryJournal):
+        texts = ""
+
+        async def open(self, key, head, *, again=False):
+            self.texts += head
+            return await super().open(key, head, again=again)
+
+        async def write(self, opened, lines):
+            self.texts += "".join(lines)
+            return await super().write(opened, lines)
+
+        async def end(self, opened, outcome, *, is_final):
+            self.texts += outcome
+            return await super().end(opened, outcome, is_final=is_final)
+
+    async def scenario():
+        if seal:
+            pytest.importorskip("cryptography")
+        journal = Seen()
+        tools = [Tool("pay", execute=lambda value: "a-secret-value")]
+        js = "return await tools.pay({card: 'a-secret-input'})"
+        for _ in range(2):
+            assert await call(journal, tools, js, seal=seal) == "a-secret-value"
+        assert ("a-secret-value" in journal.texts) is not seal
+        assert ("a-secret-input" in journal.texts) is not seal
+
+    within(scenario())
+
+
+class Spoiled(MemoryJournal):
+    """A journal whose texts somebody has changed."""
+
+    spoil: Any = None
+
+    async def open(self, key, head, *, again=False):
+        opened = await super().open(key, head, again=again)
+        return opened if self.spoil is None else self.spoil(opened)
+
+
+def _changed(**changes):
+    return lambda opened: replace(opened, **{name: change(getattr(opened, name)) for name, change in changes.items()})
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(_changed(lines=lambda lines: (lines[1], lines[0], *lines[2:])), id="another order"),
+        pytest.param(_changed(lines=lambda lines: lines[1:]), id="one left out"),
+        pytest.param(_changed(lines=lambda lines: (lines[0][:-1], *lines[1:])), id="cut off"),
+        pytest.param(_changed(lines=lambda lines: (lines[0].replace("1", "9"), *lines[1:])), id="changed"),
+        pytest.param(_changed(lines=lambda lines: (lines[0], lines[0], *lines[1:])), id="one twice"),
+        pytest.param(_changed(lines=lambda lines: ("", *lines[1:])), id="empty"),
+        pytest.param(_changed(lines=lambda lines: ("x.y.z", *lines[1:])), id="of nobody"),
+        pytest.param(_changed(head=lambda head: head + " "), id="another head"),
+    ],
+)
+def test_lines_that_no_host_has_written_so_are_refused(spoil):
+    async def scenario():
+        shop, journal = Shop(), Spoiled(clock=Fast())
+        with pytest.raises(CodeModeAbortedError):
+            await call(Host(journal, dies_after=5), shop.tools)
+        paid = list(shop.paid)
+        journal.spoil = spoil
+        with pytest.raises(CodeModeProtocolError, match="journal of this program cannot be used") as caught:
+            await call(journal, shop.tools)
+        assert caught.value.details["origin"] == "journal"
+        assert shop.paid == paid
+        journal.spoil = None  # it was let go of: whoever puts it right goes on
+        result, _ = await to_the_end(journal, shop.tools, paid_already(shop))
+        assert result == RESULT
+
+    within(scenario())
+
+
+def test_lines_of_another_invocation_are_refused():
+    async def scenario():
+        shop, journal = Shop(), Spoiled(clock=Fast())
+        with pytest.raises(CodeModeAbortedError):
+            await call(Host(journal, dies_after=5), shop.tools)
+        (other,) = [kept.lines for kept in journal._kept.values()]
+        journal.spoil = _changed(lines=lambda lines: tuple(other))
+        with pytest.raises(CodeModeAbortedError):
+            await call(Host(journal, dies_after=4), shop.tools, JS + ";")
+        with pytest.raises(CodeModeProtocolError, match="not of this journal"):
+            await call(journal, shop.tools, JS + ";")
+
+    within(scenario())
+
+
+def test_an_outcome_that_no_host_has_written_is_refused():
+    async def scenario():
+        shop, journal = Shop(), Spoiled()
+        assert await call(journal, shop.tools) == RESULT
+        journal.spoil = _changed(outcome=lambda text: text.replace("5", "6"))
+        with pytest.raises(CodeModeProtocolError, match="recorded outcome of this program cannot be read"):
+            await call(journal, shop.tools)
+
+    within(scenario())
+
+
+def test_another_version_of_the_engine_is_refused_by_both_names(monkeypatch):
+    async def scenario():
+        shop, journal = Shop(), MemoryJournal(clock=Fast())
+        with pytest.raises(CodeModeAbortedError):
+            await call(Host(journal, dies_after=4), shop.tools)
+        with monkeypatch.context() as patch:
+            patch.setattr("codemode.run.journal_access.engine_version", lambda: "0.0.1")
+            with pytest.raises(CodeModeProtocolError, match=r"this host has 0\.0\.1"):
+                await call(journal, shop.tools)
+        result, _ = await to_the_end(journal, shop.tools, paid_already(shop))
+        assert result == RESULT
+
+    within(scenario())
+
+
+def test_a_host_that_has_lost_its_lease_tells_nothing_and_has_no_way_on():
+    async def scenario():
+        shop, journal, began, gate = Shop(), MemoryJournal(clock=Fast()), asyncio.Event(), asyncio.Event()
+
+        async def pay(value, context):
+            shop.paid.append(value["amount"])
+            if not began.is_set():
+                began.set()
+                await gate.wait()
+            return value["amount"]
+
+        tools = [Tool("pay", execute=pay)]
+        slow = asyncio.create_task(call(journal, tools))
+        await began.wait()
+        paused = await call(journal, tools)  # by its clock the lease of the first is over
+        (request,) = paused.requests
+        gate.set()
+        with pytest.raises(CodeModeAbortedError, match="another host's by now") as caught:
+            await slow
+        assert caught.value.recovery is None
+        assert caught.value.details["is_lost"] is True
+        assert await go_on(paused, {request.interrupt_id: {"value": 1}}, journal, tools) == RESULT
+        assert sorted(shop.paid) == sorted(RESULT)
+
+    within(scenario())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"keys": "k"}, r"continuation\.journal needs continuation\.context_binding"),
+        ({"context_binding": "thread"}, r"continuation\.journal needs continuation\.keys"),
+    ],
+)
+def test_what_a_journal_needs_is_asked_for_before_anything_runs(given, message):
+    shop = Shop()
+    with pytest.raises(ValueError, match=message):
+        within(
+            run_code_mode(
+                JS, shop.tools, options={"continuation": {**given, "journal": MemoryJournal()}}, tool_call_id="call_1"
+            )
+        )
+    assert shop.paid == []
+
+
+def test_a_journal_without_its_methods_is_a_wrong_option():
+    with pytest.raises(ValueError, match=r"continuation\.journal must be None or have the methods"):
+        within(run_code_mode("return 1", [], options={"continuation": {"journal": object()}}))
+
+
+def test_a_program_that_calls_itself_does_not_wait_for_itself():
+    async def scenario():
+        journal = MemoryJournal()
+
+        async def again(value, context):
+            return await call(journal, tools, "return await tools.again({})")
+
+        tools = [Tool("again", execute=again)]
+        with pytest.raises(CodeModeError, match="it would wait for itself"):
+            await call(journal, tools, "return await tools.again({})")
+
+    within(scenario())
