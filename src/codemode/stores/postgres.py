@@ -29,6 +29,8 @@ _FIND = "SELECT to_regclass(?)"
 _CLAIMS = "codemode_resumes"
 _AWAY_SECONDS = 10.0
 _SETTINGS: Any = {"autocommit": True, "connect_timeout": 10}
+# A host that stands still in a transaction, or whose machine is gone, keeps everybody from writing no longer than this.
+_STANDSTILL_MS = 10_000
 _LOOK_SECONDS = 0.5
 DIALECT = Dialect(
     placeholder="%s",
@@ -199,6 +201,7 @@ class _Database:
         with self._lock:
             if self._pool is None:
                 settings: Any = {"kwargs": _SETTINGS, "timeout": _AWAY_SECONDS, "name": "codemode-store"}
+                settings["configure"] = _limit_standstill
                 self._make()
                 self._pool = self._pool_of(self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings)
             return self._pool
@@ -212,6 +215,10 @@ class _Database:
                 if statements.execute(_FIND, (_CLAIMS,)).fetchone()[0] is None:
                     make_table(statements, _CLAIMS)
             self._is_made = True
+
+
+def _limit_standstill(connection: Any) -> None:
+    connection.execute(f"SET idle_in_transaction_session_timeout = {_STANDSTILL_MS}")
 
 
 class _Listener:

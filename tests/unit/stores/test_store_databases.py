@@ -255,3 +255,29 @@ def test_nothing_listens_when_nobody_waits(kind, make):
         await until(lambda: not [one for one in threading.enumerate() if one.name == "codemode-listener"])
 
     through(make, scenario)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_writing(kind, make, monkeypatch):
+    from codemode.stores import postgres
+
+    monkeypatch.setattr(postgres, "_STANDSTILL_MS", 200)
+
+    async def scenario(store):
+        other, begun, go_on = make(), threading.Event(), threading.Event()
+
+        def stand_still(session):
+            begun.set()
+            assert go_on.wait(60)
+            return keeping.put(session, keeping.kept(paused("slow")))
+
+        still = asyncio.create_task(store._write(stand_still))
+        await asyncio.to_thread(begun.wait, 60)
+        record_id = await other.put(paused("quick"))
+        go_on.set()
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            await still
+        assert [one.id for one in (await store.list(tenant=ALL_TENANTS)).records] == [record_id]
+        await other.aclose()
+
+    through(make, scenario)
