@@ -23,6 +23,7 @@ from .values import Lease
 
 _log = logging.getLogger("codemode.stores")
 _NOTHING_RAN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeTimeoutError, CodeModeWorkerError)
+_REFUSED, _JOURNAL = ("continuation", "decision"), "journal"
 
 
 class Renewing(Protocol):
@@ -76,16 +77,28 @@ def end_of(error: BaseException) -> CodeModeError | None:
 
 def refusal_of(error: BaseException) -> str | None:
     """Return why answers were refused; None when something else has failed."""
-    return error.message if isinstance(error, CodeModeProtocolError) else None
+    return error.message if isinstance(error, CodeModeProtocolError) and _origin(error) != _JOURNAL else None
+
+
+def cannot_say(error: BaseException) -> bool:
+    """Tell whether nobody will know, after this error, what became of the resume that was taken over.
+
+    A journal that this host cannot read, or that is away, knows.
+    """
+    return isinstance(error, CodeModeProtocolError | CodeModeAbortedError) and _origin(error) in _REFUSED
 
 
 def _is_programs_end(error: CodeModeError) -> bool:
     if isinstance(error, CodeModeProtocolError):
         # Of the rest the continuation is refused or its answers are: they may be given again, unless others were.
-        return error.details.get("origin") not in ("continuation", "decision") or bool(error.details.get("superseded"))
+        return _origin(error) not in (*_REFUSED, _JOURNAL) or bool(error.details.get("superseded"))
     if isinstance(error, StoreUnavailable):
         return bool(error.calls)  # else it is the guard's, which was asked before anything ran
     return not isinstance(error, _NOTHING_RAN)
+
+
+def _origin(error: CodeModeError) -> Any:
+    return error.details.get("origin")
 
 
 def resumed(resume: Callable[..., Awaitable[Any]], paused: Any, answers: Mapping[str, Any]) -> Awaitable[Any]:

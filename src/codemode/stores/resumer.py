@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from ..errors import CodeModeAbortedError, CodeModeProtocolError
+from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
-from .applying import end_of, refusal_of, renewed, resumed, written
+from .applying import cannot_say, end_of, refusal_of, renewed, resumed, written
 from .protocol import InterruptStore
 from .values import LEASE_MS, Lease, Tenant
 
@@ -134,7 +134,7 @@ class Resumer:
             end = error  # nobody could answer otherwise
         if end is not None:
             await written(self._store.settle(lease, end))
-        elif lease.is_takeover and (refusal is not None or isinstance(error, CodeModeAbortedError)):
+        elif lease.is_takeover and cannot_say(error):
             await written(self._store.lose(lease))
         elif refusal is not None:
             await written(self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal)))
