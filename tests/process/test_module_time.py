@@ -53,3 +53,24 @@ def test_what_is_left_of_its_time_holds_behind_that_and_what_was_written_is_kept
     response = answered(code, {"approval": {"on_approval_required": approves}})
     assert response["diagnostics"][0]["code"] == "SANDBOX_LIMIT"
     assert [line["message"] for line in response["logs"]] == ["one", "two"]
+
+
+ENDLESS = "console.log('one'); for (;;) {}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"setTimeout(() => {{ {ENDLESS} }}); await sleep(60000)",
+        f"await hub.echo(1); {ENDLESS}",
+        f"await hub.nothing(); {ENDLESS}",
+        f"await hub.fails(1).catch(() => 0); {ENDLESS}",
+        f"await Promise.all([hub.echo(1), hub.echo(2).then(() => {{ {ENDLESS} }})])",
+        f"({{ get then() {{ {ENDLESS} }} }}); await {{ then() {{ {ENDLESS} }} }}",
+    ],
+)
+def test_wherever_a_program_does_not_end_its_worker_stops_it_and_keeps_what_was_written(code: str):
+    tool = run_tool()
+    response = within(tool.execute({"code": HUB + SLEEP + code, "limits": {"timeoutMs": 200}}))
+    assert response["diagnostics"][0]["code"] == "SANDBOX_LIMIT"
+    assert [line["message"] for line in response["logs"]] == ["one"]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 JOBS_PER_CHECK = 64
 SHORTEST_SECONDS = 0.005
 NO_LIMIT = -1
+# An answer that has a value, and where that begins at the latest.
+VALUE, HEAD = ',"value":', 64
 STOPPED = 'F{"message": "stopped", "origin": "time"}'
 
 
@@ -52,15 +54,14 @@ class Turns:
         if self._until:
             self._until += milliseconds / 1000
 
-    def take(self, operation: str, argument: object) -> tuple[str, bool]:
+    def take(self, operation: str, text: str) -> tuple[str, bool]:
         """Take a turn: the lines that the kernel has to say, and whether the program has ended."""
         if self._until:
-            now = self._now()
             if self._stands_still:
-                self._until += now - self._ended
-            # The engine counts processor time, of one entry.
-            self._context.set_time_limit(max(self._until - now, SHORTEST_SECONDS))
-        return self.go_on(operation, argument)
+                self._until += self._now() - self._ended
+            if VALUE not in text[:HEAD]:  # that of a timer runs its callback at once
+                self._limit()
+        return self.go_on(operation, text)
 
     def go_on(self, operation: str, argument: object) -> tuple[str, bool]:
         """Take the rest of a turn that has begun."""
@@ -68,20 +69,26 @@ class Turns:
             if self._until and self._is_over():
                 return self._stopped()
             self.tell(operation, argument)
+            if self._until:
+                self._limit()
             if self._run_jobs():
                 return self._stopped()
         except Exception:  # which the engine raises when it has stopped a program
             if self._is_over():
                 return self._stopped()
             raise
-        if self._stands_still:
-            self._ended = self._now()
+        if self._until:
+            if self._stands_still:
+                self._ended = self._now()
+            self._context.set_time_limit(NO_LIMIT)
         lines = self._flat(self._kernel("drain", ""))
         # The kernel says T last, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
 
     def has_room(self, memory_limit_bytes: int) -> bool:
         """Whether the engine may take more than a thousandth of its limit still. Asked so that no memory is written."""
+        if self._until:
+            self._context.set_time_limit(NO_LIMIT)
         self._context.set_memory_limit(memory_limit_bytes - (memory_limit_bytes >> 10))
         try:
             self._kernel("finished", "")
@@ -116,6 +123,13 @@ class Turns:
             if self._is_over():
                 return True
         return False
+
+    def _limit(self) -> None:
+        """Let the engine stop the program, which it does by processor time of one entry.
+
+        It asks the system for that at each entry, so it is let do so only where the program's own code may run.
+        """
+        self._context.set_time_limit(max(self._until - self._now(), SHORTEST_SECONDS))
 
     def _is_over(self) -> bool:
         return 0 < self._until <= self._now()
