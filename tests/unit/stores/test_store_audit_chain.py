@@ -27,7 +27,8 @@ from codemode import (
 )
 from codemode.continuations.guard import Claim
 from codemode.host.clock import now_ms
-from codemode.stores import schema, verifying
+from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import keeping, schema, verifying
 from codemode.stores.audit import BEGINNING, COLUMNS, NAMES, body_of, hash_of, line_of
 
 _TRIGGERS = ("codemode_audit_is_not_changed", "codemode_audit_is_not_deleted", "codemode_audit_is_not_replaced")
@@ -352,12 +353,34 @@ def test_a_store_of_before_the_audit_gets_one(kind, make, monkeypatch):
         with monkeypatch.context() as older:
             older.setattr(schema, "UPGRADES", schema.UPGRADES[:1])
             async with make() as store:
-                await store._read(lambda session: session.rows("SELECT * FROM codemode_records"))
+                await asyncio.to_thread(_put_as_before, store._database)
         async with make() as store:
-            head = await filled(store)
-            assert await verify_audit(store, head) is None
+            (old,) = (await store.record("old", tenant="acme")).requests
+            await store.decide({"q": OK}, actor="ana", tenant="acme", seen={"q": store.shown(old)})
+            (line,) = await lines(store)
+            assert (line.kind, line.record_id, line.shown) == ("decided", "old", store.shown(old))
+            await store.settle(await claimed(store), "done")
+            assert await verify_audit(store, await store.audit_head()) is None
 
     within(scenario())
+
+
+def _put_as_before(database):
+    interrupt = paused("q")
+    nonce, expires_at_ms = interrupt.continuation["auth"].values()
+    with database.journaling() as session:
+        session.run(
+            "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels,"
+            " created_at_ms, expires_at_ms, interrupt, claim)"
+            " VALUES ('old', 1, 1, 'pending', '', 'acme', '', '{}', 1, ?, ?, 0)",
+            *(expires_at_ms, keeping.interrupt_text(interrupt)),
+        )
+        session.run(
+            "INSERT INTO codemode_requests VALUES ('q', 'old', 0, ?, 'refund', '{\"n\": 1}', '{}', NULL, '\"\"', NULL,"
+            " 'waiting', NULL, NULL, NULL, NULL, 0)",
+            APPROVAL_KIND,
+        )
+        session.run("INSERT INTO codemode_versions VALUES (?, 'old', 1, 1, '[\"q\"]')", nonce)
 
 
 def test_pages_are_checked_off_the_loop_and_joined(make, monkeypatch):
