@@ -23,7 +23,10 @@ const end = (promise) => promise.then((value) => ["ok", value], (error) => ["fai
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of a program: ``kind`` and its parts; a call has a tool, and whether it fails."""
+    """A part of a program: ``kind`` and its parts; a call has a tool, and whether it fails.
+
+    Of programs that may rest there are "yield", "sleep", and "left", whose part is begun and not awaited.
+    """
 
     kind: str
     parts: tuple[Node, ...] = ()
@@ -55,6 +58,13 @@ def program_of(node: Node) -> str:
         match part.kind:
             case "call":
                 return f"one({part.tool!r}, {next(numbers)}, {str(part.fails).lower()})"
+            case "yield":
+                return '(text("yields"), yield_control().then(() => { text(log.length); return "yielded"; }))'
+            case "sleep":
+                return 'new Promise((done) => setTimeout(() => { text("rang"); done(Date.now() - start); }, 1))'
+            case "left":
+                seen = '.then((one) => { text("left"); json(one ?? null); }, () => text("lost"))'
+                return f"({inner[0]}{seen}, Promise.resolve(0))"
             case "sequence":
                 return _asynchronous("".join(f"out.push(await {child});" for child in inner))
             case "loop":

@@ -190,10 +190,9 @@ class RestingExecution(Execution):
         while not runner.is_warm and runner.machine.has_work and not runner.machine.has_news:
             runner.wait_for_news(wait_ms)
             ending = await _stop(runner)
-            wait_ms -= runner.waited_ms
-            if ending is not None or (wait_ms <= 0 and not runner.machine.has_news):
+            if ending is not None or runner.is_wait_over:
                 return ending
-            wait_ms = max(wait_ms, 1)
+            wait_ms = max(1, wait_ms - runner.waited_ms)
         if runner.is_warm or not runner.machine.has_news:
             runner.go_on(wait_ms)
             return await _stop(runner)

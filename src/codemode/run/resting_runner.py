@@ -42,6 +42,7 @@ class RestingRunner(Runner):
         self.own_seconds = own_ms / 1000
         self.written: list[Written] = []
         self.is_warm = True
+        self.is_wait_over = False  # of a call that waits without a worker
         self.on_news: Callable[[], None] = _nobody
         self._reported: set[int] = set()  # requests of which listeners have been told
         self._wait = self._leg(wait_ms)
@@ -82,7 +83,8 @@ class RestingRunner(Runner):
     def wait_for_news(self, wait_ms: int) -> None:
         """Let the time run of a call that waits for something to hand in, without a worker."""
         self.rested = self._loop.create_future()
-        self._wait = self._clock_of(wait_ms, self._wake)
+        self.is_wait_over = False
+        self._wait = self._clock_of(wait_ms, self.end_wait)
         self._start_wait()
 
     @property
@@ -123,7 +125,7 @@ class RestingRunner(Runner):
         if self.machine.is_replaying:
             limit_ms = 2 * int(self.own_seconds * 1000) + _MORE_FOR_A_REPLAY_MS
         self._clock = self._guests_clock(limit_ms)
-        return self._clock_of(wait_ms, lambda: self.feed(events.WaitOver()))
+        return self._clock_of(wait_ms, self.end_wait)
 
     def _guests_clock(self, milliseconds: int) -> Clock:
         return self._clock_of(milliseconds, lambda: self.feed(events.DeadlinePassed()))
@@ -131,6 +133,14 @@ class RestingRunner(Runner):
     def _start_wait(self) -> None:
         if not self.machine.wait_stands:
             self._wait.start()
+
+    def end_wait(self) -> None:
+        """Let the call of the model wait no longer: the program rests as soon as it is idle, if it does not."""
+        if self.machine.resting is None:
+            self.feed(events.WaitOver())
+        else:
+            self.is_wait_over = True
+            self._wake()
 
     def _wake(self) -> None:
         self._wait.stop()
