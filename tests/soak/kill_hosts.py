@@ -18,8 +18,8 @@ from codemode import ALL_TENANTS, MemoryResumeGuard, Resumer, Tool, WorkerPool, 
 from codemode.continuations import renewal
 
 OK = {"approved": True}
-LEASE_MS = 60
-"""Of hosts that are to die as they renew one."""
+LEASE_MS, JOURNAL_LEASE_MS = 60, 1_500
+"""Of hosts that are to die as they renew one; a journal that does not answer for as long ends a run."""
 FORMS = {
     "at once": "return await Promise.all(CALLS.map((one) => tools.TOOL(one)))",
     "one by one": "const ended = []; for (const one of CALLS) ended.push(await tools.TOOL(one)); return ended",
@@ -154,7 +154,8 @@ def code_mode_of(case: Case, tools: list[Tool], store: Any, death: Death, pool: 
     guard = store.guard if case.has_guard else MemoryResumeGuard()
     continuation: dict[str, Any] = {"keys": "kills", "max_age_ms": 7_200_000, "guard": guard}
     if case.has_journal:
-        journal = store.journal(tenant="acme", app=case.name)
+        lease_ms = JOURNAL_LEASE_MS if is_dying and case.is_renewal else 30_000
+        journal = store.journal(tenant="acme", app=case.name, lease_ms=lease_ms)
         continuation |= {"journal": death.around(journal, "journal"), "context_binding": "talk"}
     options = {
         "approval": {"mode": "interrupt"},
