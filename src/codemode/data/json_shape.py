@@ -21,7 +21,6 @@ _SPACE = b" \t\r\n"
 _MARKS = b'[]{},"'
 # Everything else is part of a scalar or a key, and which of them does not matter but for digits.
 _MARKED = bytes(byte if byte in _MARKS else 0x30 if 0x30 <= byte <= 0x39 else 0x76 for byte in range(256))
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _LEVELS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as signed: up or down by one
 
 Excess = Literal["depth", "containers", "values"]
