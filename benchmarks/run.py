@@ -20,10 +20,30 @@ from .plugins import plugins
 from .programs import PROGRAMS
 from .scaling import description_rows, resume_rows, throughput_rows
 from .search_updates import UPDATES, updates_row
+from .stores import store_rows
 from .table import Row, machine, table
 from .whole_process import cold_rows, memory_rows
 
-_ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15")
+_ORDER = (
+    "W0",
+    "W1",
+    "W2",
+    "W2u",
+    "W3",
+    "W4",
+    "W5",
+    "W6",
+    "W7",
+    "W8",
+    "W9",
+    "W10",
+    "W11",
+    "W12",
+    "W13",
+    "W14",
+    "W15",
+    "W16",
+)
 _LEGEND = """\
 ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
 asyncio: ours / the bare engine plus the same round trips through an event loop
@@ -56,6 +76,8 @@ async def measure(scale: Scale) -> list[Row]:
         rows += description_rows(min(scale.rounds, 5))
     if "W10" in scale.only:
         rows += await resume_rows(scale.rounds)
+    if "W16" in scale.only:
+        rows += await store_rows(min(60, 3 * scale.rounds))
     if "W12" in scale.only:
         rows += await heartbeat_rows(3 * scale.seconds)
         rows.append(await updates_row(min(UPDATES, max(2, int(50 * scale.seconds)))))

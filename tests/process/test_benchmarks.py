@@ -33,6 +33,7 @@ WORKLOADS = [
     "W13",
     "W14",
     "W15",
+    "W16",
 ]
 WAIT_SECONDS = 240
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -25,16 +26,21 @@ MOST_PURGED = 100
 """How many journals one transaction deletes: each may have many lines."""
 _LOOK_SECONDS = 0.5
 _MOST_AT_ONCE_CHARACTERS = 1 << 15
-_NUMBERS = 1 << 48
-_PLACE = "tenant = ? AND app = ? AND key = ?"
-_OWN = f"{_PLACE} AND number = ? AND until_ms IS NOT NULL"
+_OWN = "id = ? AND number = ? AND until_ms IS NOT NULL"
 _MAKE = (
-    "INSERT INTO codemode_journals VALUES (?, ?, ?, ?, ?, ?, {time} + ?, NULL, 0, 0, {time})"
+    "INSERT INTO codemode_journals VALUES (?, ?, ?, ?, ?, 1, {time} + ?, NULL, 0, 0, {time})"
     " ON CONFLICT (tenant, app, key) DO NOTHING"
 )
 _WRITE = f"INSERT INTO codemode_journal_lines SELECT id, number, ?, ? FROM codemode_journals WHERE {_OWN}"
 _RENEW = f"UPDATE codemode_journals SET until_ms = {{time}} + ?, changed_at_ms = {{time}} WHERE {_OWN}"
 _ordinals = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened(OpenedJournal):
+    """One that says which row it is: a journal that was purged and made anew has the key and the numbers of before."""
+
+    id: str
 
 
 class SqlJournal:
@@ -71,14 +77,14 @@ class SqlJournal:
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
         # Its order is settled here: threads may begin in any.
-        ordinal, own = next(_ordinals), self._own(opened)
+        ordinal, own = next(_ordinals), _own(opened)
         characters = sum(map(len, lines))
         return await self._run(characters, self._written, lambda: (ordinal, json.dumps(lines), *own)) == 1
 
     async def renew(self, opened: OpenedJournal) -> bool:
         """See `Journal.renew`."""
         statement = _RENEW.format(time=self._database.time)
-        return await self._run(0, statement, lambda: (self.lease_ms, *self._own(opened))) == 1
+        return await self._run(0, statement, lambda: (self.lease_ms, *_own(opened))) == 1
 
     async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
         """See `Journal.end`."""
@@ -88,17 +94,12 @@ class SqlJournal:
         """See `Journal.release`."""
         return await self._leave(opened, None, is_final=False)
 
-    def _own(self, opened: OpenedJournal) -> Row:
-        return (*self._scope, opened.key, opened.number)
-
     async def _made(self, place: Row, head: str) -> OpenedJournal | None:
         """Make a journal and take it; None when there is one."""
-        # Not counted from one: who slept while it was purged and made anew must not find its number there.
-        journal, number = secrets.token_hex(16), 1 + secrets.randbelow(_NUMBERS)
+        journal = secrets.token_hex(16)
         statement = _MAKE.format(time=self._database.time)
-        opened = OpenedJournal(place[2], number, head, (), None, is_takeover=False)
-
-        making = self._run(len(head), statement, lambda: (journal, *place, json.dumps(head), number, self.lease_ms))
+        opened = _Opened(place[2], 1, head, (), None, is_takeover=False, id=journal)
+        making = self._run(len(head), statement, lambda: (journal, *place, json.dumps(head), self.lease_ms))
         try:
             return opened if await making == 1 else None
         except asyncio.CancelledError:
@@ -118,7 +119,7 @@ class SqlJournal:
             raise
 
     async def _leave(self, opened: OpenedJournal, outcome: str | None, *, is_final: bool) -> bool:
-        own = self._own(opened)
+        own = _own(opened)
         return await self._transaction(partial(_leave, own=own, outcome=outcome, is_final=is_final))
 
     async def _run(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
@@ -152,15 +153,15 @@ def purge(session: Session, older_than_ms: int) -> int:
 def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
     """Return the journal; the seconds that somebody else has it, at most; None when there is none."""
     found = session.one(
-        f"SELECT id, number, head, until_ms, outcome, is_final FROM codemode_journals WHERE {_PLACE}"
-        f"{session.dialect.locking}",
+        f"SELECT id, number, head, until_ms, outcome, is_final FROM codemode_journals"
+        f" WHERE tenant = ? AND app = ? AND key = ?{session.dialect.locking}",
         *place,
     )
     if found is None:
         return None
     journal, number, head, until_ms, outcome, is_final = found
     if outcome is not None and (is_final or not again):
-        return OpenedJournal(place[2], 0, json.loads(head), _lines(session, journal), json.loads(outcome), False)
+        return _Opened(place[2], 0, json.loads(head), _lines(session, journal), json.loads(outcome), False, journal)
     if until_ms is not None and until_ms > session.now_ms:
         session.run("UPDATE codemode_journals SET is_awaited = 1 WHERE id = ?", journal)
         return (until_ms - session.now_ms) / 1000
@@ -170,7 +171,7 @@ def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> Opened
         *(number + 1, session.now_ms + lease_ms, session.now_ms, journal),
     )
     is_takeover = until_ms is not None
-    return OpenedJournal(place[2], number + 1, json.loads(head), _lines(session, journal), None, is_takeover)
+    return _Opened(place[2], number + 1, json.loads(head), _lines(session, journal), None, is_takeover, journal)
 
 
 def _leave(session: Session, own: Row, outcome: str | None, *, is_final: bool) -> bool:
@@ -189,6 +190,10 @@ def _leave(session: Session, own: Row, outcome: str | None, *, is_final: bool) -
         session.run("DELETE FROM codemode_journal_lines WHERE journal = ?", journal)
     session.has_news = bool(is_awaited)
     return True
+
+
+def _own(opened: OpenedJournal) -> Row:
+    return (opened.id, opened.number) if isinstance(opened, _Opened) else ("", 0)  # of another journal
 
 
 def _lines(session: Session, journal: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from .errors import StoreUnavailable
 from .schema import bring_up_to_date
 from .session import Dialect, Row, Session, making, time_of, transaction, written
 from .sql_store import SqlStore
-from .watches import LocalWatch, LocalWatches
+from .watches import LocalWatch, LocalWatches, watches_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -113,7 +113,7 @@ class _Database:
         self._dsn = dsn
         self._max_connections = max_connections
         self._clock = clock
-        self._watches = LocalWatches()
+        self._watches = watches_of(dsn)
         self._lock = threading.Lock()
         self._pool: Any = None
         self._is_made = False

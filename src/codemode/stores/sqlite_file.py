@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Generator
 from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 
 from ..continuations.guard import GuardClock
 from ..continuations.sqlite_guard import make_private
@@ -14,7 +15,31 @@ from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
 from .sqlite_dialect import DIALECT, begin_anew_in_forks, close_all, connected, leave_to_the_parent, lent, told
 from .sqlite_journal import JournalConnections
-from .watches import LocalWatch, LocalWatches
+from .watches import LocalWatch, watches_of
+
+
+class Looks:
+    """The sequence of the last change, over a connection that is kept from look to look."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._free: list[sqlite3.Connection] = []
+        begin_anew_in_forks(self)
+
+    def __call__(self) -> object:
+        """Return it. Raises what SQLite does."""
+        if not Path(self._path).exists():
+            return None  # to look for what is not there would make it
+        with lent(self._free, lambda: connected(self._path, waits=False)) as connection:
+            return connection.execute("SELECT sequence FROM codemode_store").fetchone()
+
+    def close(self) -> None:
+        """Close the connection."""
+        close_all(self._free)
+
+    def after_fork(self) -> None:
+        """In a forked child."""
+        leave_to_the_parent(self._free)
 
 
 class SqliteFile:
@@ -26,7 +51,7 @@ class SqliteFile:
     def __init__(self, path: str, clock: GuardClock | None, *, syncs_journal: bool) -> None:
         self._path = path
         self._clock = clock
-        self._watches = LocalWatches()
+        self._watches = watches_of(str(Path(path).absolute()), Looks(path))
         self._making = threading.Lock()
         self._is_made = False
         self._free: list[sqlite3.Connection] = []

@@ -1,11 +1,28 @@
-"""Wakes those in this process who wait for a change that was made in it. Others look again by themselves."""
+"""Wakes those in this process who wait for a change, whichever of its stores made it. All look by themselves, too."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import Protocol
+from weakref import WeakSet, WeakValueDictionary
+
+_LOOK_SECONDS = 0.05
+
+
+class Look(Protocol):
+    """What tells of changes by other processes, by another answer than the last one."""
+
+    def __call__(self) -> object:
+        """Return what changes with each change."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open: nobody waits any more."""
+        ...
 
 
 class LocalWatch:
@@ -16,7 +33,7 @@ class LocalWatch:
         self._event = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a change that was made here, at most so long."""
+        """Wait for a change, at most so long."""
         # `asyncio.wait_for` of Python 3.11 forgets a cancellation that comes together with the change.
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -30,11 +47,14 @@ class LocalWatch:
 
 
 class LocalWatches:
-    """All that wait."""
+    """All that wait. ``look`` is asked some times a second while there are some."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Look | None = None) -> None:
         self._watches: set[LocalWatch] = set()
         self._lock = threading.Lock()
+        self._look = look
+        self._is_looking = False
+        _every.add(self)
 
     @contextmanager
     def watch(self) -> Generator[LocalWatch]:
@@ -42,6 +62,9 @@ class LocalWatches:
         watch = LocalWatch()
         with self._lock:
             self._watches.add(watch)
+            if self._look is not None and not self._is_looking:
+                self._is_looking = True
+                threading.Thread(target=self._look_on, args=(self._look,), name="codemode-looks", daemon=True).start()
         try:
             yield watch
         finally:
@@ -54,3 +77,47 @@ class LocalWatches:
             waiting = list(self._watches)
         for watch in waiting:
             watch.wake()
+
+    def after_fork(self) -> None:
+        """In a forked child: those that wait and the thread that looks are not in it, nor who may hold the lock."""
+        self._watches, self._lock, self._is_looking = set(), threading.Lock(), False
+
+    def _look_on(self, look: Look) -> None:
+        pause, seen = threading.Event(), object()
+        while True:
+            with self._lock:
+                if not self._watches:
+                    self._is_looking = False
+                    look.close()
+                    return
+            with suppress(Exception):  # whoever waits looks again, and is told
+                found = look()
+                if found != seen:
+                    seen = found
+                    self.wake()
+            pause.wait(_LOOK_SECONDS)
+
+
+def watches_of(database: str, look: Look | None = None) -> LocalWatches:
+    """Return those that wait for a database: the same for all stores of this process that have it open."""
+    with _sharing:
+        known = _shared.get(database)
+        if known is None:
+            known = _shared[database] = LocalWatches(look)
+        return known
+
+
+_sharing = threading.Lock()
+_shared: WeakValueDictionary[str, LocalWatches] = WeakValueDictionary()
+_every: WeakSet[LocalWatches] = WeakSet()
+
+
+def _after_fork() -> None:
+    global _sharing  # noqa: PLW0603 - one lock for the process
+    _sharing = threading.Lock()
+    for watches in list(_every):
+        watches.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

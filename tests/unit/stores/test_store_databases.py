@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from stored_pauses import HOUR_MS, paused
@@ -25,6 +26,8 @@ from codemode import (
 from codemode.continuations.guard import LAPSED, Claim
 from codemode.host.clock import now_ms
 from codemode.stores import keeping, schema
+
+SUPPORT = Path(__file__).parents[2] / "support"
 
 
 def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make):
@@ -244,15 +247,48 @@ def test_without_its_extra_a_postgres_store_says_what_to_install():
     assert "codemode-toolkit[postgres]" in done.stdout
 
 
-def test_nothing_listens_when_nobody_waits(kind, make):
-    if kind != "postgres":
-        pytest.skip("they listen to nothing")
-
+def test_nothing_looks_or_listens_when_nobody_waits(kind, make):
     async def scenario(store):
         record_id = await store.put(paused("a"))
         with pytest.raises(TimeoutError):
             await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=50)
-        await until(lambda: not [one for one in threading.enumerate() if one.name == "codemode-listener"])
+        names = {"codemode-listener", "codemode-looks"}
+        await until(lambda: not [one for one in threading.enumerate() if one.name in names])
+
+    through(make, scenario)
+
+
+def test_a_change_wakes_whoever_waits_by_another_store_of_the_process(kind, make):
+    async def scenario(store):
+        await store.put(paused("a"))
+        with store.watch() as watch:
+            await watch.wait(1)  # for what a look says at first
+            waiting = asyncio.create_task(watch.wait(50))
+            await make().put(paused("b"))
+            await asyncio.wait_for(waiting, 30)
+
+    through(make, scenario)
+
+
+def test_a_change_wakes_whoever_waits_in_another_process(kind, make, tmp_path):
+    if kind == "memory":
+        pytest.skip("it sees one process")
+    program = (
+        "import asyncio, sys\nfrom codemode import PostgresInterruptStore, SqliteInterruptStore\n"
+        "from stored_pauses import paused\n"
+        "of_kind = {'sqlite': SqliteInterruptStore, 'postgres': PostgresInterruptStore}\n"
+        "asyncio.run(of_kind[sys.argv[1]](sys.argv[2]).put(paused('b')))"
+    )
+
+    async def scenario(store):
+        where = str(tmp_path / "pauses.sqlite") if kind == "sqlite" else store._database._dsn
+        await store.put(paused("a"))
+        with store.watch() as watch:
+            await watch.wait(1)
+            command = [sys.executable, "-c", program, kind, where]
+            waiting = asyncio.create_task(watch.wait(50))
+            await asyncio.to_thread(subprocess.run, command, cwd=SUPPORT, check=True, timeout=60)
+            await asyncio.wait_for(waiting, 30)
 
     through(make, scenario)
 
