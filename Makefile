@@ -54,7 +54,7 @@ bench-peers: $(STAMP)
 bench-smoke: $(STAMP)
 	$(BIN)/python -m benchmarks.run --rounds 1 --runs 1 --seconds 0.2
 
-# The long runs behind RELIABILITY.md: about half an hour.
+# The long runs behind RELIABILITY.md: about forty minutes.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.load 1000
 	$(BIN)/python -m tests.soak.tenants 2000
@@ -62,6 +62,8 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.chaos 500 1 exec
 	$(BIN)/python -m tests.soak.pauses 500 1 sqlite
 	$(BIN)/python -m tests.soak.pauses 500 1 postgres
+	$(BIN)/python -m tests.soak.pauses 500 1 sqlite journal
+	$(BIN)/python -m tests.soak.pauses 500 1 postgres journal
 	$(BIN)/python -m tests.soak.kills sqlite
 	$(BIN)/python -m tests.soak.kills postgres
 	$(BIN)/python -m tests.soak.stalls 5000

@@ -82,10 +82,14 @@ class World:
         self._random = random.Random()
 
     def tools(self) -> list[Tool]:
-        """One that is asynchronous and one that runs in a thread; both may be cut off before and after the effect."""
+        """One that is asynchronous, one that runs in a thread, and one that no person is asked about.
+
+        All may be cut off before and after the effect.
+        """
         return [
             Tool("pay", execute=self._pay, needs_approval=True),
             Tool("book", execute=self._book, needs_approval=True),
+            Tool("note", execute=self._pay),
         ]
 
     async def _pay(self, value: Any, context: ToolCallContext) -> Any:
@@ -114,20 +118,22 @@ def value_of(value: Any) -> int:
     return 10 * value["run"] + value["number"]
 
 
-def code_mode_over(tools: list[Tool], store: Any, *, has_guard: bool, pool: WorkerPool | None = None) -> CodeModeTool:
-    """The tool that all hosts have alike; of a control run each has a guard of its own."""
-    continuation: dict[str, Any] = {"keys": "chaos", "max_age_ms": 7_200_000}
-    continuation["guard"] = store.guard if has_guard else MemoryResumeGuard()
+def code_mode_over(tools: list[Tool], store: Any, mode: str, pool: WorkerPool | None = None) -> CodeModeTool:
+    """The tool that all hosts have alike; of a control run (``unguarded``) each has a guard of its own."""
+    continuation: dict[str, Any] = {"keys": "chaos", "max_age_ms": 7_200_000, "context_binding": "talk"}
+    continuation["guard"] = MemoryResumeGuard() if mode == "unguarded" else store.guard
+    if mode == "journal":
+        continuation["journal"] = store.journal(tenant="acme", app=APP, lease_ms=LEASE_MS)
     return create_code_mode_tool(tools, {"approval": {"mode": "interrupt"}, "continuation": continuation}, pool=pool)
 
 
-def resume_for_ever(kind: str, where: str, world: str, has_guard: bool) -> None:
+def resume_for_ever(kind: str, where: str, world: str, mode: str) -> None:
     """Apply decisions until killed."""
     hurry()
 
     async def main() -> None:
         store = store_of(kind, where)
-        code_mode = code_mode_over(World(Lines(world)).tools(), store, has_guard=has_guard)
+        code_mode = code_mode_over(World(Lines(world)).tools(), store, mode)
 
         async def resume(interrupt: Any, resolutions: Any) -> Any:
             return await code_mode.resume(interrupt, resolutions=resolutions)

@@ -1,8 +1,8 @@
 """Chaos over kept pauses: resumers and people in processes that are killed and stopped at random, on one database.
 
-``python -m tests.soak.pauses [records] [seed] [sqlite|postgres]`` prints what came of it. Each call has then happened
-once, or not at all where it was denied, whoever died in it; each decision was taken once, though all were made twice by
-each of two people. Without the guard on the database it must fail.
+``python -m tests.soak.pauses [records] [seed] [sqlite|postgres] [guard|journal]`` prints what came of it. Each call has
+then happened once, or not at all where it was denied, whoever died in it; each decision was taken once, though all were
+made twice by each of two people. Without the guard on the database it must fail.
 """
 
 from __future__ import annotations
@@ -44,9 +44,13 @@ return ended.map(RESULT);
 """
 
 
-def program(run: int, chance: random.Random) -> tuple[str, list[Any]]:
-    """A program of one to four calls, at once or one by one, and their inputs."""
-    names = [chance.choice(("pay", "book")) for _ in range(chance.randint(1, 4))]
+def program(run: int, chance: random.Random, *, has_journal: bool) -> tuple[str, list[Any]]:
+    """A program of one to four calls, at once or one by one, and their inputs.
+
+    Only a journal knows what a program has done of itself behind the call that somebody has allowed.
+    """
+    others = ("pay", "book", "note") if has_journal else ("pay", "book")
+    names = [chance.choice(("pay", "book")), *(chance.choice(others) for _ in range(chance.randint(0, 3)))]
     calls = [f"['{name}', {{ run: {run}, number: {number} }}]" for number, name in enumerate(names, 1)]
     form = chance.choice((_AT_ONCE, _ONE_BY_ONE))
     js = form.replace("CALLS", f"[{', '.join(calls)}]").replace("RESULT", "(one) => one.value ?? 'denied'")
@@ -56,8 +60,8 @@ def program(run: int, chance: random.Random) -> tuple[str, list[Any]]:
 class Chaos:
     """One reign over many records. ``sent`` counts signals, ``changes`` what happened to the records."""
 
-    def __init__(self, records: int, seed: int, database: tuple[str, str], folder: Path, *, has_guard: bool) -> None:
-        self.records, self.database, self.has_guard = records, database, has_guard
+    def __init__(self, records: int, seed: int, database: tuple[str, str], folder: Path, mode: str) -> None:
+        self.records, self.database, self.mode = records, database, mode
         self.chance = random.Random(seed)
         self.world = Lines(folder / "world")
         self.decided = {actor: Lines(folder / actor) for actor in PEOPLE}
@@ -103,15 +107,16 @@ class Chaos:
                 after,
             ]
         else:
-            arguments = ["resume_for_ever", *self.database, str(self.world.path), self.has_guard]
+            arguments = ["resume_for_ever", *self.database, str(self.world.path), self.mode]
         self._hosts[name] = self._nursery.start(_HOSTS, *arguments)
 
     async def _make(self) -> None:
-        code_mode = code_mode_over(World(self.world).tools(), self.store, has_guard=True, pool=self.pool)
+        mode = "journal" if self.mode == "journal" else "guard"
+        code_mode = code_mode_over(World(self.world).tools(), self.store, mode, self.pool)
         for run in range(self.records):
             await until(lambda run=run: run <= RECORDS_EACH * (RESUMERS + self.sent.total()))
             await self._open.acquire()
-            js, inputs = program(run, self.chance)
+            js, inputs = program(run, self.chance, has_journal=mode == "journal")
             paused = await code_mode.execute({"js": js}, tool_call_id=f"call_{run}")
             assert isinstance(paused, Interrupt)
             tenant = self.chance.choice(("acme", "umbrella"))
@@ -133,7 +138,7 @@ class Chaos:
         while self.sent.total() * RECORDS_EACH < self.records:
             await asyncio.sleep(self.chance.uniform(0.02, 0.3))
             name, chance = self.chance.choice(list(self._hosts)), self.chance.random()
-            if not self.has_guard or chance < 0.4:
+            if self.mode == "unguarded" or chance < 0.4:
                 self._kill(await self._in_a_call())
             elif chance < 0.7:
                 self._kill(name)
@@ -198,10 +203,11 @@ class Chaos:
                 assert one.decision == decisions[one.interrupt_id], (one, decisions[one.interrupt_id])
                 if "approved" in one.decision:
                     allowed[key_of(one.input)] = one.decision["approved"]
-            expected = [value_of(one) if allowed[key_of(one)] else "denied" for one in inputs]
+            given = [allowed.get(key_of(one), True) for one in inputs]
+            expected = [value_of(one) if is_given else "denied" for one, is_given in zip(inputs, given, strict=True)]
             assert record.outcome is not None
             assert (record.state, record.outcome.value) == ("completed", expected), record
-            assert [effects[key_of(one)] for one in inputs] == [int(allowed[key_of(one)]) for one in inputs], record
+            assert [effects[key_of(one)] for one in inputs] == [int(is_given) for is_given in given], record
         return found
 
     async def _check_audit(self, decisions: Mapping[str, Any]) -> int:
@@ -265,11 +271,11 @@ class Done:
     found: Counter[str]
 
 
-def run_chaos(records: int, *, seed: int = 1, kind: str = "sqlite", has_guard: bool = True) -> Done:
+def run_chaos(records: int, *, seed: int = 1, kind: str = "sqlite", mode: str = "guard") -> Done:
     """Run it, and check everything, also that nothing is left afterwards. Raises AssertionError."""
 
     async def run(database: tuple[str, str], folder: Path) -> Done:
-        chaos = Chaos(records, seed, database, folder, has_guard=has_guard)
+        chaos = Chaos(records, seed, database, folder, mode)
         try:
             await chaos.run()
             return Done(chaos, await chaos.check())
@@ -285,12 +291,12 @@ def run_chaos(records: int, *, seed: int = 1, kind: str = "sqlite", has_guard: b
 
 def main() -> None:
     """Run it long, and print the figures."""
-    defaults = ("500", "1", "sqlite")
-    records, seed, kind, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    defaults = ("500", "1", "sqlite", "guard")
+    records, seed, kind, mode, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
     started = time.monotonic()
-    done = run_chaos(int(records), seed=int(seed), kind=kind)
+    done = run_chaos(int(records), seed=int(seed), kind=kind, mode=mode)
     chaos, found = done.chaos, done.found
-    print(f"pauses: {records} records on {kind}, {time.monotonic() - started:.0f} s")
+    print(f"pauses: {records} records on {kind}, {mode}, {time.monotonic() - started:.0f} s")
     print(f"  signals sent       {chaos.sent.total()}: {_counted(chaos.sent)}")
     print(f"  changes            {chaos.changes.total()}: {_counted(chaos.changes)}")
     print(f"  requests           {found['requests']}, {found['unknown']} of them about calls of unknown outcome")
