@@ -43,6 +43,7 @@ _ORDER = (
     "W14",
     "W15",
     "W16",
+    "W17",
 )
 _LEGEND = """\
 ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
@@ -76,8 +77,8 @@ async def measure(scale: Scale) -> list[Row]:
         rows += description_rows(min(scale.rounds, 5))
     if "W10" in scale.only:
         rows += await resume_rows(scale.rounds)
-    if "W16" in scale.only:
-        rows += await store_rows(min(60, 3 * scale.rounds))
+    if scale.only & {"W16", "W17"}:
+        rows += [row for row in await store_rows(min(60, 3 * scale.rounds)) if row.name in scale.only]
     if "W12" in scale.only:
         rows += await heartbeat_rows(3 * scale.seconds)
         rows.append(await updates_row(min(UPDATES, max(2, int(50 * scale.seconds)))))

@@ -1,4 +1,5 @@
-"""What durable pauses cost: from a decision to the tool's first line by a `Resumer`, against a direct resume.
+"""What durable pauses cost: from a decision to the tool's first line by a `Resumer`, against a direct resume; and what
+a journal adds to programs that call.
 
 `python -m benchmarks.stores [--rounds N] [--dsn DSN]`: on SQLite, and on Postgres where a dsn is given or the machine
 has its programs: then on the tests' cluster, which does not wait for its disk. Both ways of a pair are taken in turn,
@@ -31,11 +32,14 @@ from codemode import (
     create_code_mode_tool,
 )
 
+from .programs import PROGRAMS, Program
 from .table import Row, machine, table
+from .workloads import noop
 
 _PROGRAM = "return await tools.refund({ order: 'a' });"
 _KEY = secrets.token_hex(32)
 _APPROVED = {"approved": True}
+_JOURNAL_TARGETS = {"W3": 1.5, "W4": 1.2}
 _TARGETS = {"SQLite": 3.0, "Postgres": 5.0}
 
 
@@ -108,6 +112,49 @@ class Pair:
         return paused
 
 
+class Journaled:
+    """A program with the journal of a store and without, under the same options."""
+
+    def __init__(self, name: str, store: Any, program: Program, pool: WorkerPool) -> None:
+        self.name = name
+        self._program = program
+        without: dict[str, Any] = {"keys": _KEY, "context_binding": "bench"}
+        kept = {**without, "journal": store.journal(tenant="bench", app="bench")}
+        self._tools = [
+            create_code_mode_tool(
+                [noop], {"execution_policy": {"max_bridge_requests": 300}, "continuation": one}, pool=pool
+            )
+            for one in (without, kept)
+        ]
+        self._taken: tuple[list[float], list[float]] = ([], [])
+
+    async def measure(self, runs: int) -> None:
+        """Take both in turn, the journal first every second time."""
+        for at in range(runs + 2):
+            for which in (0, 1) if at % 2 else (1, 0):
+                await asyncio.sleep(0.005)  # a spare worker is ready
+                begun = time.perf_counter()
+                given = await self._tools[which].execute(
+                    {"js": self._program.js}, tool_call_id=f"{self.name}-{self._program.name}-{which}-{at}"
+                )
+                self._taken[which].append((time.perf_counter() - begun) * 1000)
+                assert given == self._program.expected, given
+
+    def row(self) -> Row:
+        """Return what it came to."""
+        without, kept = (statistics.median(one[2:]) for one in self._taken)
+        target = _JOURNAL_TARGETS[self._program.name] if self.name == "SQLite" else None
+        return Row(
+            "W17",
+            f"{self._program.what} with a journal, {self.name}",
+            kept,
+            floor=without,
+            ratio=kept / without,
+            target="" if target is None else f"<= {target:g}x without",
+            met=None if target is None else kept <= target * without,
+        )
+
+
 async def store_rows(rounds: int, dsn: str | None = None) -> list[Row]:
     """Return a row for each database there is."""
     rows: list[Row] = []
@@ -123,6 +170,11 @@ async def store_rows(rounds: int, dsn: str | None = None) -> list[Row]:
                 pair = Pair(name, store, pool)
                 await pair.measure(rounds)
                 rows.append(pair.row())
+                for program in (one for one in PROGRAMS if one.name in _JOURNAL_TARGETS):
+                    async with store:
+                        journaled = Journaled(name, store, program, pool)
+                        await journaled.measure(max(1, rounds // 3))
+                        rows.append(journaled.row())
     return rows
 
 

@@ -34,6 +34,7 @@ WORKLOADS = [
     "W14",
     "W15",
     "W16",
+    "W17",
 ]
 WAIT_SECONDS = 240
 
