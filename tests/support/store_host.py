@@ -41,6 +41,26 @@ class Host:
         self.leases.append(lease)
         return [lease.record.id, lease.number, lease.is_takeover, lease.resolutions]
 
+    async def rest(self) -> list[Any] | None:
+        if not self.leases:
+            return None
+        lease = self.leases.pop(0)
+        rested = await self.store.rest(paused(age_ms=AGE_MS), lease=lease)
+        if rested is None:
+            return None
+        self.leases.append(rested)
+        return [lease.record.id, sorted(lease.resolutions)]
+
+    async def take(self, position: int) -> list[Any] | None:
+        resting = (await self.store.list(tenant=ALL_TENANTS, state="resting")).records
+        if position >= len(resting):
+            return None
+        lease = await self.store.claim(owner="host", tenant=ALL_TENANTS, record_id=resting[position].id)
+        if lease is None:
+            return None
+        self.leases.append(lease)
+        return [lease.record.id, lease.number, lease.is_takeover, lease.resolutions]
+
     async def settle(self, names: list[str] | None) -> list[Any] | None:
         if not self.leases:
             return None

@@ -43,12 +43,17 @@ from .underway import refuse_own
 
 
 @contextmanager
-def _refusals() -> Generator[None, None, None]:
-    """Mark what is refused here: the continuation or its answers are to blame, no worker."""
+def _refusals(*, of_continuation: bool = False) -> Generator[None, None, None]:
+    """Mark what is refused here: the continuation or its answers are to blame, no worker.
+
+    ``of_continuation``: this host cannot resume it, whatever is answered; another one may.
+    """
     try:
         yield
     except CodeModeProtocolError as error:
         error.details.setdefault("origin", "continuation")
+        if of_continuation:
+            error.details["not_resumable"] = True
         raise
 
 
@@ -174,7 +179,8 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
     if continuation.engine != engine:
         raise CodeModeProtocolError(
             f"the program was paused on version {continuation.engine} of the engine, and this host has {engine}: it may"
-            " go another way here. continuation={'any_engine': True} lets it go on all the same"
+            " go another way here. continuation={'any_engine': True} lets it go on all the same",
+            details={"not_resumable": True},
         )
 
 
@@ -210,7 +216,7 @@ async def _checked_answers(
     return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
 
 
-@_refusals()
+@_refusals(of_continuation=True)
 def verified(
     interrupt: Resumable | Mapping[str, Any],
     profile: Profile,

@@ -11,8 +11,9 @@ from typing import Any
 from ..host.cancellation import to_its_end
 from . import deciding, leasing
 from .answers import Answer
-from .applying import end_of, refusal_of, renewed, resumed, written
+from .applying import end_of, not_resumable, refusal_of, renewed, resumed, tool_of, written
 from .audit import By
+from .errors import StoreError
 from .keeping import said_by
 from .session import Database, Session
 from .states import record_after
@@ -61,12 +62,13 @@ class Answering(ABC):
             end = end_of(error)
             if end is not None:
                 # What was begun waits in the recovery; else the program has come to its end.
-                await written(self.settle(lease, end))
+                await written(self.settle(lease, end, tool=tool_of(resume)))
             else:
                 reason = refusal_of(error) or "the program could not go on"
-                await written(self.release(lease, refusals={interrupt_id: reason}))
+                unfit = not_resumable(error)
+                await written(self.release(lease, refusals={interrupt_id: reason}, not_resumable=unfit))
             raise
-        await written(self.settle(lease, result))
+        await written(self.settle(lease, result, tool=tool_of(resume)))
         return result
 
     async def _write_claim(
@@ -92,11 +94,18 @@ class Answering(ABC):
         """See `InterruptStore.renew`."""
 
     @abstractmethod
-    async def settle(self, lease: Lease, result: Any) -> bool:
+    async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
         """See `InterruptStore.settle`."""
 
     @abstractmethod
-    async def release(self, lease: Lease, *, refusals: Mapping[str, str] | None = None, delay_ms: int = 0) -> bool:
+    async def release(
+        self,
+        lease: Lease,
+        *,
+        refusals: Mapping[str, str] | None = None,
+        delay_ms: int = 0,
+        not_resumable: str | None = None,
+    ) -> bool:
         """See `InterruptStore.release`."""
 
 
@@ -112,6 +121,8 @@ def _decide_and_claim(
         if ready_at_ms is not None and ready_at_ms > session.now_ms:
             return None
         return leasing.claim(session, one.record_id, owner, LEASE_MS)
+    if state == "resting" and one.request.state in ("waiting", "decided"):
+        raise StoreError(f"{one.record_id!r} is resting: it asks nobody now, and whoever has it goes on with it")
     record_after(state, "claim", one.record_id)
     if one.request.state == "applied":
         raise deciding.already(one.request)

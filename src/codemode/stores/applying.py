@@ -88,6 +88,19 @@ def cannot_say(error: BaseException) -> bool:
     return isinstance(error, CodeModeProtocolError | CodeModeAbortedError) and _origin(error) in _REFUSED
 
 
+def not_resumable(error: BaseException) -> str | None:
+    """Return why this host cannot resume a record, whatever is answered; None when something else has failed."""
+    if not isinstance(error, CodeModeProtocolError):
+        return None
+    is_unfit = error.details.get("not_resumable") is True or _origin(error) == _JOURNAL
+    return error.message if is_unfit else None
+
+
+def tool_of(resume: Callable[..., Any]) -> Any:
+    """Return the tool that ``resume`` is a method of, which knows the forms of what comes to be asked."""
+    return getattr(resume, "__self__", None)
+
+
 def _is_programs_end(error: CodeModeError) -> bool:
     if isinstance(error, CodeModeProtocolError):
         # Of the rest the continuation is refused or its answers are: they may be given again, unless others were.

@@ -7,11 +7,12 @@ from typing import cast
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
 from .audit import SYSTEM, By, cut
+from .errors import RecordExpired, StoreError
 from .leasing import end, end_all, mark_lost
 from .outcomes import end_text
 from .rows import clause, unknown
 from .session import Session
-from .states import RecordEvent, RecordState, request_after
+from .states import RecordEvent, RecordState, record_after, request_after
 from .values import Tenant
 
 AT_ONCE = 500
@@ -34,6 +35,39 @@ def end_by(session: Session, record_id: str, event: RecordEvent, by: By, tenant:
     end(session, record_id, found[0], cast("RecordState", found[1]), event, outcome, by, {})
 
 
+def lost_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
+    """Return the text of what a lost record paused in; None for one that is not lost. Raises `UnknownRequest`."""
+    condition, values = clause(tenant)
+    found = session.one(f"SELECT state, interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
+    if found is None:
+        raise unknown(record_id)
+    return found[1] if found[0] == "lost" else None
+
+
+def run_again(session: Session, record_id: str, by: By, tenant: Tenant) -> None:
+    """Let a record go on from its last pause, with the answers that it has, because somebody said so."""
+    condition, values = clause(tenant)
+    statement = f"SELECT tenant, state, expires_at_ms, not_resumable FROM codemode_records WHERE id = ?{condition}"
+    found = session.one(statement, record_id, *values)
+    if found is None:
+        raise unknown(record_id)
+    whose, state, expires_at_ms, not_resumable = found
+    after = record_after(cast("RecordState", state), "run again", record_id)
+    if state == "pending" and not_resumable is None:
+        raise StoreError(f"{record_id!r} is pending: it waits for answers, and has not been run in vain")
+    if expires_at_ms <= session.now_ms:
+        said = f"{record_id!r} cannot be run again: what it goes on from has expired"
+        raise RecordExpired(said, details={"record_id": record_id, "state": state})
+    session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", record_id)
+    session.run(
+        "UPDATE codemode_records SET state = ?, ready_at_ms = ?, refusals = 0 WHERE id = ?",
+        *(after, session.now_ms, record_id),
+    )
+    session.note(record_id, whose, "run_again")
+    reason = cut(by.reason) or None
+    session.audit("run_again", whose, record_id, actor=by.actor, reason=reason, outcome=after, address=by.address)
+
+
 def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
     """Mark at most `AT_ONCE` of each kind, and return how many were marked."""
     now_ms = session.now_ms
@@ -42,9 +76,12 @@ def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
         " LIMIT ?",
         *(now_ms, AT_ONCE),
     )
-    _leave(session, [record_id for record_id, _, _ in expired])
-    end_all(session, expired, "expire", end_text("expired"), By(SYSTEM), {})
-    # What its dead owner has done can no longer be asked: the continuation does not hold any more.
+    # What a dead owner has done can no longer be asked: the continuation does not hold any more.
+    begun = _begun(session, [record_id for record_id, _, _ in expired])
+    mark_lost(session, [row[:2] for row in expired if row[0] in begun], "pending")
+    over = [row for row in expired if row[0] not in begun]
+    _leave(session, [record_id for record_id, _, _ in over])
+    end_all(session, over, "expire", end_text("expired"), By(SYSTEM), {})
     lost = session.rows(
         "SELECT id, tenant FROM codemode_records WHERE state = 'resuming' AND expires_at_ms <= ? AND ready_at_ms <= ?"
         " ORDER BY expires_at_ms LIMIT ?",
@@ -101,6 +138,13 @@ def _deny(session: Session, before_ms: int) -> int:
         about = {"interrupt_id": interrupt_id, "tool_name": cut(tool_name), "shown": shown}
         session.audit("decided", tenant, record_id, **about, **denied)
     return len(waiting)
+
+
+def _begun(session: Session, record_ids: list[str]) -> set[str]:
+    """Return those of which somebody has taken the answers and not come to an end."""
+    marks = ", ".join("?" * len(record_ids))
+    statement = f"SELECT DISTINCT record_id FROM codemode_requests WHERE is_taken = 1 AND record_id IN ({marks})"
+    return {row[0] for row in session.rows(statement, *record_ids)} if record_ids else set()
 
 
 def _leave(session: Session, record_ids: list[str]) -> None:

@@ -16,7 +16,7 @@ from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError
 from .rows import requests_named, requests_of
 from .session import Row, Session, is_plain
-from .states import RecordState, record_after, request_after
+from .states import OWNED, RecordState, record_after, request_after
 
 MAX_PAYLOAD_BYTES = 16 << 20
 MAX_LABEL_BYTES = 16 << 10
@@ -74,9 +74,9 @@ def kept(
     )
 
 
-def again(interrupt: Interrupt) -> Kept:
-    """Write the next version of a record, whose own columns stay."""
-    return kept(interrupt)
+def again(interrupt: Interrupt, tool: Any = None, payload: Any = None) -> Kept:
+    """Write what a record goes on with, whose own columns stay; its payload unless there is another."""
+    return kept(interrupt, tool, payload=payload)
 
 
 def put(session: Session, new: Kept) -> str:
@@ -99,8 +99,8 @@ def put(session: Session, new: Kept) -> str:
         raise StoreError("this interrupt is kept already, and not for this tenant")
     if not session.one("SELECT 1 FROM codemode_versions WHERE nonce = ?", new.nonce):
         state = _state(session, record_id)
-        if state == "resuming":
-            raise RequestSuperseded("the record is being resumed: its next version comes from there")
+        if state in OWNED:
+            raise RequestSuperseded("somebody goes on with the record: its next version comes from there")
         pause(session, record_id, state, new)
     return record_id
 
@@ -139,7 +139,7 @@ def pause(session: Session, record_id: str, state: RecordState, new: Kept) -> No
     _insert_requests(session, record_id, new, known, asked - stands.keys(), len(stands))
     session.run(
         "UPDATE codemode_records SET version = ?, state = ?, interrupt = ?, expires_at_ms = ?, owner = NULL,"
-        " ready_at_ms = ? WHERE id = ?",
+        " ready_at_ms = ?, rests_until_ms = NULL, not_resumable = NULL, refusals = 0 WHERE id = ?",
         *(version, after, new.text, new.expires_at_ms, session.now_ms if is_ready else None, record_id),
     )
     _insert_version(session, record_id, version, new)
@@ -150,21 +150,30 @@ def pause(session: Session, record_id: str, state: RecordState, new: Kept) -> No
 
 
 def _insert(session: Session, new: Kept) -> str:
-    record_id = secrets.token_hex(16)
-    position = session.note(record_id, new.tenant, "put")
     # What waits for nobody, a recovery, goes on by itself.
     ready = None if new.interrupt.requests else session.now_ms
-    session.run(
-        "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels, source, payload,"
-        " created_at_ms, expires_at_ms, interrupt, claim, ready_at_ms)"
-        " VALUES (?, ?, 1, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
-        *(record_id, position, new.outer_tool, new.tenant, new.app, new.labels, new.source, new.payload),
-        *(session.now_ms, new.expires_at_ms, new.text, ready),
-    )
+    record_id = insert_record(session, new, "put", version=1, state="pending", claim=0, ready_at_ms=ready)
     asked = {one.interrupt_id for one in new.interrupt.requests}
     _insert_requests(session, record_id, new, {}, asked, 0)
     _insert_version(session, record_id, 1, new)
     session.audit("put", new.tenant, record_id, details={"app": cut(new.app), **_asked(new, 1)})
+    return record_id
+
+
+def insert_record(session: Session, new: Kept, kind: str, **columns: Any) -> str:
+    """Insert a record in the state that ``columns`` say, and return its id."""
+    record_id = secrets.token_hex(16)
+    own: dict[str, Any] = {
+        "id": record_id,
+        "position": session.note(record_id, new.tenant, kind),
+        **{name: getattr(new, name) for name in ("outer_tool", "tenant", "app", "labels", "source", "payload")},
+        "created_at_ms": session.now_ms,
+        "expires_at_ms": new.expires_at_ms,
+        "interrupt": new.text,
+        **columns,
+    }
+    marks = ", ".join("?" * len(own))
+    session.run(f"INSERT INTO codemode_records ({', '.join(own)}) VALUES ({marks})", *own.values())
     return record_id
 
 
@@ -177,8 +186,10 @@ def _insert_requests(
     first: int,
 ) -> None:
     session.each(
-        "INSERT INTO codemode_requests SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', NULL, NULL, NULL, NULL, 0, ?,"
-        " tenant, app, position FROM codemode_records WHERE id = ?",
+        "INSERT INTO codemode_requests (interrupt_id, record_id, ordinal, kind, tool_name, input, payload,"
+        " input_schema, description, annotations, shown, at_line, at_column, state, is_taken, tenant, app, position)"
+        " SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS BIGINT), CAST(? AS BIGINT), 'waiting', 0, tenant, app,"
+        " position FROM codemode_records WHERE id = ?",
         (
             (
                 one.interrupt_id,
@@ -186,6 +197,7 @@ def _insert_requests(
                 *_said(one),
                 *_form(one, new, known),
                 new.shown[one.interrupt_id],
+                *(one.line, one.column),
                 record_id,
             )
             for number, one in enumerate(new.interrupt.requests)
@@ -247,6 +259,11 @@ def _written(value: Any) -> str | None:
 def interrupt_text(interrupt: Interrupt) -> str:
     """Write an interrupt as it is kept."""
     return json.dumps(interrupt.to_dict())
+
+
+def nonce_of(interrupt: Interrupt) -> str:
+    """Return what names a continuation, to its guard too. Raises `CodeModeProtocolError` for one that has none."""
+    return _signed(interrupt)[0]
 
 
 def _signed(interrupt: Interrupt) -> tuple[str, int]:

@@ -15,10 +15,11 @@ from .keeping import Kept, again, pause
 from .outcomes import error_text, value_text
 from .rows import RECORD_COLUMNS, KeptRequest, clause, interrupt_of, records_of, requests_of
 from .session import Row, Session
-from .states import RecordEvent, RecordState, record_after, request_after
+from .states import OWNED, RecordEvent, RecordState, record_after, request_after
 from .values import Lease, Tenant
 
 _AGAIN_MS = 5_000
+_FIRST_RETRY_MS, _LAST_RETRY_MS = 5_000, 600_000
 _CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim"
 
 
@@ -43,14 +44,14 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
     state, number = cast("RecordState", row[2]), row[-1] + 1
     after = record_after(state, "claim", record_id)
     kept = requests_of(session, [record_id])
-    is_takeover = state == "resuming" or any(one.is_taken for one in kept)
+    is_takeover = state in OWNED or any(one.is_taken for one in kept)
     taken = [one.request for one in kept if one.request.state == "decided" and (one.is_taken or not is_takeover)]
     session.each(
         "UPDATE codemode_requests SET is_taken = 1 WHERE interrupt_id = ?", ((one.interrupt_id,) for one in taken)
     )
     session.run(
-        "UPDATE codemode_records SET state = ?, owner = ?, claim = ?, ready_at_ms = ? WHERE id = ?",
-        *(after, owner, number, session.now_ms + lease_ms, record_id),
+        "UPDATE codemode_records SET state = ?, owner = ?, claim = ?, ready_at_ms = ?, rests_until_ms = ? WHERE id = ?",
+        *(after, owner, number, *held_until(session, after, lease_ms), record_id),
     )
     session.note(record_id, row[4], "claimed")
     (record,) = records_of(session, [(*row[:2], after, *row[3:-2])])
@@ -65,10 +66,23 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
     )
 
 
+def held_until(session: Session, state: RecordState, lease_ms: int) -> tuple[int | None, int | None]:
+    """Return until when nobody else takes a record, as ``ready_at_ms`` and ``rests_until_ms``.
+
+    Two columns: what rests is never found by those that look for something to resume.
+    """
+    until = session.now_ms + lease_ms
+    return (None, until) if state == "resting" else (until, None)
+
+
 def renew(session: Session, lease: Lease) -> bool:
     """Let a lease begin anew."""
-    statement = "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND claim = ? AND state = 'resuming'"
-    return session.run(statement, session.now_ms + lease.lease_ms, lease.record.id, lease.number) == 1
+    state = owned(session, lease)
+    if state is None:
+        return False
+    statement = "UPDATE codemode_records SET ready_at_ms = ?, rests_until_ms = ? WHERE id = ? AND claim = ?"
+    session.run(statement, *held_until(session, state, lease.lease_ms), lease.record.id, lease.number)
+    return True
 
 
 @value
@@ -80,13 +94,13 @@ class Ended:
     said: Mapping[str, Any]
 
 
-def result_of(result: Any) -> Kept | Ended:
+def result_of(result: Any, tool: Any = None) -> Kept | Ended:
     """Write what a resume has come to, before there is a transaction."""
     paused = result.recovery if isinstance(result, CodeModeError) else result
     if isinstance(result, CodeModeError) and paused is None:
         return _failed(result)
     if isinstance(result, CodeModeError | Interrupt):
-        return again(Interrupt.of(cast("Resumable", paused)))
+        return again(Interrupt.of(cast("Resumable", paused)), tool)
     try:
         text = value_text(result)
     except CodeModeSerializationError as error:
@@ -101,33 +115,36 @@ def _failed(error: CodeModeError) -> Ended:
 
 def settle(session: Session, lease: Lease, written: Kept | Ended) -> bool:
     """Write it, unless the lease is somebody else's by now. The pause that was resumed itself: nothing was run."""
-    if not _is_own(session, lease):
+    state = owned(session, lease)
+    if state is None:
         return False
     if isinstance(written, Kept):
         if session.one("SELECT 1 FROM codemode_versions WHERE nonce = ?", written.nonce):
-            return release(session, lease, {}, _AGAIN_MS)
-        pause(session, lease.record.id, "resuming", written)
+            return release(session, lease, Back({}, _AGAIN_MS, None))
+        pause(session, lease.record.id, state, written)
     else:
         _apply(session, lease)
         applied = {"applied": list(lease.resolutions)[:MOST_IN_LINE]}
         said = {**written.said, "details": {**written.said.get("details", {}), **applied}}
-        end(session, lease.record.id, lease.record.tenant, "resuming", written.event, written.text, By(None), said)
+        end(session, lease.record.id, lease.record.tenant, state, written.event, written.text, By(None), said)
     return True
 
 
 def lose(session: Session, lease: Lease) -> bool:
     """Mark a record as lost, unless the lease is somebody else's by now."""
-    if not _is_own(session, lease):
+    state = owned(session, lease)
+    if state is None:
         return False
-    mark_lost(session, [(lease.record.id, lease.record.tenant)])
+    mark_lost(session, [(lease.record.id, lease.record.tenant)], state)
     return True
 
 
-def mark_lost(session: Session, records: list[Row]) -> None:
+def mark_lost(session: Session, records: list[Row], state: RecordState = "resuming") -> None:
     """Mark claimed records as lost."""
-    after = record_after("resuming", "lose")
+    after = record_after(state, "lose")
     statement = (
-        "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = NULL, claim = claim + 1 WHERE id = ?"
+        "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = NULL, rests_until_ms = NULL,"
+        " claim = claim + 1 WHERE id = ?"
     )
     session.each(statement, ((after, record_id) for record_id, _ in records))
     for record_id, tenant in records:
@@ -135,18 +152,29 @@ def mark_lost(session: Session, records: list[Row]) -> None:
         session.audit("lost", tenant, record_id, actor=SYSTEM, outcome=after)
 
 
-def release(session: Session, lease: Lease, refusals: Mapping[str, str], delay_ms: int) -> bool:
-    """Give a record back, with why some answers wait again.
+@value
+class Back:
+    """With what a record is given back: why some answers wait again, for how long, why it cannot be resumed there."""
 
-    Those of a takeover stay as they are: who came before may have begun, and the guard has that under them alone.
+    refusals: Mapping[str, str]
+    delay_ms: int
+    not_resumable: str | None
+
+
+def release(session: Session, lease: Lease, back: Back) -> bool:
+    """Give a record back, unless the lease is somebody else's by now.
+
+    The answers of a takeover stay as they are: who came before may have begun, and the guard has that under them alone.
     """
-    if not _is_own(session, lease):
+    state = owned(session, lease)
+    if state is None:
         return False
-    refused = frozenset[str]() if lease.is_takeover else refusals.keys() & lease.resolutions.keys()
+    delay_ms = max(back.delay_ms, _refused(session, lease, back.not_resumable))
+    refused = frozenset[str]() if lease.is_takeover else back.refusals.keys() & lease.resolutions.keys()
     session.each(
         "UPDATE codemode_requests SET state = ?, decision = NULL, actor = NULL, decided_at_ms = NULL, refusal = ?"
         " WHERE interrupt_id = ?",
-        ((request_after("decided", "refuse"), _text(refusals[one]), one) for one in sorted(refused)),
+        ((request_after("decided", "refuse"), _text(back.refusals[one]), one) for one in sorted(refused)),
     )
     if not lease.is_takeover:
         session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
@@ -157,14 +185,25 @@ def release(session: Session, lease: Lease, refusals: Mapping[str, str], delay_m
     is_ready = not any(one.request.state == "waiting" for one in left) or any(
         one.request.state == "decided" for one in left
     )
+    after = record_after(state, "release")
+    ready_at_ms, rests_until_ms = held_until(session, after, delay_ms)
     session.run(
-        "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ? WHERE id = ?",
-        record_after("resuming", "release"),
-        session.now_ms + delay_ms if is_ready else None,
-        lease.record.id,
+        "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ?, rests_until_ms = ?, claim = claim + 1"
+        " WHERE id = ?",
+        *(after, ready_at_ms if is_ready else None, rests_until_ms, lease.record.id),
     )
     session.note(lease.record.id, lease.record.tenant, "released")
     return True
+
+
+def _refused(session: Session, lease: Lease, reason: str | None) -> int:
+    """Keep why a host cannot resume a record, if so, and return for how long it is left alone: longer each time."""
+    if reason is None:
+        return 0
+    row = session.one("SELECT refusals FROM codemode_records WHERE id = ?", lease.record.id) or (0,)
+    statement = "UPDATE codemode_records SET not_resumable = ?, refusals = refusals + 1 WHERE id = ?"
+    session.run(statement, _text(reason), lease.record.id)
+    return min(_FIRST_RETRY_MS << min(row[0], 16), _LAST_RETRY_MS)
 
 
 def _audit_refusal(session: Session, lease: Lease, refused: KeptRequest) -> None:
@@ -203,7 +242,7 @@ def end_all(
     ends = [(record_after(state, event, record_id), record_id, tenant) for record_id, tenant, state in records]
     session.each(
         "UPDATE codemode_records SET state = ?, outcome = ?, interrupt = NULL, owner = NULL, ready_at_ms = NULL,"
-        " ended_at_ms = ? WHERE id = ?",
+        " rests_until_ms = NULL, ended_at_ms = ? WHERE id = ?",
         ((after, outcome, session.now_ms, record_id) for after, record_id, _ in ends),
     )
     reason = cut(by.reason) or None
@@ -222,9 +261,11 @@ def _apply(session: Session, lease: Lease) -> None:
     )
 
 
-def _is_own(session: Session, lease: Lease) -> bool:
-    statement = "SELECT 1 FROM codemode_records WHERE id = ? AND claim = ? AND state = 'resuming'"
-    return session.one(statement, lease.record.id, lease.number) is not None
+def owned(session: Session, lease: Lease) -> RecordState | None:
+    """Return the state of a leased record; None when it is somebody else's by now."""
+    statement = "SELECT state FROM codemode_records WHERE id = ? AND claim = ?"
+    found = session.one(statement, lease.record.id, lease.number)
+    return None if found is None or found[0] not in OWNED else found[0]
 
 
 def _text(reason: str) -> str:

@@ -129,27 +129,69 @@ class InterruptStore(Protocol):
         owner: str,
         tenant: Tenant,
         app: str | None = None,
+        record_id: str | None = None,
         lease_ms: int = LEASE_MS,
     ) -> Lease | None:
-        """Take a record that can go on, for as long as the lease says; None when there is none."""
+        """Take a record that can go on, for as long as the lease says; None when there is none.
+
+        ``record_id`` asks for that record alone, which may rest: None while it waits for a person, or for its owner's
+        lease to be over. Raises then `UnknownRequest`, and `RequestSettled`, `RecordExpired` or `RecordLost` for one
+        that goes on no more.
+        """
+        ...
+
+    async def rest(
+        self,
+        interrupt: Resumable,
+        *,
+        owner: str | None = None,
+        lease: Lease | None = None,
+        tool: Any = None,
+        tenant: str = "",
+        app: str = "",
+        labels: Mapping[str, str] | None = None,
+        source: str | None = None,
+        payload: Any = None,
+        lease_ms: int = LEASE_MS,
+    ) -> Lease | None:
+        """Keep a program that goes on by itself, and hold it: from ``interrupt`` others go on should its owner die.
+
+        With ``owner`` it is a new record, whose state is ``resting``; all else is as `put` has it, but that nobody is
+        asked what waits in the interrupt. With ``lease``, of this record or of one that is being resumed, it is the
+        next rest of it: what it goes on from is replaced, and the payload where there is another. The lease begins
+        anew; None when it is somebody else's by now, and then nothing is written.
+
+        Renew the lease as any other; `settle` it with what the program comes to, an interrupt where it comes to ask
+        somebody; `release` lets others have it at once. Once the lease is over, `claim` with its ``record_id`` takes it
+        over. No `Resumer` does.
+        """
         ...
 
     async def renew(self, lease: Lease) -> bool:
         """Let a lease begin anew. False when it is somebody else's by now."""
         ...
 
-    async def settle(self, lease: Lease, result: Any) -> bool:
+    async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
         """Write what a claimed record has come to: a value, an interrupt, or an error, whose recovery is a pause.
 
-        The pause that was resumed itself says that nothing was run, and gives the record back.
-        False when the lease is somebody else's by now; then nothing is written.
+        The pause that was resumed itself says that nothing was run, and gives the record back. ``tool`` is as `put` has
+        it, for the forms of what is asked now. False when the lease is somebody else's by now; then nothing is written.
         """
         ...
 
-    async def release(self, lease: Lease, *, refusals: Mapping[str, str] | None = None, delay_ms: int = 0) -> bool:
+    async def release(
+        self,
+        lease: Lease,
+        *,
+        refusals: Mapping[str, str] | None = None,
+        delay_ms: int = 0,
+        not_resumable: str | None = None,
+    ) -> bool:
         """Give a claimed record back: nothing was run. ``refusals`` says of answers why they wait again.
 
         Those of a takeover stay together and are given to whoever claims it next: the one before may have begun.
+        ``not_resumable`` says why it cannot be resumed there. Its answers stay; it is left alone for 5 seconds, twice
+        as long each time, at most ten minutes.
         """
         ...
 
@@ -179,6 +221,23 @@ class InterruptStore(Protocol):
         address: str | None = None,
     ) -> None:
         """End a record that is lost."""
+        ...
+
+    async def run_again(
+        self,
+        record_id: str,
+        *,
+        actor: str,
+        reason: str = "",
+        tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
+    ) -> None:
+        """Let a record that is lost go on from its last pause, with the answers that it was given.
+
+        What its host had begun when it died may run twice then: nobody knows of it, and what the guard knows of the
+        one that died is forgotten. A record that no host could resume is tried again at once. Raises `UnknownRequest`,
+        `RecordExpired` for one whose continuation holds no more, `StoreError` for one that is neither.
+        """
         ...
 
     async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:

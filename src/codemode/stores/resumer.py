@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
-from .applying import cannot_say, end_of, refusal_of, renewed, resumed, written
+from .applying import cannot_say, end_of, not_resumable, refusal_of, renewed, resumed, tool_of, written
 from .protocol import InterruptStore
 from .values import LEASE_MS, Lease, Tenant
 
@@ -126,14 +126,18 @@ class Resumer:
         except Exception as error:  # noqa: BLE001 - it is written, or told in the log
             await self._failed(lease, error)
         else:
-            await written(self._store.settle(lease, result))
+            await written(self._store.settle(lease, result, tool=tool_of(self._resume)))
 
     async def _failed(self, lease: Lease, error: BaseException) -> None:
-        end, refusal = end_of(error), refusal_of(error)
+        end, refusal, unfit = end_of(error), refusal_of(error), not_resumable(error)
+        if unfit is not None:
+            _log.warning("record %s cannot be resumed here: %s", lease.record.id, unfit)
+            await written(self._store.release(lease, not_resumable=unfit))
+            return
         if end is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
             end = error  # nobody could answer otherwise
         if end is not None:
-            await written(self._store.settle(lease, end))
+            await written(self._store.settle(lease, end, tool=tool_of(self._resume)))
         elif lease.is_takeover and cannot_say(error):
             await written(self._store.lose(lease))
         elif refusal is not None:

@@ -14,12 +14,13 @@ from .session import Row, Session
 from .values import ALL_TENANTS, Record, RecordVersion, StoredRequest, Tenant
 
 RECORD_COLUMNS = (
-    "id, version, state, outer_tool, tenant, app, labels, source, payload, created_at_ms, expires_at_ms, outcome"
+    "id, version, state, outer_tool, tenant, app, labels, source, payload, created_at_ms, expires_at_ms, outcome,"
+    " not_resumable"
 )
 LISTED_COLUMNS = RECORD_COLUMNS.replace("source, payload", "NULL, NULL")
 _REQUEST_COLUMNS = (
     "interrupt_id, kind, tool_name, input, payload, input_schema, description, annotations, state, decision, actor,"
-    " decided_at_ms, refusal"
+    " decided_at_ms, refusal, at_line, at_column"
 )
 _OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
@@ -41,7 +42,7 @@ def unknown(what: str) -> UnknownRequest:
 def request_of(row: Sequence[Any]) -> StoredRequest:
     """Read the columns of a request."""
     interrupt_id, kind, tool_name, given, payload, schema, description, annotations, *rest = row
-    state, decision, actor, decided_at_ms, refusal = rest
+    state, decision, actor, decided_at_ms, refusal, line, column = rest
     return StoredRequest(
         interrupt_id=interrupt_id,
         kind=kind,
@@ -56,6 +57,8 @@ def request_of(row: Sequence[Any]) -> StoredRequest:
         actor=actor,
         decided_at_ms=decided_at_ms,
         refusal=_read(refusal),
+        line=line,
+        column=column,
     )
 
 
@@ -105,7 +108,8 @@ def records_of(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
 
 
 def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVersion]) -> Record:
-    record_id, version, state, outer_tool, tenant, app, labels, source, payload, created, expires, outcome = row
+    record_id, version, state, outer_tool, tenant, app, labels, source, payload, created, expires, *more = row
+    outcome, not_resumable = more
     return Record(
         id=record_id,
         version=version,
@@ -121,6 +125,7 @@ def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVer
         expires_at_ms=expires,
         requests=tuple(requests),
         outcome=None if outcome is None else told_of(outcome),
+        not_resumable=_read(not_resumable),
     )
 
 

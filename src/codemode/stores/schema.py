@@ -61,6 +61,11 @@ _VERSION_2 = (
     "CREATE INDEX codemode_audit_by_record ON codemode_audit (record_id, sequence)",
     _APPEND_ONLY,
     *INDEXES,
+    "ALTER TABLE codemode_requests ADD COLUMN at_line BIGINT",
+    "ALTER TABLE codemode_requests ADD COLUMN at_column BIGINT",
+    "ALTER TABLE codemode_records ADD COLUMN rests_until_ms BIGINT",
+    "ALTER TABLE codemode_records ADD COLUMN not_resumable TEXT",
+    "ALTER TABLE codemode_records ADD COLUMN refusals BIGINT NOT NULL DEFAULT 0",
 )
 
 UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)

@@ -18,6 +18,7 @@ from . import deciding, ending, finding, journal, keeping, leasing
 from .answering import Answering
 from .answers import Answer, decision_texts, read, shown
 from .auditing import Auditing
+from .holding import Holding
 from .journal import SqlJournal
 from .outcomes import given_back, lost
 from .rows import interrupt_of
@@ -30,7 +31,7 @@ ResultT = TypeVar("ResultT")
 _LOOK_SECONDS = 0.5
 
 
-class SqlStore(Answering, Auditing):
+class SqlStore(Answering, Auditing, Holding):
     """What `InterruptStore` promises, over whatever driver it is given."""
 
     def __init__(self, database: Database, guard: ResumeGuard, *, keeps_ended_ms: int | None = None) -> None:
@@ -159,9 +160,12 @@ class SqlStore(Answering, Auditing):
         owner: str,
         tenant: Tenant,
         app: str | None = None,
+        record_id: str | None = None,
         lease_ms: int = LEASE_MS,
     ) -> Lease | None:
         """See `InterruptStore.claim`."""
+        if record_id is not None:
+            return await self._take(record_id, owner, tenant, lease_ms)
         # Looked for first: while there is nothing to do nobody is kept from writing.
         if await self._read(lambda session: leasing.candidate(session, tenant, app)) is None:
             return None
@@ -176,14 +180,22 @@ class SqlStore(Answering, Auditing):
         """See `InterruptStore.renew`."""
         return await self._write(lambda session: leasing.renew(session, lease))
 
-    async def settle(self, lease: Lease, result: Any) -> bool:
+    async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
         """See `InterruptStore.settle`."""
-        written = await in_own_thread(lambda: leasing.result_of(result), "codemode-store")
+        written = await in_own_thread(lambda: leasing.result_of(result, tool), "codemode-store")
         return await self._write(lambda session: leasing.settle(session, lease, written))
 
-    async def release(self, lease: Lease, *, refusals: Mapping[str, str] | None = None, delay_ms: int = 0) -> bool:
+    async def release(
+        self,
+        lease: Lease,
+        *,
+        refusals: Mapping[str, str] | None = None,
+        delay_ms: int = 0,
+        not_resumable: str | None = None,
+    ) -> bool:
         """See `InterruptStore.release`."""
-        return await self._write(lambda session: leasing.release(session, lease, refusals or {}, delay_ms))
+        back = leasing.Back(refusals or {}, delay_ms, not_resumable)
+        return await self._write(lambda session: leasing.release(session, lease, back))
 
     async def lose(self, lease: Lease) -> bool:
         """See `InterruptStore.lose`."""

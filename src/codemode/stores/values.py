@@ -68,9 +68,11 @@ class RecordOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One invocation that has paused. Times are Unix time; ``outcome`` is None until it has ended.
+    """One invocation that has paused, or rests. Times are Unix time; ``outcome`` is None until it has ended.
 
-    `InterruptStore.list` leaves ``source`` and ``payload`` None.
+    ``version`` counts its pauses. ``not_resumable`` says why the last host that was to resume it could not: another
+    key, or another version of codemode or of the engine; None once one could. `InterruptStore.list` leaves ``source``
+    and ``payload`` None.
     """
 
     id: str
@@ -87,6 +89,7 @@ class Record:
     expires_at_ms: int
     requests: tuple[StoredRequest, ...]
     outcome: RecordOutcome | None
+    not_resumable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ class Page:
 class Change:
     """Something has happened to a record. Sequences grow in the order in which changes can be seen.
 
-    ``kind`` is put, decided, claimed, paused, released, completed, failed, lost, expired or withdrawn.
+    ``kind`` is put, rested, decided, claimed, paused, released, completed, failed, lost, run_again, expired or
+    withdrawn.
     """
 
     sequence: int
@@ -111,10 +115,10 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """A record that somebody is about to resume: ``interrupt`` with all answers there are, in ``resolutions``.
+    """A record that somebody goes on with: ``interrupt`` with all answers there are, in ``resolutions``.
 
     ``number`` tells this claim from later ones. ``is_takeover``: the one before did not come to its end, and the
-    answers are those that it was given.
+    answers are those that it was given. A record that rests has none: nobody was asked.
     """
 
     record: Record

@@ -28,7 +28,8 @@ FILLED = (
     (
         "INSERT INTO codemode_requests SELECT 'q' || i, 'r' || i, 0, 'approval', 'tool' || (i % 7), '{{}}', '{{}}',"
         " NULL, '\"\"', NULL, CASE WHEN i % 10 = 6 THEN 'waiting' WHEN i % 10 = 7 THEN 'decided' ELSE 'applied' END,"
-        " NULL, NULL, NULL, NULL, 0, NULL, 'tenant' || (i % 40), 'app' || (i % 3), i FROM n WHERE i % 10 <> 9"
+        " NULL, NULL, NULL, NULL, 0, NULL, 'tenant' || (i % 40), 'app' || (i % 3), i, NULL, NULL FROM n"
+        " WHERE i % 10 <> 9"
     ),
     "INSERT INTO codemode_versions SELECT 'n' || i, 'r' || i, 1, {now}, '[]' FROM n",
     "INSERT INTO codemode_changes SELECT i, 'r' || i, 'tenant' || (i % 40), 'put' FROM n",
@@ -117,6 +118,7 @@ async def operations(store, size, counted=None):
     await store.decide(dict.fromkeys(names, OK), actor="a", tenant="tenant1")
     await does("settle", store.settle(await _claim_of(store, one), paused(*names)))
     await does("withdraw", store.withdraw(one, actor="ana"))
+    await _rests(does, store, names)
     await does("outcome", _outcome(store, one))
     await does("note", store.note("signed-in", actor="ana", tenant="t"))
     await does("head", store.audit_head())
@@ -134,6 +136,22 @@ async def _journals(does, store, size):
     await does("give up", journal.release(again))
     last = await does("open it", journal.open(f"new{size}", "h"))
     await does("end", journal.end(last, "v", is_final=True))
+
+
+async def _rests(does, store, names):
+    lease = await does("rest", store.rest(paused(*names), owner="o", tenant="tenant1", app="app1"))
+    lease = await does("rest again", store.rest(paused(*names), lease=lease))
+    await does("renew a rest", store.renew(lease))
+    await does("release a rest", store.release(lease, not_resumable="no"))
+    asked = {"owner": "p", "tenant": "tenant1", "record_id": lease.record.id}
+    await does("claim it too early", store.claim(**asked))
+    await store.withdraw(lease.record.id, actor="ana")
+    lease = await does("rest more", store.rest(paused(), owner="o"))
+    await store.release(lease)
+    lease = await does("claim by its id", store.claim(owner="p", tenant=ALL_TENANTS, record_id=lease.record.id))
+    await does("lose", store.lose(lease))
+    await does("run again", store.run_again(lease.record.id, actor="ana"))
+    await store.withdraw(lease.record.id, actor="ana")
 
 
 async def _claim(does, store, number, asked):
