@@ -27,10 +27,10 @@ from tests.soak.nursery import Host, Nursery
 from tests.soak.pause_hosts import APP, LEASE_MS, Lines, World, code_mode_over, store_of, value_of
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, Interrupt, WorkerPool, verify_audit
+from codemode import ALL_TENANTS, CodeModeAbortedError, Interrupt, WorkerPool, verify_audit
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
-RESUMERS, PEOPLE, MOST_OPEN = 3, ("ana", "bob"), 40
+RESUMERS, PEOPLE, MOST_OPEN, MOST_TRIES = 3, ("ana", "bob"), 40, 20
 RECORDS_EACH = 3
 """How many are made for each strike: a fast machine has to be struck as well."""
 LONGEST_SECONDS = 60.0
@@ -117,10 +117,18 @@ class Chaos:
             await until(lambda run=run: run <= RECORDS_EACH * (RESUMERS + self.sent.total()))
             await self._open.acquire()
             js, inputs = program(run, self.chance, has_journal=mode == "journal")
-            paused = await code_mode.execute({"js": js}, tool_call_id=f"call_{run}")
-            assert isinstance(paused, Interrupt)
+            paused = await self._paused(code_mode, js, f"call_{run}")
             tenant = self.chance.choice(("acme", "umbrella"))
             self.inputs[await self.store.put(paused, tool=code_mode, tenant=tenant, app=APP)] = inputs
+
+    async def _paused(self, code_mode: Any, js: str, tool_call_id: str) -> Interrupt:
+        """Make a call, again where its journal did not answer in time: it goes on from there."""
+        for _ in range(MOST_TRIES):
+            with contextlib.suppress(CodeModeAbortedError):
+                paused = await code_mode.execute({"js": js}, tool_call_id=tool_call_id)
+                assert isinstance(paused, Interrupt)
+                return paused
+        raise AssertionError(f"{tool_call_id} did not pause in {MOST_TRIES} tries")
 
     async def _follow(self) -> None:
         """Count what happens until all have ended. Raises TimeoutError when nothing happens for too long."""
