@@ -71,6 +71,11 @@ class RestingInvocation(Invocation):
         return bool(self._yields or self._kept or self._is_cut)
 
     @property
+    def yields(self) -> Collection[int]:
+        """The requests at which the guest has yielded, without an answer yet."""
+        return self._yields
+
+    @property
     def has_work(self) -> bool:
         """True while something runs on the host."""
         return bool(self._work.running)
@@ -145,9 +150,12 @@ class RestingInvocation(Invocation):
             self._invoked.update(held)
 
     def _settled(self, event: events.CallSettled) -> None:
-        if event.id not in self._work.running:
+        if event.id in self._yields and self.resting is not None:
+            self._yields.remove(event.id)
+            self._keep(event)
+        elif event.id not in self._work.running:
             return
-        if self.resting is not None:
+        elif self.resting is not None:
             self._keep(event)
         elif self._runs_ahead(event.id):
             self._settle_ahead(event)
@@ -265,3 +273,13 @@ class RestingInvocation(Invocation):
         events.GoOn: _gone_on,
         events.WorkerEnded: _worker_ended,
     }
+
+
+def answer_yields(ledger: Ledger, now_ms: int) -> list[events.CallSettled]:
+    """Let a program that was kept at rest go on from where it has yielded; return what is new in its ledger."""
+    yields = [entry.id for entry in ledger.entries if entry.kind == "yield" and entry.is_open]
+    settled = [events.CallSettled(request_id, Fulfilled(None), now_ms) for request_id in yields]
+    for one in settled:
+        ledger.settle(one.id, one.outcome, one.now_ms)
+        ledger.deliveries.append(one.id)
+    return settled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -154,6 +154,11 @@ class Execution:
         return self._machine.settings
 
     @property
+    def is_resting(self) -> bool:
+        """True while it is at rest, as programs of some profiles may be, and somebody can go on with it."""
+        return False
+
+    @property
     def has_gone_on(self) -> bool:
         """True once a tool was begun, a timer has fired or there is a new way to go on: what was resumed is used up."""
         ledger = self._machine.ledger
@@ -187,7 +192,7 @@ class Execution:
                 if refused is not None:  # what can be no program is told of as one that failed
                     return self.failed(await self._ended(refused))
                 if self._journaling is not None:
-                    return await self._run_journaled(source, self._journaling)
+                    return await self._run_journaled(lambda: self._run_to_its_end(source), self._journaling)
                 return await self._run_to_its_end(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
@@ -200,9 +205,9 @@ class Execution:
         with self._threads.serving():
             return await run_check(0, work)
 
-    async def _run_journaled(self, source: str, journaling: Journaling) -> RunOutcome:
+    async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
         try:
-            return await journaling.run(lambda: self._run_to_its_end(source))
+            return await journaling.run(work, lambda: self.is_resting)
         except EndedBefore as before:
             await self._reporter.ended(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome

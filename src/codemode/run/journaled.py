@@ -91,7 +91,7 @@ class InvocationJournal:
         def hand_in() -> None:
             then(event)
             ledger = self._ledger
-            if ledger[event.id].is_withdrawn and ledger.deliveries[-1:] != [event.id]:
+            if event.id in ledger and ledger[event.id].is_withdrawn and ledger.deliveries[-1:] != [event.id]:
                 self._put(_Queued(not_handed(event.id)))
 
         self._settled.add(event.id)

@@ -18,8 +18,9 @@ from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeAbortedError, CodeModeProtocolError
 from ..host.clock import now_ms
 from ..options.parts import ApprovalPolicy
-from ..protocol.journal_lines import Claimed, Step, from_here, resumed
+from ..protocol.journal_lines import Claimed, Step, from_here, resumed, settled
 from ..protocol.ledger import Ledger, Waiting
+from ..protocol.resting import answer_yields
 from .answered_pause import AnsweredPause
 from .claimed_resume import ClaimedResume
 from .execution import Execution
@@ -72,11 +73,14 @@ class JournaledResume:
             paused = ended.text
             opened = await access.open(again=True, engine=engine)
         journal = self.journaling.journal = InvocationJournal(access, opened)
+        outcome: RunOutcome | None = None
         try:
             ledger, news = await self._written(access, journal, opened)
-            return await self._go_on(journal, ledger, news)
+            outcome = await self._go_on(journal, ledger, news)
+            return outcome
         finally:  # if it still is to be given up, nothing was run
-            await (journal.release() if paused is None else journal.put_back(paused))
+            if outcome is None or outcome.rest is None or outcome.is_replayed:
+                await (journal.release() if paused is None else journal.put_back(paused))
 
     @property
     def _mine(self) -> Claimed:
@@ -98,12 +102,15 @@ class JournaledResume:
 
     async def _go_on(self, journal: InvocationJournal, ledger: Ledger, news: list[Step]) -> RunOutcome:
         is_repeat = self._mine in journal.claims
+        yields = [settled(one) for one in answer_yields(ledger, now_ms())]
         paused = self._answers_in(ledger)
         if not is_repeat:
             if len(paused.answers) < len(self.answered.answers):
                 raise superseded("the program has gone on from this pause, and no longer waits for these answers")
             journal.claims.append(self._mine)
-            await journal.write(*news, resumed(self._mine))
+            await journal.write(*news, *yields, resumed(self._mine))
+        elif yields:
+            await journal.write(*yields)
         standing = await self._standing(is_repeat=is_repeat)
         if isinstance(standing, str):
             return await self.claim.recorded(standing)
@@ -120,7 +127,7 @@ class JournaledResume:
         was = answered.continuation.ledger
         answers = {at: one for at, one in answered.answers.items() if _waits_as_before(ledger, was, at)}
         inputs = {at: one for at, one in answered.inputs.items() if at in answers}
-        continuation = replace(answered.continuation, ledger=ledger)
+        continuation = replace(answered.continuation, ledger=replace(ledger, progress=was.progress))
         return AnsweredPause(answered.interrupt, continuation, answers, inputs)
 
     async def _as_begun(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
@@ -161,7 +168,7 @@ class JournaledResume:
         standing = await self._standing(is_repeat=True)
         if isinstance(standing, str):
             return await self.claim.recorded(standing)
-        if self._mine in ended.claims:
+        if self._mine in ended.claims or not self.answered.answers:  # or it was at rest, and waits for none
             return await self._known(ended)
         if standing is None:
             await self.claim.release()

@@ -47,7 +47,7 @@ class WrittenCalls:
         recovered = Recovery(self.catalog, KeptInputs()).ledger(ledger, salt)
         # None of them runs on this host.
         entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
-        return Ledger(entries, recovered.deliveries, recovered.notices, ledger.sidecar)
+        return Ledger(entries, recovered.deliveries, recovered.notices, ledger.sidecar, recovered.progress)
 
 
 def now_waiting(was: Ledger, now: Ledger) -> list[Step]:
@@ -76,21 +76,25 @@ class Journaling:
         self.calls = WrittenCalls(catalog, profile)
         self.journal: InvocationJournal | None = None
         self._run: Underway | None = None  # of which this is the journal
+        self._key = ""
 
-    async def run(self, work: Callable[[], Awaitable[RunOutcome]]) -> RunOutcome:
+    async def run(
+        self, work: Callable[[], Awaitable[RunOutcome]], rests: Callable[[], bool] = lambda: False
+    ) -> RunOutcome:
         """Run the program, and keep what it has come to; where it was cut off, let go of the journal.
 
-        Raises `CodeModeAbortedError` when that could not be kept.
+        While it ``rests`` the journal stays this host's. Raises `CodeModeAbortedError` when that could not be kept.
         """
         try:
-            with underway() as self._run:
+            with underway(self._key) as self._run:
                 outcome = await work()
             error = outcome.error
-            if self.journal is not None and (error is None or is_programs_end(error)):
+            has_ended = outcome.rest is None and (error is None or is_programs_end(error))
+            if self.journal is not None and has_ended:
                 await self.journal.end(outcome, is_final=outcome.interrupt is None)
             return outcome
         finally:
-            if self.journal is not None:
+            if self.journal is not None and not rests():
                 await self.journal.release()
 
     def access(self, js: str, settings: Settings) -> JournalAccess:
@@ -98,6 +102,7 @@ class Journaling:
         keeps_output = self.profile.tells_of_runs
         access = JournalAccess(self.options, self.context_binding, js, settings, keeps_output=keeps_output)
         refuse_own(access.key, "the journal of this program is held by")
+        self._key = access.key
         if self._run is not None:
             self._run.key = access.key
         return access

@@ -15,14 +15,15 @@ from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
 from ..protocol.continuation import Continuation
-from ..protocol.ledger import Fulfilled, Ledger, Progress
-from ..protocol.resting import RestingInvocation
+from ..protocol.ledger import Ledger, Progress
+from ..protocol.resting import RestingInvocation, answer_yields
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version
 from ..workers.pool import WorkerPool
 from .answered_pause import AnsweredPause
 from .execution import Execution
+from .journaling import Journaling
 from .outcome import AtRest, OutputItem, PendingCall, RunOutcome, changed, pending_calls
 from .outer_call import OuterCall
 from .programs import is_checked
@@ -49,19 +50,16 @@ class RestingExecution(Execution):
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
         given: Mapping[str, Any] | None = None,
+        journaling: Journaling | None = None,
     ) -> None:
-        if options.continuation.journal is not None:
-            raise ValueError(
-                "continuation.journal is not for programs that may rest: at rest they are kept as they are"
-            )
         if answered is not None:
-            _answer_yields(answered.continuation.ledger, (outer.clock_ms or now_ms)())
-        super().__init__(profile, catalog, options, outer, pool, answered, given)
+            answer_yields(answered.continuation.ledger, (outer.clock_ms or now_ms)())
+        super().__init__(profile, catalog, options, outer, pool, answered, given, journaling)
         self._machine = RestingInvocation.of(self._machine)
         self._progress = self._machine.ledger.progress
         self._runner: RestingRunner | None = None
         self._loop = asyncio.get_running_loop()
-        self._is_going_on = False
+        self._is_going_on = self._is_over = False
         self.on_news: Callable[[], None] = _nobody
 
     # -- at rest
@@ -135,9 +133,12 @@ class RestingExecution(Execution):
 
     async def _run_to_its_end(self, source: str) -> RunOutcome:
         try:
-            ending = await self._begin(source)
+            try:
+                ending = await self._begin(source)
+            except BaseException:
+                await self._close()
+                raise
         except asyncio.CancelledError as cancelled:
-            await self._close()
             raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
         except CodeModeError as error:  # there was no worker
             return self.failed(await self._ended(error))
@@ -150,7 +151,8 @@ class RestingExecution(Execution):
             program = self._checker(source)
             check = (is_checked, None) if program is None else (program.check, program.preparation)
             calls, own_ms = self._nested_calls(), self._progress.own_ms
-            runner = RestingRunner(machine, lease, calls, self._reporter, *check, wait_ms=self._wait_ms, own_ms=own_ms)
+            more = (calls, self._reporter, *check, self._journaling)
+            runner = RestingRunner(machine, lease, *more, wait_ms=self._wait_ms, own_ms=own_ms)
         except BaseException:
             lease.leave()
             raise
@@ -174,13 +176,29 @@ class RestingExecution(Execution):
             raise CodeModeProtocolError("the program is not at rest, or somebody goes on with it already")
         self._is_going_on = True
         try:
-            with self._threads.serving():
-                return await self._stopped(await self._handed_in(runner, wait_ms))
+            return await self._leg(lambda: self._gone_on(runner, wait_ms))
+        finally:
+            self._is_going_on = False
+
+    async def _gone_on(self, runner: RestingRunner, wait_ms: int) -> events.Ending | None:
+        try:
+            return await self._handed_in(runner, wait_ms)
         except asyncio.CancelledError:
             runner.drop_worker()
             raise
-        finally:
-            self._is_going_on = False
+        except BaseException:
+            if runner.ended.done():
+                await self._close()
+            raise
+
+    async def _leg(self, work: Callable[[], Awaitable[events.Ending | None]]) -> RunOutcome:
+        """Return the outcome of one more part of the run; its journal, if it has one, is kept or ended."""
+
+        async def done() -> RunOutcome:
+            return await self._stopped(await work())
+
+        with self._threads.serving():
+            return await (done() if self._journaling is None else self._run_journaled(done, self._journaling))
 
     async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> events.Ending | None:
         """Hand in what has come, on the worker that was kept or on another one; without one first wait for something.
@@ -193,6 +211,9 @@ class RestingExecution(Execution):
             if ending is not None or runner.is_wait_over:
                 return ending
             wait_ms = max(1, wait_ms - runner.waited_ms)
+        await runner.answer_yields()
+        if runner.ended.done():
+            return runner.ended.result()
         if runner.is_warm or not runner.machine.has_news:
             runner.go_on(wait_ms)
             return await _stop(runner)
@@ -220,6 +241,7 @@ class RestingExecution(Execution):
             rest = AtRest(runner.rested.result(), self.pending, self)
             return RunOutcome("resting", *self._record, warnings=self._warnings, output=output, rest=rest)
         machine.ledger.progress = self._progress
+        self._is_over = True
         await self._close()
         return changed(await self._concluded(ending), output=output)
 
@@ -239,13 +261,12 @@ class RestingExecution(Execution):
 
     async def _abort(self, error: CodeModeError) -> RunOutcome:
         runner = self._runner
-        if runner is None or runner.ended.done() or self._is_going_on or not self.is_resting:
+        if runner is None or self._is_going_on or self._is_over or runner.machine.resting is None:
             if runner is not None:
                 runner.feed(events.HostFailed(error))  # whoever waits for it concludes
             return self.failed(error)
         runner.feed(events.HostFailed(error))
-        with self._threads.serving():
-            return await self._stopped(await _stop(runner))
+        return await self._leg(lambda: _stop(runner))
 
     async def _kept(self) -> Interrupt:
         runner = self._runner
@@ -300,11 +321,3 @@ async def _items(written: list[Written], max_values: int) -> tuple[OutputItem, .
         return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read, written)))
     except ValueError as error:
         raise CodeModeProtocolError(f"{_WHAT} cannot be read: {error}") from error
-
-
-def _answer_yields(ledger: Ledger, at_ms: int) -> None:
-    """Let a program that was kept at a yield go on from there."""
-    for entry in ledger.entries:
-        if entry.kind == "yield" and entry.is_open:
-            ledger.settle(entry.id, Fulfilled(None), at_ms)
-            ledger.deliveries.append(entry.id)

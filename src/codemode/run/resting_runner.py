@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..data.records import record
 from ..host.clock import Clock
 from ..protocol import events
+from ..protocol.ledger import Fulfilled
 from ..protocol.messages import WorkerMessage
 from ..protocol.resting import RestingInvocation
 from .runner import Runner
@@ -108,6 +109,24 @@ class RestingRunner(Runner):
         if type(event) is events.WorkerEnded and self.machine.resting is not None:
             self.drop_worker()
         super().feed(event)
+
+    async def answer_yields(self) -> None:
+        """Answer at rest where the program has yielded. Returns once that is written, where there is a journal."""
+        answered = self._loop.create_future()
+
+        def hand_in(settled: events.CallSettled) -> None:
+            self._hand_in(settled)
+            if not self.machine.yields and not answered.done():
+                answered.set_result(None)
+
+        for request_id in tuple(self.machine.yields):
+            settled = events.CallSettled(request_id, Fulfilled(None), self._calls.now_ms())
+            if self._journal is None:
+                hand_in(settled)
+            else:
+                self._journal.settled(settled, hand_in)
+        if self.machine.yields:
+            await asyncio.wait((answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
     def refill(self) -> None:
         """Let the next worker be made ready."""

@@ -132,7 +132,7 @@ async def _resume(
     journaling = journaling_of(settings, outer_call, tools, own)
     if journaling is None:
         return await _claimed(ClaimedResume(claim, execution), require)
-    made = partial(Execution, own, tools, settings, outer_call, pool, journaling=journaling)
+    made = partial(_execution_of(own), own, tools, settings, outer_call, pool, journaling=journaling)
     with _refusals():
         return await JournaledResume(answered, claim, journaling, made, require, settings.approval).run(execution)
 

@@ -1,0 +1,188 @@
+"""Runs that rest and have a journal: whoever finds it goes on from there, and nothing that was done is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pausing import Spy
+from resting_surface import Slow, Surface
+from waiting import until
+
+from codemode import CodeModeAbortedError, MemoryResumeGuard
+from codemode.continuations.guard import GuardClock
+from codemode.continuations.journal import MemoryJournal
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+
+
+class Fast(GuardClock):
+    """A clock by which those who wait do not: a lease is over when they ask again."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def seconds(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += 20.0
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def journal() -> MemoryJournal:
+    return MemoryJournal(clock=Fast())
+
+
+@pytest.fixture
+def pool(make_pool):
+    return make_pool(max_workers=2)
+
+
+@pytest.fixture(params=[False, True], ids=["warm", "cold"])
+def is_cold(request) -> bool:
+    return request.param
+
+
+def surface(journal: Any, pool: Any, *tools: Any) -> Surface:
+    keeping = {"keys": "a key", "journal": journal, "guard": MemoryResumeGuard()}
+    return Surface(tools, {"approval": {"mode": "interrupt"}, "continuation": keeping}, pool)
+
+
+JS = """
+text('a'); const one = await tools.quick(1); await yield_control(); text('b');
+const two = await tools.slow(2); text('c'); await yield_control(); return [one, two, await tools.quick(3)];
+"""
+CALL = {"context_binding": "c", "started_at_ms": 1_700_000_000_000}
+
+
+def texts(outcome: Any) -> list[Any]:
+    return [one.value for one in outcome.output]
+
+
+def quick(spy: Spy) -> Any:
+    return spy.tool("quick", lambda value, _: value)
+
+
+async def rested(outcome: Any, is_cold: bool) -> Any:
+    assert outcome.status == "resting", outcome.error
+    if is_cold:
+        outcome.rest.run.drop_worker()
+    return outcome.rest.run
+
+
+def test_a_run_with_a_journal_rests_and_goes_on_as_without(within, journal, pool, is_cold):
+    spy, slow = Spy(), Slow()
+
+    async def main():
+        one = surface(journal, pool, quick(spy), slow.tool)
+        run = await rested(await one.start(JS, **CALL), is_cold)
+        run = await rested(await run.go_on(50), is_cold)
+        slow.end(2)
+        run = await rested(await run.go_on(), is_cold)
+        outcome = await run.go_on()
+        again = await one.start(JS, **CALL)
+        return outcome, again
+
+    outcome, again = within(main())
+    assert (outcome.value, again.value, again.is_replayed) == ([1, 2, 3], [1, 2, 3], True)
+    assert spy.ran == [("quick", 1), ("quick", 3)]
+    assert slow.calls == [2]
+
+
+def test_who_finds_what_was_kept_goes_on_from_the_journal_once_its_owner_is_gone(within, journal, pool):
+    """The owner's host has died at its second rest: what was kept at the first is behind the journal."""
+    spy, slow = Spy(), Slow()
+
+    async def main():
+        one = surface(journal, pool, quick(spy), slow.tool)
+        first = await one.start(JS, **CALL)
+        kept = await first.rest.run.kept()
+        second = await first.rest.run.go_on(50)
+        run = second.rest.run
+        run._journaling.journal._service.cancel()  # it neither renews nor writes any more
+        run._journaling.journal._timer.cancel()
+        other = surface(journal, pool, quick(spy), Slow().tool)
+        outcome = await other.restore(kept, context_binding="c")
+        (asked,) = outcome.interrupt.requests
+        assert (asked.payload["kind"], asked.tool_name, texts(outcome)) == (UNKNOWN_OUTCOME_KIND, "slow", ["b"])
+        await run.abort()
+        outcome = await other.restore(outcome.interrupt, {asked.interrupt_id: {"value": 2}}, context_binding="c")
+        return await (await rested(outcome, False)).go_on()
+
+    outcome = within(main())
+    assert (outcome.value, spy.ran) == ([1, 2, 3], [("quick", 1), ("quick", 3)])
+
+
+def test_who_asks_for_what_was_kept_after_it_has_ended_gets_its_outcome(within, journal, pool):
+    spy = Spy()
+
+    async def main():
+        one = surface(journal, pool, quick(spy))
+        first = await one.start("await yield_control(); text('b'); return await tools.quick(1)", **CALL)
+        kept = await first.rest.run.kept()
+        outcome = await first.rest.run.go_on()
+        return outcome, await surface(journal, pool, quick(spy)).restore(kept, context_binding="c")
+
+    outcome, other = within(main())
+    assert (outcome.value, other.value, other.is_replayed, texts(other)) == (1, 1, True, ["b"])
+    assert spy.ran == [("quick", 1)]
+
+
+def test_the_same_call_again_waits_for_a_run_at_rest_and_goes_on_when_its_owner_lets_go(within, journal, pool, is_cold):
+    spy = Spy()
+
+    async def main():
+        one = surface(journal, pool, quick(spy))
+        run = await rested(
+            await one.start("const a = await tools.quick(1); await yield_control(); return a", **CALL), is_cold
+        )
+        outcome = await run.abort()
+        assert type(outcome.error) is CodeModeAbortedError
+        again = await surface(journal, pool, quick(spy)).start(
+            "const a = await tools.quick(1); await yield_control(); return a", **CALL
+        )
+        return await (await rested(again, is_cold)).go_on()
+
+    outcome = within(main())
+    assert (outcome.value, spy.ran) == (1, [("quick", 1)])
+
+
+def test_a_lost_journal_ends_a_run_at_rest_and_its_calls(within, journal, pool, is_cold):
+    slow = Slow()
+
+    async def main():
+        run = await rested(await surface(journal, pool, slow.tool).start(
+            "return await tools.slow(1)", wait_ms=30, **CALL
+        ), is_cold)  # fmt: skip
+        journal._clock.now += 1000.0
+        other = surface(journal, pool, slow.tool)
+        taking = asyncio.ensure_future(other.start("return await tools.slow(1)", **CALL))
+        outcome = await taking
+        assert outcome.interrupt.requests[0].payload["kind"] == UNKNOWN_OUTCOME_KIND
+        slow.end(1)
+        await until(lambda: not run.is_resting)
+        return await run.abort()
+
+    outcome = within(main())
+    assert (type(outcome.error), slow.calls) == (CodeModeAbortedError, [1])
+
+
+def test_who_is_cancelled_keeps_the_journal_of_what_rests(within, journal, pool):
+    spy, slow = Spy(), Slow()
+
+    async def main():
+        run = await rested(await surface(journal, pool, quick(spy), slow.tool).start(JS, **CALL), False)
+        going_on = asyncio.ensure_future(run.go_on())
+        await until(lambda: slow.calls)
+        going_on.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going_on
+        assert run.is_resting
+        slow.end(2)
+        run = await rested(await run.go_on(), False)
+        return await run.go_on()
+
+    outcome = within(main())
+    assert (outcome.value, spy.ran) == ([1, 2, 3], [("quick", 1), ("quick", 3)])
