@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
 from stored_pauses import Clock, paused
 
 from codemode import ALL_TENANTS, CodeModeError, Lease, PostgresInterruptStore, SqliteInterruptStore
+from codemode.continuations.journal import OpenedJournal
 
 AGE_MS = 3_600_000
 
@@ -19,12 +21,16 @@ class Host:
         self.clock = Clock()
         self.store: Any = None
         self.leases: list[Lease] = []
+        self.journal: Any = None
+        self.opened: OpenedJournal | None = None
+        self.lines = 0
 
     async def open(self, kind: str, where: str) -> None:
         if self.store is not None:
             await self.store.aclose()
         of_kind: Any = SqliteInterruptStore if kind == "sqlite" else PostgresInterruptStore
         self.store, self.leases = of_kind(where, clock=self.clock), []
+        self.journal = self.store.journal(tenant="acme", app="support")
 
     async def put(self, names: list[str]) -> str:
         return await self.store.put(paused(*names, age_ms=AGE_MS))
@@ -80,6 +86,32 @@ class Host:
 
     async def sweep(self) -> int:
         return await self.store.sweep(deny_before_expiry_ms=60_000)
+
+    async def open_journal(self, again: bool) -> list[Any] | None:
+        try:
+            async with asyncio.timeout(0.3):  # another host may have it
+                opened = await self.journal.open("k", "h", again=again)
+        except TimeoutError:
+            return None
+        self.opened = opened if opened.number else self.opened
+        return [opened.number, list(opened.lines), opened.outcome]
+
+    async def write_lines(self, count: int) -> list[Any] | None:
+        if self.opened is None:
+            return None
+        first, self.lines = self.lines, self.lines + count
+        lines = [f"{self.opened.number}:{os.getpid()}-{first + number}" for number in range(count)]
+        return [lines, await self.journal.write(self.opened, lines)]
+
+    async def renew_journal(self) -> bool | None:
+        return None if self.opened is None else await self.journal.renew(self.opened)
+
+    async def end_journal(self, is_paused: bool) -> bool | None:
+        if self.opened is None:
+            return None
+        if is_paused:
+            return await self.journal.end(self.opened, "paused", is_final=False)
+        return await self.journal.release(self.opened)
 
 
 async def main() -> None:
