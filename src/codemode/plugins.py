@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .host.threads import LARGE_CHARACTERS, run_check
     from .interrupts.interrupt import same_json
     from .options.checked_fields import not_negative
+    from .protocol.ledger import UNKNOWN_OUTCOME_KIND
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
     from .schemas.compiled import (
         MAX_PROBLEMS,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LARGE_CHARACTERS",
     "MAX_PROBLEMS",
+    "UNKNOWN_OUTCOME_KIND",
     "Compile",
     "CompiledSchema",
     "FrameworkSchema",
@@ -89,6 +91,7 @@ _LATE = {
     "host.threads": "LARGE_CHARACTERS run_check",
     "interrupts.interrupt": "same_json",
     "options.checked_fields": "not_negative",
+    "protocol.ledger": "UNKNOWN_OUTCOME_KIND",
     "run.resume": "OpenedContinuation end_continuation open_continuation",
     "schemas.compiled": (
         "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from .approvals import ApprovalConfig, ApprovalRule, ApprovalRules
 from .code_call import CodeCallTool, ScriptContext, create_code_call_tools
+from .durable import durable_continuation
 from .tool import CodeModeTool, create_code_mode_tool
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "ScriptContext",
     "create_code_call_tools",
     "create_code_mode_tool",
+    "durable_continuation",
 ]
 
 

@@ -18,7 +18,6 @@ from codemode.plugins import PreparedTool, can_be_called, integers_as_in, resolv
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval
-from .outer_calls import OuterCall
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 _MAX_SCHEMA_PARTS = 5_000
@@ -160,29 +159,9 @@ class Approvals:
             "action_requests": [action],
             "review_configs": [{"action_name": request.tool_name, "allowed_decisions": list(allowed)}],
         }
-        schema = _decision_type(request.tool_name, allowed, tool, request.input)
+        schema = decision_type(request.tool_name, allowed, tool, request.input)
         # Neither a browser nor the checkpoint holds every integer.
         return Question(key=request.interrupt_id, request=request, value=with_texts(value), response_schema=schema)
-
-
-def unknown_outcome(key: str, request: PendingRequest, call: OuterCall) -> Question:
-    """Return what a person is asked about a program whose process ended in the middle."""
-    name, arguments = call.name, dict(call.arguments)
-    description = (
-        "Unknown outcome: this program was cut off in the middle, for its process ended or its run was cancelled, and"
-        " calls of its tools may have happened. Approve to run it again from where it last waited, with all that"
-        f" follows.\n\nProgram:\n{call.program or arguments}"
-    )
-    action = {"name": name, "args": arguments, "description": description}
-    allowed: tuple[DecisionType, ...] = ("approve", "reject")
-    value = {
-        "type": "unknown_outcome",
-        **action,
-        "action_requests": [action],
-        "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
-    }
-    schema = _decision_type(name, allowed, None)
-    return Question(key=key, request=request, value=with_texts(value), response_schema=schema)
 
 
 def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +192,9 @@ def _check_rule(name: str, rule: Any) -> None:
         raise ValueError(f"approve[{name!r}]['allowed_decisions'] must name some of {', '.join(ALL_DECISIONS)}")
 
 
-def _decision_type(name: str, allowed: tuple[DecisionType, ...], tool: PreparedTool | None, shown: Any = None) -> Any:
+def decision_type(
+    name: str, allowed: tuple[DecisionType, ...], tool: PreparedTool | None = None, shown: Any = None
+) -> Any:
     """Return the type that LangGraph checks an answer against before it is saved."""
     types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
     if "edit" in allowed:

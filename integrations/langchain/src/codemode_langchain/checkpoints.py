@@ -49,11 +49,48 @@ async def save_now_async(config: RunnableConfig, result: Any) -> None:
         await saver.aput_writes(place, [(RETURN, result)], task_id)
 
 
+def save_beside(config: RunnableConfig, name: str, value: Any) -> None:
+    """Write a value beside the checkpoint at once, under a name that is no task's: LangGraph passes over it."""
+    saver, place = _place(config)
+    if saver is not None:
+        saver.put_writes(place, [(RETURN, value)], name)
+
+
+async def save_beside_async(config: RunnableConfig, name: str, value: Any) -> None:
+    """Do what `save_beside` does without blocking."""
+    saver, place = _place(config)
+    if saver is not None:
+        await saver.aput_writes(place, [(RETURN, value)], name)
+
+
+def read_writes(config: RunnableConfig) -> list[Any]:
+    """Return all values that were written beside the checkpoint as results."""
+    saver, place = _place(config)
+    return _results(None if saver is None else saver.get_tuple(place))
+
+
+async def read_writes_async(config: RunnableConfig) -> list[Any]:
+    """Do what `read_writes` does without blocking."""
+    saver, place = _place(config)
+    return _results(None if saver is None else await saver.aget_tuple(place))
+
+
+def _results(found: Any) -> list[Any]:
+    # There is nothing while the checkpoint itself is being written.
+    return [] if found is None else [value for _, channel, value in found.pending_writes or () if channel == RETURN]
+
+
 def _place_of_result(config: RunnableConfig) -> tuple[Any, str, dict[str, Any]]:
+    saver, place = _place(config)
+    return saver, config.get("configurable", {}).get(TASK_ID, ""), place
+
+
+def _place(config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
+    """Return the checkpointer, and what names the checkpoint for it."""
     configurable = config.get("configurable", {})
     namespace, checkpoint = _checkpoint_of(config)
     place = {"thread_id": str(configurable.get("thread_id")), NAMESPACE: namespace, "checkpoint_id": checkpoint}
-    return configurable.get(CHECKPOINTER), configurable.get(TASK_ID, ""), {"configurable": place}
+    return configurable.get(CHECKPOINTER), {"configurable": place}
 
 
 def _checkpoint_of(config: RunnableConfig) -> tuple[str, Any]:

@@ -78,6 +78,7 @@ class MetaCall:
         self._script_context = script_context
         self.name = name
         self.arguments = arguments
+        self.is_journaled = core.options.settings.continuation.journal is not None
 
     @property
     def program(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -23,6 +23,7 @@ from .beginnings import Beginning
 from .channels import Writes
 from .conversion import Capture, guest_value, told, tool_call
 from .interrupts import command_in, interrupts_in, is_wrong_answer
+from .leavings import Left
 from .scratchpads import Answer, NestedScratchpad
 from .state_updates import Pairs, kept, pairs_of
 
@@ -67,11 +68,11 @@ class NestedRun:
     """Serves the nested calls of one part of a program.
 
     ``answers`` are what people answered to interrupts inside calls, in batches, ``responses`` what they gave in a
-    call's place, both by the id of the nested call. What comes of the calls beside their values is in ``commands``,
-    ``artifacts`` and ``asked``: what a call asks, as ``questions``, each with ``id``, ``value`` and
-    ``response_schema``, ``is_own`` (not of a graph inside the tool) and ``answers``, how many earlier batches hold.
-    ``earlier`` are the commands of the parts before. ``beginning`` tells whether this part had begun before, which a
-    person then decides about; ``is_stopped`` when that person has said no.
+    call's place, both by the id of the nested call. What comes of the calls beside their values is in ``left``, by
+    their ids, and given to ``keep`` or ``akeep`` at once: what a call asks, as ``questions``, each with ``id``,
+    ``value`` and ``response_schema``, ``is_own`` (not of a graph inside the tool) and ``answers``, how many earlier
+    batches hold. ``earlier`` are the commands of the parts before. ``beginning`` tells whether this part had begun
+    before, which a person then decides about; ``is_stopped`` when that person has said no.
     """
 
     caller: Caller
@@ -81,9 +82,9 @@ class NestedRun:
     earlier: Sequence[Any] = ()
     beginning: Beginning | None = None
     is_stopped: bool = False
-    asked: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]], init=False)
-    commands: list[Any] = field(default_factory=list[Any], init=False)
-    artifacts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], init=False)
+    left: dict[str, Left] = field(default_factory=dict[str, Left])
+    keep: Callable[[str, Left], None] | None = None
+    akeep: Callable[[str, Left], Awaitable[None]] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def run(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
@@ -95,9 +96,10 @@ class NestedRun:
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
-            return attempt.finished(self._call(attempt))
-        except WrongAnswer:
-            return attempt.finished(self._call(attempt.without_newest_answers()))
+            return self._ended(attempt)
+        finally:
+            if self.keep is not None and (left := self.left.get(context.tool_call_id)):
+                self.keep(context.tool_call_id, left)
 
     async def arun(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
         """Make one call without blocking."""
@@ -108,9 +110,35 @@ class NestedRun:
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
+            return await self._aended(attempt)
+        finally:
+            if self.akeep is not None and (left := self.left.get(context.tool_call_id)):
+                await self.akeep(context.tool_call_id, left)
+
+    def left_by_others(self, waiting: Collection[str]) -> list[Left]:
+        """Return what calls left that do not wait, the oldest first: one that runs anew leaves it again."""
+        with self._lock:
+            return [left for call_id, left in self.left.items() if call_id not in waiting]
+
+    @property
+    def asked(self) -> dict[str, Mapping[str, Any]]:
+        """What calls ask while they wait, by their ids."""
+        with self._lock:
+            return {call_id: left.asked for call_id, left in self.left.items() if left.asked is not None}
+
+    def _ended(self, attempt: _Attempt) -> Any:
+        try:
+            return attempt.finished(self._call(attempt))
+        except WrongAnswer:
+            attempt = attempt.without_newest_answers()
+            return attempt.finished(self._call(attempt))
+
+    async def _aended(self, attempt: _Attempt) -> Any:
+        try:
             return attempt.finished(await self._acall(attempt))
         except WrongAnswer:
-            return attempt.finished(await self._acall(attempt.without_newest_answers()))
+            attempt = attempt.without_newest_answers()
+            return attempt.finished(await self._acall(attempt))
 
     def _begin(self, *, is_first: bool) -> None:
         if self.is_stopped:
@@ -133,17 +161,17 @@ class NestedRun:
             except Exception as error:  # noqa: BLE001 - as above
                 return attempt.failed(error)
 
-    def keep(self, commands: Sequence[Any], artifact: dict[str, Any] | None = None) -> None:
-        """Keep what a call left beside its value, for those after it and for the graph."""
+    def leave(self, call_id: str, left: Left) -> None:
+        """Note what a call left beside its value, for those after it and for the graph."""
         with self._lock:
-            self.commands.extend(commands)
-            if artifact is not None:
-                self.artifacts.append(artifact)
+            self.left.pop(call_id, None)  # of an earlier attempt, by a process that has ended
+            if left:
+                self.left[call_id] = left
 
-    def kept(self) -> list[Any]:
+    def written(self) -> list[Any]:
         """Return the commands of all calls that have ended."""
         with self._lock:
-            return [*self.earlier, *self.commands]
+            return [*self.earlier, *(command for left in self.left.values() for command in left.commands)]
 
 
 class _Attempt:
@@ -186,7 +214,7 @@ class _Attempt:
                 message = found or message
         artifact = None if message is None else message.artifact
         named = {"tool": self._tool.name, "tool_call_id": self._id, "artifact": artifact}
-        self._run.keep(self._commands, named if artifact is not None else None)
+        self._run.leave(self._id, Left(commands=self._commands, artifact=named if artifact is not None else None))
         return None if message is None else guest_value(message, self.capture)
 
     def failed(self, error: Exception) -> Any:
@@ -201,20 +229,21 @@ class _Attempt:
         interrupts = interrupts_in(error)
         if interrupts is None:
             # What it wrote before stands; a call that pauses runs anew.
-            self._run.keep(self._commands)
+            self._run.leave(self._id, Left(commands=self._commands))
             if isinstance(error, ToolException):
                 raise told(error, self._tool.name) from error.__cause__
             raise error
         if not interrupts:
             raise CodeModeToolError("a nested call paused without asking anything") from error
-        self._run.asked[self._id] = {
+        asked = {
             "questions": [
                 {"id": one.id, "value": one.value, "response_schema": one.response_schema} for one in interrupts
             ],
             "is_own": self._scratchpad.asked_itself,
             "answers": len(self._answers),
         }
+        self._run.leave(self._id, Left(asked=asked))
         return request_interrupt({"kind": INTERRUPT_KIND})
 
     def _written(self) -> Pairs:
-        return pairs_of([*self._run.kept(), *self._commands], self._context.outer_tool_call_id)
+        return pairs_of([*self._run.written(), *self._commands], self._context.outer_tool_call_id)

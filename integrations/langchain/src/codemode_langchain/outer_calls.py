@@ -27,6 +27,11 @@ class OuterCall(Protocol):
         """The program among the arguments; nothing where there is none."""
         ...
 
+    @property
+    def is_journaled(self) -> bool:
+        """True where its nested calls are kept in a journal."""
+        ...
+
     def tool_named(self, name: str) -> PreparedTool | None:
         """Return an inner tool, as it is now."""
         ...

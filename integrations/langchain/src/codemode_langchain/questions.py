@@ -9,10 +9,11 @@ from typing import Any
 
 from codemode import Interrupt, PendingRequest
 
-from .approvals import Approvals, Question, resolution_of, unknown_outcome
+from .approvals import Approvals, Question, resolution_of
 from .nested import BEGUN_KIND
 from .outer_calls import OuterCall
 from .scratchpads import Answer
+from .unknown_outcomes import is_unknown, known_outcome, unknown_call, unknown_program
 
 Batch = tuple[Answer, ...]
 
@@ -37,13 +38,15 @@ class Questions:
         """Return all that people are asked while a program is paused."""
         begun = [one for one in interrupt.requests if one.payload.get("kind") == BEGUN_KIND]
         # One question for all calls that came first: it is about the program.
-        unknown = [unknown_outcome(begun[0].interrupt_id, one, self._call) for one in begun]
+        unknown = [unknown_program(begun[0].interrupt_id, one, self._call) for one in begun]
         others = [one for one in interrupt.requests if one not in begun]
         return [*unknown, *(question for request in others for question in self._of_request(request))]
 
     def _of_request(self, request: PendingRequest) -> list[Question]:
         if request.is_approval:
             return [self._approvals.question(request, self._call.tool_named(request.tool_name))]
+        if is_unknown(request):
+            return [unknown_call(request, self._call)]
         asked = self._asked.get(request.tool_call_id)
         if asked is None:
             return [Question(key=request.interrupt_id, request=request, value=dict(request.payload))]
@@ -75,6 +78,10 @@ class Questions:
         """Tell whether somebody has answered."""
         return question.key in self._answers
 
+    def answers_to(self, questions: Iterable[Question]) -> dict[str, Any]:
+        """Return the answers, by key."""
+        return {one.key: self._answers[one.key] for one in questions}
+
     def digests(self, questions: Iterable[Question]) -> dict[str, str]:
         """Return what tells one answer from another, by key."""
         return {one.key: digest(self._answers[one.key]) for one in questions}
@@ -85,6 +92,8 @@ class Questions:
         for one in questions:
             if one.request.is_approval:
                 found[one.request.interrupt_id] = resolution_of(self._answers[one.key])
+            elif is_unknown(one.request):
+                found[one.request.interrupt_id] = known_outcome(self._answers[one.key])
             else:
                 # The answer itself reaches the tool through LangGraph; the core only tells one answer from another.
                 given = found.setdefault(one.request.interrupt_id, {"answers": {}})
@@ -108,7 +117,7 @@ class Questions:
             if one.request.is_approval:
                 if answer["type"] == "respond":
                     responses[call_id] = answer["message"]
-            elif asked is not None:
+            elif asked is not None and not is_unknown(one.request):
                 is_alone = len(asked["questions"]) == 1
                 given = Answer(value=answer, is_own=asked["is_own"], inside=one.inside, is_alone=is_alone)
                 batches.setdefault(call_id, []).append(given)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 from langchain_core.runnables import RunnableConfig
 
 from codemode import (
+    CodeModeAbortedError,
     CodeModeConcurrencyError,
     CodeModeError,
     CodeModeProtocolError,
@@ -29,9 +30,11 @@ from .beginnings import Beginning
 from .checkpoints import time_of_step_ms
 from .graph import binding_in_node, is_in_node, number_of, start_task
 from .interrupts import ask_person, interrupts_in, raise_interrupts, take_interrupts
+from .leavings import Leavings
 from .nested import Caller, NestedRun
 from .outer_calls import OuterCall
 from .questions import Questions, digest
+from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work
 from .siblings import Sibling
 
 Record: TypeAlias = dict[str, Any]
@@ -41,46 +44,6 @@ _KEY_NOTE = (
     "codemode-langchain: a program that goes on in another process needs the signing key of the first one; "
     "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSegment:
-    """Run the program up to its next pause. Answers to ``questions`` resolve ``interrupt``; None is the start."""
-
-    step: int
-    interrupt: Interrupt | None
-    questions: tuple[Question, ...]
-    run: NestedRun
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ask:
-    """Ask people, all at once."""
-
-    questions: tuple[Question, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Collected:
-    """The answers there are, and LangGraph's interrupts for the other questions, by key."""
-
-    answers: Mapping[str, Any]
-    waiting: Mapping[str, tuple[Any, ...]]
-
-
-Work: TypeAlias = RunSegment | Ask
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a program ended, and what its nested calls left beside their values. ``text`` is the value for the model."""
-
-    value: Any = None
-    text: str = ""
-    failure: Mapping[str, Any] | None = None
-    commands: tuple[Any, ...] = ()
-    artifacts: tuple[dict[str, Any], ...] = ()
-    error: CodeModeError | None = None
 
 
 @dataclass
@@ -97,9 +60,12 @@ class Segments:
     _left: list[Record] = field(default_factory=list[Record], init=False)
     _value: Any = field(default=None, init=False)  # as it was, where it is not of a record
     _error: CodeModeError | None = field(default=None, init=False)
+    _leavings: Leavings | None = field(default=None, init=False)  # where there is a journal to go on from
 
     def __post_init__(self) -> None:
         self._questions = Questions(self.approvals, self.call)
+        if self.call.is_journaled and binding_in_node(self.config) is not None:
+            self._leavings = Leavings(self.config, self.tool_call_id)
 
     def run(self) -> Outcome:
         """Run to the end. Raises LangGraph's interrupt while people have to answer."""
@@ -111,6 +77,8 @@ class Segments:
                 return end.value
             if not is_in_node(self.config):
                 done = self._run_segment(cast("RunSegment", todo))
+            elif isinstance(todo, Recall):
+                done = todo.leavings.recall()
             elif isinstance(todo, Ask):
                 done = _collected(todo, [future.result for future in self._ask(todo)])
             else:
@@ -135,6 +103,8 @@ class Segments:
                 return end.value
             if not is_in_node(self.config):
                 done = await self._arun_segment(cast("RunSegment", todo))
+            elif isinstance(todo, Recall):
+                done = await todo.leavings.arecall()
             elif isinstance(todo, Ask):
                 answered = await asyncio.gather(*self._ask(todo), return_exceptions=True)
                 done = _collected(todo, [partial(_result, one) for one in answered])
@@ -143,6 +113,8 @@ class Segments:
 
     def _steps(self) -> Generator[Work, Any, Outcome]:
         """What is to be done, one thing after the other; whoever does it sends back how it ended."""
+        if self._leavings is not None:
+            yield Recall(leavings=self._leavings)
         todo = RunSegment(step=0, interrupt=None, questions=(), run=self._nested_run(0, ()))
         while True:
             record: Record = yield todo
@@ -150,10 +122,20 @@ class Segments:
             if "interrupt" not in record:
                 return self._outcome(record)
             interrupt = Interrupt.from_dict(record["interrupt"])
-            questions = yield from self._answered(interrupt)
             step = todo.step + 1
+            questions = self._begun_with(step, interrupt)
+            if not questions and interrupt.requests:  # without any it goes on by itself
+                questions = yield from self._answered(interrupt)
             run = self._nested_run(step, questions)
             todo = RunSegment(step=step, interrupt=interrupt, questions=questions, run=run)
+
+    def _begun_with(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
+        """Return the questions whose answers a part was given that another process has begun; none if none has."""
+        answers = None if self._leavings is None else self._leavings.answers(step)
+        if answers is None:
+            return ()
+        self._questions.answer(answers)
+        return tuple(one for one in self._questions.of(interrupt) if one.key in answers)
 
     def _answered(self, interrupt: Interrupt) -> Generator[Work, Any, tuple[Question, ...]]:
         """Return the questions that have an answer. Raises LangGraph's interrupt when there is none."""
@@ -177,14 +159,18 @@ class Segments:
 
     def _nested_run(self, step: int, questions: Sequence[Question]) -> NestedRun:
         inside, responses = self._questions.handed_over(questions)
+        kept, number = self._leavings, number_of(self.tool_call_id, "beginning", str(step))
         return NestedRun(
             caller=self.caller,
             config=self.config,
             answers=inside,
             responses=responses,
             earlier=tuple(one for left in self._left for one in left["commands"]),
-            beginning=Beginning(self.config, number_of(self.tool_call_id, "beginning", str(step))),
+            beginning=Beginning(self.config, number, is_journaled=kept is not None),
             is_stopped=self._questions.is_stopped(questions),
+            left={} if kept is None else kept.of(step),
+            keep=None if kept is None else partial(kept.keep, step),
+            akeep=None if kept is None else partial(kept.akeep, step),
         )
 
     # --- records ---
@@ -201,13 +187,14 @@ class Segments:
         self._questions.take([one for one in todo.questions if one.key in record["answered"]], record["asked"])
         self._left.append(record)
 
-    def _record(self, todo: RunSegment, ending: dict[str, Any]) -> Record:
+    def _record(self, todo: RunSegment, ending: dict[str, Any], waiting: Collection[str] = ()) -> Record:
+        left = todo.run.left_by_others(waiting)
         return {
             "of": self._fingerprint(todo),
             "answered": self._questions.digests(todo.questions),
             "asked": todo.run.asked,
-            "commands": todo.run.commands,
-            "artifacts": todo.run.artifacts,
+            "commands": [command for one in left for command in one.commands],
+            "artifacts": [one.artifact for one in left if one.artifact is not None],
             **ending,
         }
 
@@ -244,6 +231,8 @@ class Segments:
         ]
 
     def _run_segment(self, todo: RunSegment) -> Record:
+        if self._leavings is not None:
+            self._leavings.begin(todo.step, self._questions.answers_to(todo.questions))
         try:
             if todo.interrupt is None:
                 value = self.call.start(**self._named(), context=todo.run)
@@ -254,6 +243,8 @@ class Segments:
         return self._ended(todo, value)
 
     async def _arun_segment(self, todo: RunSegment) -> Record:
+        if self._leavings is not None:
+            await self._leavings.abegin(todo.step, self._questions.answers_to(todo.questions))
         try:
             if todo.interrupt is None:
                 value = await self.call.astart(**self._named(), context=todo.run)
@@ -277,7 +268,8 @@ class Segments:
 
     def _ended(self, todo: RunSegment, value: Any) -> Record:
         if isinstance(value, Interrupt):
-            return self._record(todo, {"interrupt": value.to_dict()})
+            waiting = {request.tool_call_id for request in value.requests}
+            return self._record(todo, {"interrupt": value.to_dict()}, waiting)
         self._value = value
         shown = self.call.shown(value, self.tool_call_id)
         # As text, for a checkpoint holds no integer beyond 64 bits.
@@ -289,6 +281,11 @@ class Segments:
             # Not recorded: the answers stand, and the same run can be tried again.
             error.add_note(_KEY_NOTE)
             raise error
+        if self._leavings is not None:
+            if error.details.get("origin") == "journal":
+                raise error  # not recorded either: whoever invokes the graph again goes on
+            if isinstance(error, CodeModeAbortedError) and isinstance(error.recovery, Interrupt):
+                return self._ended(todo, error.recovery)  # cut off before, with these answers
         self._error = error
         return self._record(todo, {"failure": failure_of(error, self.call.program)})
 

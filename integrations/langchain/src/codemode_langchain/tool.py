@@ -58,6 +58,7 @@ class ProgramCall:
         self._core = core.for_one_call()
         self.program = js
         self.arguments = {"js": js}
+        self.is_journaled = core.options.continuation.journal is not None
 
     def tool_named(self, name: str) -> PreparedTool | None:
         return self._core.catalog.get(name)

@@ -1,0 +1,97 @@
+"""Guard and journal of programs on the database that a graph keeps its checkpoints in. Opens nothing before it is used.
+
+Knows the checkpointers by what they connect with, and imports none.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codemode import ContinuationOptions
+
+if TYPE_CHECKING:
+    from codemode import InterruptStore
+
+_POSTGRES = ("postgres://", "postgresql://")
+_SAY = "name the database: durable_continuation('checkpoints.sqlite'), or with the connection string of Postgres"
+
+
+def durable_continuation(
+    checkpoints: Any, *, keys: Any = None, tenant: str = "", app: str = "langgraph", **others: Any
+) -> ContinuationOptions:
+    """Return options with which programs go on after the death of their process: what was done is in a journal.
+
+    ``checkpoints`` is the graph's checkpointer (of SQLite or Postgres), whose database the journal and the resume guard
+    get tables in; or the path of a SQLite file, a connection string of Postgres, or an `InterruptStore` of codemode.
+    ``keys`` sign what is kept, and every process needs them: None are those of
+    `codemode.set_continuation_signing_key`. ``tenant`` and ``app`` keep the journals of several apart; ``others`` are
+    those of `ContinuationOptions`.
+    Raises `ValueError` for a checkpointer whose database outlives no process, or cannot be told.
+    """
+    store = store_of(checkpoints)
+    journal = store.journal(tenant=tenant, app=app)
+    return ContinuationOptions(keys=keys, guard=store.guard, journal=journal, **others)
+
+
+def store_of(checkpoints: Any) -> InterruptStore:
+    """Return a store on the database of a checkpointer, or what `durable_continuation` takes in its place."""
+    if hasattr(checkpoints, "guard") and hasattr(checkpoints, "journal"):
+        return checkpoints
+    where = checkpoints if isinstance(checkpoints, str | Path) else _database_of(checkpoints)
+    if isinstance(where, str) and (where.startswith(_POSTGRES) or "=" in where):
+        from codemode import PostgresInterruptStore
+
+        return PostgresInterruptStore(where)
+    from codemode import SqliteInterruptStore
+
+    return SqliteInterruptStore(where)
+
+
+def _database_of(saver: Any) -> str:
+    connection = getattr(saver, "conn", None)
+    found = _sqlite_file(connection) or _postgres_dsn(connection)
+    if found is None:
+        raise ValueError(f"{type(saver).__name__} does not tell which database it keeps checkpoints in: {_SAY}")
+    return found
+
+
+def _sqlite_file(connection: Any) -> str | None:
+    import sqlite3
+
+    if isinstance(connection, sqlite3.Connection):
+        try:
+            with closing(connection.execute("PRAGMA database_list")) as listed:
+                (path,) = [file for _, name, file in listed if name == "main"]
+        except sqlite3.ProgrammingError:  # of another thread
+            return None
+        return _outliving(path)
+    if not type(connection).__module__.startswith("aiosqlite"):
+        return None
+    # What it was connected with: asking the database takes its event loop.
+    given = inspect.getclosurevars(connection._connector).nonlocals.get("database")  # noqa: SLF001 - there is no public name
+    return None if given is None else _outliving(str(given))
+
+
+def _outliving(path: str) -> str:
+    if path in ("", ":memory:"):
+        raise ValueError(f"checkpoints in memory end with their process: {_SAY}")
+    return path
+
+
+def _postgres_dsn(connection: Any) -> str | None:
+    pooled, info = getattr(connection, "conninfo", None), getattr(connection, "info", None)
+    if pooled is None and not hasattr(info, "dsn"):
+        return None
+    from psycopg import pq
+    from psycopg.conninfo import make_conninfo
+
+    if info is not None:
+        # The connection keeps its password apart.
+        return make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
+    known = {one.keyword.decode() for one in pq.Conninfo.get_defaults()}
+    given = connection.kwargs if isinstance(connection.kwargs, dict) else {}
+    more = {name: value for name, value in given.items() if name in known}
+    return make_conninfo(pooled, **more) if isinstance(pooled, str) and (pooled or more) else None

@@ -1,0 +1,60 @@
+"""What is to be done for a program, one thing after the other, and what it comes to. Does nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from codemode import CodeModeError, Interrupt
+
+from .approvals import Question
+from .leavings import Leavings
+from .nested import NestedRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSegment:
+    """Run the program up to its next pause. Answers to ``questions`` resolve ``interrupt``; None is the start."""
+
+    step: int
+    interrupt: Interrupt | None
+    questions: tuple[Question, ...]
+    run: NestedRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall:
+    """Find what was kept of this call by processes that have ended."""
+
+    leavings: Leavings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """Ask people, all at once."""
+
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """The answers there are, and LangGraph's interrupts for the other questions, by key."""
+
+    answers: Mapping[str, Any]
+    waiting: Mapping[str, tuple[Any, ...]]
+
+
+Work: TypeAlias = RunSegment | Ask | Recall
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a program ended, and what its nested calls left beside their values. ``text`` is the value for the model."""
+
+    value: Any = None
+    text: str = ""
+    failure: Mapping[str, Any] | None = None
+    commands: tuple[Any, ...] = ()
+    artifacts: tuple[dict[str, Any], ...] = ()
+    error: CodeModeError | None = None
