@@ -29,6 +29,9 @@ const stock = await tools.stock({ product: "nut" });
 const refund = await tools.refund({ order: "a" });
 return { stock, refund, after: await tools.stock({ product: "bolt" }) };
 """,
+    "nobody asked": """
+return [await tools.stock({ product: "nut" }), await tools.stock({ product: "bolt" })];
+""",
     "chains": """
 // Order, random numbers and time decide about the arguments: a recorded answer must be the one for them.
 const wrong = [];
@@ -73,6 +76,9 @@ def note(what: str) -> None:
 @DBOS.step()
 async def stock(product: str) -> int:
     """How many of a product are in stock."""
+    if product == "bolt" and (folder / "hang in stock").exists():
+        print("hangs", flush=True)
+        await asyncio.Event().wait()
     note(f"stock {product}")
     return len(product)
 
@@ -99,7 +105,11 @@ def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart(*CALLS[name], tool_call_id="call_1")])
 
 
-face: Any = CodeMode() if name in PROGRAMS else CodeCall(direct_calls={"enabled": True})
+options: dict[str, Any] = {}
+if (folder / "journaled").exists():
+    store = codemode.SqliteInterruptStore(folder / "store.sqlite")
+    options["continuation"] = {"guard": store.guard, "journal": store.journal(tenant="acme", app="desk")}
+face: Any = CodeMode(options) if name in PROGRAMS else CodeCall(direct_calls={"enabled": True})
 agent: Agent[Any, Any] = Agent(
     FunctionModel(respond),
     name="desk",
@@ -109,11 +119,24 @@ agent: Agent[Any, Any] = Agent(
 )
 
 
+def returned(result: Any) -> Any:
+    """What the model was told of its call."""
+    (part,) = [
+        part
+        for message in result.all_messages()
+        for part in message.parts
+        if part.part_kind == "tool-return" and part.tool_call_id == "call_1"
+    ]
+    return part.content
+
+
 @DBOS.workflow()
 async def desk() -> Any:
     """Run the agent to its pause, wait for the decision, and go on."""
     paused = await agent.run("go")
     requests = paused.output
+    if isinstance(requests, str):
+        return returned(paused)
     waiting = [[call.tool_call_id, call.tool_name, call.args_as_dict()] for call in requests.approvals]
     print("waiting", json.dumps(waiting), flush=True)
     decisions = await DBOS.recv_async("decisions", timeout_seconds=60)
@@ -122,16 +145,10 @@ async def desk() -> Any:
         message_history=paused.all_messages(),
         deferred_tool_results=DeferredToolResults(approvals=decisions),
     )
-    (part,) = [
-        part
-        for message in result.all_messages()
-        for part in message.parts
-        if part.part_kind == "tool-return" and part.tool_call_id == "call_1"
-    ]
     if (folder / "hang").exists():
         print("resumed", flush=True)
         await DBOS.recv_async("never", timeout_seconds=60)
-    return part.content
+    return returned(result)
 
 
 def main() -> None:

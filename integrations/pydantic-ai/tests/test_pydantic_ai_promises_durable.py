@@ -132,6 +132,18 @@ def test_13_recorded_answers_are_given_to_the_same_arguments_alone(tmp_path: Pat
     assert len(set(did)) == len(did) == 12 + 1 + 8
 
 
+def test_13_the_records_of_the_engine_are_the_journal_of_its_runs(tmp_path: Path) -> None:
+    """What it has recorded it gives to the next call in order: a call that came from a journal would shift them."""
+    (tmp_path / "journaled").touch()
+    (tmp_path / "hang in stock").touch()
+    desk = Desk(tmp_path, "nobody asked")
+    desk.killed_at("hangs")
+    assert desk.did == ["stock nut"]
+    (tmp_path / "hang in stock").unlink()
+    assert desk.ended() == [3, 4]
+    assert desk.did == ["stock nut", "stock bolt"]
+
+
 # --- without an engine: two processes, one conversation ---
 
 IDS = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -276,6 +276,11 @@ class CodeModeOptions(OptionPart):
         """Return the same options with other defaults of the execution policy."""
         policy = self.execution_policy.over(limits)
         return self if policy is self.execution_policy else self.having(execution_policy=policy)
+
+    def without_journal(self) -> CodeModeOptions:
+        """Return the same options with no journal."""
+        kept = self.continuation
+        return self if kept.journal is None else self.having(continuation=replace(kept, journal=None))
 
     def having(self, **parts: Any) -> CodeModeOptions:
         """Return the same options with some parts replaced."""

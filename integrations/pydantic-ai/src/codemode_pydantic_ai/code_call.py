@@ -130,8 +130,10 @@ class CodeCallFace:
 class _MetaCall:
     """One call of a meta-tool."""
 
-    def __init__(self, made: CoreToolset, name: str, script_context: ScriptContext | None) -> None:
-        self._made = made
+    def __init__(
+        self, made: CoreToolset, name: str, script_context: ScriptContext | None, *, is_repeated: bool
+    ) -> None:
+        self._made = made.without_journal() if is_repeated else made
         self._name = name
         self._script_context = script_context
 

@@ -74,8 +74,8 @@ class CodeModeFace:
 class _ProgramCall:
     """One program."""
 
-    def __init__(self, made: CodeModeTool) -> None:
-        self._code_mode = made.for_one_call()
+    def __init__(self, made: CodeModeTool, *, is_repeated: bool) -> None:
+        self._code_mode = (made.without_journal() if is_repeated else made).for_one_call()
 
     def text(self, arguments: dict[str, Any]) -> str:
         return arguments["js"]

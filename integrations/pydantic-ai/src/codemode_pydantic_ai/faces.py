@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,13 +40,21 @@ class FaceCall(Protocol):
         ...
 
 
+class NewCall(Protocol):
+    """Makes a call of one tool of a face."""
+
+    def __call__(self, *, is_repeated: bool) -> FaceCall:
+        """``is_repeated``: in a run of a durable engine, whose records are its journal."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class FaceTool:
     """One tool of a face, as a model meets it. ``makes_calls`` tells whether it runs tools, which may wait."""
 
     definition: ToolDefinition
     validator: Any
-    new_call: Callable[[], FaceCall]
+    new_call: NewCall
     makes_calls: bool = True
 
 

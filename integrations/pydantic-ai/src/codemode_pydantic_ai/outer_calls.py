@@ -46,11 +46,12 @@ class OuterCall:
     ) -> None:
         self._face = face
         self._tool = tool
-        self._call = tool.new_call()
         self._ctx = ctx
         self._run = run
         self._id = ctx.tool_call_id or ""
         self._calls = NestedCalls(*behind, ctx, run, face.settings.execution_policy, face.words)
+        # An engine gives what it has recorded to the next call in order: one that came from a journal would shift them.
+        self._call = tool.new_call(is_repeated=self._calls.is_repeated)
 
     async def run(self, arguments: dict[str, Any]) -> Any:
         """Return the answer. Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure."""
@@ -60,6 +61,8 @@ class OuterCall:
         except CodeModeProtocolError:
             raise
         except CodeModeError as error:
+            if error.details.get("origin") == "journal":
+                raise  # no fault of the program, which goes on when the run is made again
             raise ModelRetry(failure_text(error, self._call.text(arguments))) from error
         finally:
             if self._calls.settled:

@@ -13,14 +13,14 @@ from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from codemode import CodeModeProtocolError, Interrupt, PendingRequest
-from codemode.plugins import end_continuation, open_continuation, run_check
+from codemode.plugins import UNKNOWN_OUTCOME_KIND, end_continuation, open_continuation, run_check
 
 from .faces import Face
 from .nested import CALL_KIND
 from .shown_values import plain_arguments
 
 KEY = "codemode"
-_WAITING_ID = re.compile(r"(?P<outer>.+):tool-\d+:interrupt-[0-9a-f]{16}-\d+", re.DOTALL)
+_WAITING_ID = re.compile(r"(?P<outer>.+):tool-\d+:(?:interrupt|unknown)-[0-9a-f]{16}-\d+", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,8 @@ async def expand(
             calls.append(_call(request))
             if request.payload.get("metadata"):
                 expanded.metadata[request.interrupt_id] = request.payload["metadata"]
+            if request.payload["kind"] == UNKNOWN_OUTCOME_KIND:
+                expanded.metadata[request.interrupt_id] = {"unknown_outcome": True}
             if request.payload.get("question"):
                 questions.add(request.interrupt_id)
     _mark_questions(expanded, questions)
@@ -144,15 +146,18 @@ def answers_for(pause: Pause, results: DeferredToolResults) -> dict[str, Any]:
     for request in pause.interrupt.requests:
         result = given.get(request.interrupt_id)
         if result is not None:
-            answer = _plain_answer(request.interrupt_id, result, is_call=request.payload["kind"] == CALL_KIND)
-            metadata = results.metadata.get(request.interrupt_id)
+            kind = request.payload["kind"]
+            answer = _plain_answer(request.interrupt_id, result, kind)
+            metadata = results.metadata.get(request.interrupt_id) if kind != UNKNOWN_OUTCOME_KIND else None
             answers[request.interrupt_id] = {**answer, "metadata": metadata} if metadata else answer
     return answers
 
 
-def _plain_answer(waiting_id: str, result: Any, *, is_call: bool) -> dict[str, Any]:
+def _plain_answer(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
+    if kind == UNKNOWN_OUTCOME_KIND:
+        return _known_outcome(waiting_id, result)
     if isinstance(result, ToolApproved):
-        if is_call:
+        if kind == CALL_KIND:
             raise UserError(f"{waiting_id!r} waits for a result, not for an approval")
         edited: Any = result.override_args
         if edited is None:
@@ -164,8 +169,25 @@ def _plain_answer(waiting_id: str, result: Any, *, is_call: bool) -> dict[str, A
         return {"failed": result.message}
     if isinstance(result, LegacyRetry):  # pyright: ignore[reportDeprecated]
         return {"failed": result.model_response()}
+    return {"result": _plain_value(result)}
+
+
+def _known_outcome(waiting_id: str, result: Any) -> dict[str, Any]:
+    """Return what became of a call, as the core is told: approved it runs again, denied it has failed."""
+    if isinstance(result, ToolApproved):
+        if result.override_args is not None:
+            raise UserError(f"{waiting_id!r} may have been made already: it runs again as it was, or not at all")
+        return {"runAgain": True}
+    if isinstance(result, ToolDenied | ToolFailed | ModelRetry):
+        return {"error": {"message": result.message}}
+    if isinstance(result, LegacyRetry):  # pyright: ignore[reportDeprecated]
+        return {"error": {"message": result.model_response()}}
+    return {"value": _plain_value(result)}
+
+
+def _plain_value(result: Any) -> Any:
     value = cast("ToolReturn[Any]", result).return_value if isinstance(result, ToolReturn) else result
-    return {"result": tool_return_ta.dump_python(value, mode="json", by_alias=True)}
+    return tool_return_ta.dump_python(value, mode="json", by_alias=True)
 
 
 def answer(requests: DeferredToolRequests, results: Mapping[str, Any]) -> DeferredToolResults:
@@ -185,10 +207,9 @@ def answer(requests: DeferredToolRequests, results: Mapping[str, Any]) -> Deferr
             waiting_id = shown["toolCallId"]
             if waiting_id in results:
                 result = results[waiting_id]
-                is_call = shown["kind"] == CALL_KIND
-                if isinstance(result, bool) and not is_call:
+                if isinstance(result, bool) and shown["kind"] != CALL_KIND:
                     result = ToolApproved() if result else ToolDenied()
-                answers[waiting_id] = _plain_answer(waiting_id, result, is_call=is_call)
+                answers[waiting_id] = _plain_answer(waiting_id, result, shown["kind"])
         deferred.approvals[approval.tool_call_id] = ToolApproved()
         deferred.metadata[approval.tool_call_id] = {KEY: {"continuation": carried["continuation"], "answers": answers}}
     return deferred

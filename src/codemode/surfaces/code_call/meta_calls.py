@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
@@ -49,6 +50,13 @@ class MetaCalls:
         self._settings = settings.having(execution_policy=settings.execution_policy.without(*_LIMITS_OF_VM))
         self._of_new_runs = self._settings.under(self._profile.limits)
         self._tools = ToolSet.of(tools, self.options)
+
+    def without_journal(self) -> Self:
+        """Return these tools without their journal: for plugins whose engine keeps a record of every call itself."""
+        other = copy(self)
+        own = {"_settings": self._settings.without_journal(), "_of_new_runs": self._of_new_runs.without_journal()}
+        other.__dict__.update(own)
+        return other
 
     async def search(
         self,

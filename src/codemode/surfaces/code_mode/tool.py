@@ -212,6 +212,12 @@ class CodeModeTool:
             tool._outputs = OneCallOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
         return tool
 
+    def without_journal(self) -> CodeModeTool:
+        """Return this tool without its journal: for plugins whose engine keeps a record of every call itself."""
+        tool = copy(self)
+        tool.options = self.options.without_journal()
+        return tool
+
     def _noted(self, outcome: RunOutcome) -> RunOutcome:
         if self._outputs is not None and outcome.status == "completed":
             self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace)
