@@ -19,6 +19,7 @@ PACKAGES = {
     "deepagents": "deepagents of the dev group",
     "blockbuster": "blockbuster of the dev group",
     "pyright": "pyright of the dev group",
+    "dbos": "dbos of the dev group",
     "temporal": "temporalio of the dev group",
 }
 
