@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .observe.audit import audit_log
+    from .run.inspecting import CallView, PauseView, inspect_interrupt
     from .stores.audit import AuditLine
     from .stores.errors import (
         AlreadyDecided,
@@ -115,6 +116,7 @@ __all__ = [
     "ApprovalPolicy",
     "AuditLine",
     "BadLine",
+    "CallView",
     "CatalogEvent",
     "Change",
     "CodeCallOptions",
@@ -159,6 +161,7 @@ __all__ = [
     "NestedToolCallEvent",
     "NestedToolResultEvent",
     "Page",
+    "PauseView",
     "PendingRequest",
     "Pipeline",
     "PipelineCall",
@@ -198,6 +201,7 @@ __all__ = [
     "failure_text",
     "get_approval_response",
     "get_interrupt",
+    "inspect_interrupt",
     "is_approval_interrupt",
     "is_interrupt",
     "replace_interrupt_result",
@@ -230,6 +234,7 @@ _LATE = {
     "surfaces.modules.run_tool": "RunTool create_run_tool",
     "surfaces.modules.servers": "ModuleServer",
     "observe.audit": "audit_log",
+    "run.inspecting": "CallView PauseView inspect_interrupt",
     "stores.protocol": "InterruptStore",
     "stores.values": "ALL_TENANTS Change Lease Page Record StoredRequest",
     "stores.errors": (

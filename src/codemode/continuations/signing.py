@@ -52,7 +52,8 @@ class KeyRing:
         """Return 32 derived bytes of a key, the signing one by default. Raises `CodeModeProtocolError` if unknown."""
         secret = self._keys.get(key_id if key_id is not None else self._signing_id)
         if secret is None:
-            raise CodeModeProtocolError("the continuation was signed with a key that is not known here")
+            said = "the continuation was signed with a key that is not known here"
+            raise CodeModeProtocolError(said, details={"unknown_key": True})
         return secret
 
     def sign(

@@ -26,14 +26,21 @@ def verify(
 
     ``now_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
     """
-    paused = Interrupt.of(interrupt)
-    texts, auth = unpack(paused.continuation, options.continuation, now_ms, context_binding)
-    continuation = Continuation.from_dict(body_of(texts))
+    continuation, auth = opened(Interrupt.of(interrupt), options, now_ms, context_binding)
     if continuation.kept["profile"] != profile.name:
         raise CodeModeProtocolError(
             f"the program was paused by {continuation.kept['profile']!r} and cannot go on under {profile.name!r}"
         )
     restored_profile(continuation, profile)
+    return continuation, auth
+
+
+def opened(
+    paused: Interrupt, options: CodeModeOptions, now_ms: int | None, context_binding: str | None
+) -> tuple[Continuation, Auth]:
+    """Return what an interrupt of whatever face continues, as `verify` does."""
+    texts, auth = unpack(paused.continuation, options.continuation, now_ms, context_binding)
+    continuation = Continuation.from_dict(body_of(texts))
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
     recorded = pending_requests(continuation.ledger.waiting)
