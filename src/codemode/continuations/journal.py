@@ -40,7 +40,9 @@ class OpenedJournal:
 class Journal(Protocol):
     """Where the journals of invocations are kept. Every method is atomic across everything that shares it.
 
-    Whatever it raises ends a run: no call begins that is not written, and no outcome is shown.
+    Whatever it raises ends a run: no call begins that is not written, and no outcome is shown. It may have a method
+    ``write_at_once(opened, lines)`` beside: as `write`, without waiting, and None where that would have to wait, and
+    nothing was done.
     """
 
     @property
@@ -122,6 +124,10 @@ class MemoryJournal:
         return opened
 
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
+        """See `Journal.write`."""
+        return self.write_at_once(opened, lines)
+
+    def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
         with self._lock:
             kept = self._own(opened)

@@ -21,11 +21,11 @@ stands before whatever it made of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..data.json_values import MAX_DEPTH, decode_json
+from ..data.plain_json import plain_encoder
 from ..errors import CodeModeProtocolError
 from .continuation import REPLAY_VERSION, body_of, texts_of
 from .events import CallSettled
@@ -35,7 +35,7 @@ from .ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from .messages import REQUEST_KINDS
 from .rejections import read_fields
 
-_write = json.JSONEncoder(separators=(",", ":")).encode
+_write = plain_encoder()
 
 
 class Step(NamedTuple):

@@ -30,6 +30,7 @@ class LedgerSize:
         self.is_whole = False  # whether it has what was recorded, so that it is not counted again
         self.keeps_room = False  # for what was admitted, until it comes into the ledger
         self._kept_for: dict[int, CallSettled] = {}
+        self._kept_bytes = 0
         self._last: CallSettled | None = None
 
     @property
@@ -62,22 +63,23 @@ class LedgerSize:
             event = CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error, event.shown_json)
         if self.keeps_room:
             self._kept_for[event.id] = event
+            self._kept_bytes += _outcome_bytes(event.outcome)
         self._last = event
         return event
 
     def _refusal(self, outcome: Outcome) -> CodeModeError | None:
-        to_come = [one.outcome for one in self._kept_for.values()] if self._kept_for else ()
-        if self._bytes + _outcome_bytes(outcome) + sum(map(_outcome_bytes, to_come)) > self._maximum:
+        if self._bytes + self._kept_bytes + _outcome_bytes(outcome) > self._maximum:
             return endings.ledger_full(self._maximum)
         if self._sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
             return None
+        to_come = [one.outcome for one in self._kept_for.values()]
         before = [one.large for one in to_come if isinstance(one, Fulfilled) and one.large is not None]
         return self._sidecar.refusal(outcome.large, before)
 
     def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
         """Count an entry anew whose call has begun or ended."""
-        if self._kept_for:
-            self._kept_for.pop(now.id, None)
+        if self._kept_for and (kept := self._kept_for.pop(now.id, None)) is not None:
+            self._kept_bytes -= _outcome_bytes(kept.outcome)
         # Most calls begin with what the guest issued, and have no outcome before the one they end with.
         if now.executed_input_json is not was.executed_input_json:
             self._bytes += _bytes(now.executed_input_json) - _bytes(was.executed_input_json)

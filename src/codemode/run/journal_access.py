@@ -64,6 +64,7 @@ class JournalAccess:
         self.journal: Journal = options.journal
         self.settings = settings
         self._js = js
+        self._head = ""
         self._any_engine = options.any_engine
         keys = options.keys if options.keys is not None else cast("tuple[bytes, ...]", set_keys())
         self.key = journal_key(settings.salt, settings.seed)
@@ -78,11 +79,15 @@ class JournalAccess:
             "engine": engine or await run_check(0, engine_version),
             "settings": replayed_settings(self.settings),
         }
-        head = self._texts.written(canonical_json(plain), _HEAD)
+        self._head = self._texts.written(canonical_json(plain), _HEAD)
         try:
-            return await self.journal.open(self.key, head, again=again)
+            return await self.journal.open(self.key, self._head, again=again)
         except Exception as error:
             raise unavailable("opened", error) from error
+
+    def is_new(self, opened: OpenedJournal) -> bool:
+        """True for a journal in which nothing stands but what was given when it was opened here."""
+        return not opened.lines and opened.outcome is None and opened.head == self._head
 
     def line(self, place: int, steps: Sequence[Step]) -> str:
         """Write one line."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..continuations.journal import OpenedJournal
@@ -22,6 +23,8 @@ _LOST = (
     "the journal of this program is another host's by now: this one has not renewed its lease in time, and what the"
     " program came to here is not told"
 )
+
+_LARGE_LINE_CHARACTERS = 4 * LARGE_CHARACTERS  # which is written, but not read
 
 
 @dataclass(slots=True)
@@ -59,6 +62,9 @@ class InvocationJournal:
         self._is_given_up = False
         self._looks = 0  # since the last answer of the journal
         self.failure: CodeModeAbortedError | None = None
+        self.has_more = False  # to hand in at once, behind what is being handed in
+        self._is_alone: Callable[[], bool] = _never
+        self._write_at_once = getattr(self._journal, "write_at_once", None)
         self._service = self._loop.create_task(self._serve())
         self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._look)
 
@@ -67,18 +73,25 @@ class InvocationJournal:
         self._issued, self._noticed = len(recorded.entries), recorded.notices
         self.claims += claims
 
-    def follow(self, ledger: Ledger, on_failure: Callable[[CodeModeError], None]) -> None:
-        """Write what comes into this ledger beyond what is written; ``on_failure`` ends the run."""
-        self._ledger, self._on_failure = ledger, on_failure
+    def follow(self, ledger: Ledger, on_failure: Callable[[CodeModeError], None], is_alone: Callable[[], bool]) -> None:
+        """Write what comes into this ledger beyond what is written; ``on_failure`` ends the run.
+
+        ``is_alone``: no other call may have something to write in the same moment.
+        """
+        self._ledger, self._on_failure, self._is_alone = ledger, on_failure, is_alone
         if self.failure is not None:
             on_failure(self.failure)
 
     def begun(
         self, request_id: int, executed_input_json: str | None, *, is_approved: bool, then: Callable[[], None]
-    ) -> Awaitable[None]:
-        """Write that a call begins. It may once the result is there, which never comes after a failure."""
+    ) -> Awaitable[None] | None:
+        """Write that a call begins. None: it may; else it may once that is there, which never comes after a failure."""
+        step = begun(request_id, executed_input_json, is_approved=is_approved)
+        if self._is_written_at_once(step):
+            then()
+            return None
         begins = self._loop.create_future()
-        self._put(_Queued(begun(request_id, executed_input_json, is_approved=is_approved), then, begins))
+        self._put(_Queued(step, then, begins))
         return begins
 
     def has_settled(self, request_id: int) -> bool:
@@ -97,8 +110,12 @@ class InvocationJournal:
         self._settled.add(event.id)
         if self.failure is not None or self._is_given_up:
             hand_in()
+            return
+        step = settled(event)
+        if self._is_written_at_once(step):
+            hand_in()
         else:
-            self._put(_Queued(settled(event), hand_in))
+            self._put(_Queued(step, hand_in))
 
     def note(self, *steps: Step) -> None:
         """Write steps for which nothing waits, in front of all to come."""
@@ -159,6 +176,31 @@ class InvocationJournal:
 
     # -- the service
 
+    def _is_written_at_once(self, step: Step) -> bool:
+        """Write a step where neither the journal nor another step makes it wait; else do nothing."""
+        write = self._write_at_once
+        if (
+            write is None
+            or self._queue
+            or self.failure is not None
+            or not (self._is_idle.is_set() and self._is_alone())
+        ):
+            return False
+        if _size_of((step,)) > _LARGE_LINE_CHARACTERS:
+            return False
+        before = self._issued, self._noticed
+        try:
+            done = write(self._opened, [self._access.line(self._place, [*self._news(), step])])
+        except Exception as error:  # noqa: BLE001 - a journal is host code
+            self._fail(unavailable("written", error))
+            return False
+        if done is None:
+            self._issued, self._noticed = before
+            return False
+        self._answered(done)
+        self._place += done
+        return done
+
     def _put(self, one: _Queued) -> None:
         if self.failure is not None or self._is_given_up:
             return
@@ -211,10 +253,9 @@ class InvocationJournal:
         if not steps:
             return
         try:
-            size = sum(len(text) for step in steps for text in step.texts if text is not None)
-            line = await run_check(
-                size if size > LARGE_CHARACTERS * 4 else 0, lambda: self._access.line(self._place, steps)
-            )
+            size = _size_of(steps)
+            work = partial(self._access.line, self._place, steps)
+            line = work() if size < _LARGE_LINE_CHARACTERS else await run_check(size, work)
             self._answered(await self._journal.write(self._opened, [line]))
         except BaseException:
             self._queue[:0] = queued
@@ -223,7 +264,8 @@ class InvocationJournal:
             self._queue[:0] = queued
             return
         self._place += 1
-        for one in queued:
+        for left, one in zip(range(len(queued) - 1, -1, -1), queued, strict=True):
+            self.has_more = left > 0
             if one.then is not None:
                 one.then()
             if one.begins is not None and not one.begins.done():
@@ -257,6 +299,14 @@ class InvocationJournal:
             if one.then is not None and one.begins is None:
                 one.then()
         self._is_idle.set()
+
+
+def _size_of(steps: Iterable[Step]) -> int:
+    return sum(len(text) for step in steps for text in step.texts if text is not None)
+
+
+def _never() -> bool:
+    return False
 
 
 def _nobody(_error: CodeModeError) -> None:

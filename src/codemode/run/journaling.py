@@ -117,7 +117,7 @@ class Journaling:
         access = self.access(event.js, settings)
         opened = await self._opened(access)
         self.journal = InvocationJournal(access, opened)
-        if opened.number == 1:
+        if access.is_new(opened):
             return _under(event, settings)
         written = await access.read(opened)
         self.journal.has_written(written.continuation.ledger, written.claims)

@@ -60,7 +60,7 @@ class JournaledProgress:
         self.asked = progress.asked
         self.answered = progress.answered
 
-    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None]:
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """See `CallProgress.started`."""
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None

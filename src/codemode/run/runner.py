@@ -18,7 +18,7 @@ from ..protocol.ledger import LedgerEntry, Rejected, Waiting
 from ..protocol.messages import HostMessage, RunModule, TimeStoodStill, WorkerMessage
 from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
-from .nested_call import CallProgress, NestedCalls
+from .nested_call import NestedCalls
 from .progress import JournaledProgress, Progress
 from .seat import Channel, Preparation, ProgramCheck, Seat, max_frame_bytes
 from .timers import Timers
@@ -75,7 +75,7 @@ class Runner:
             max_frame_bytes(self._machine.settings),
             on_message=self.feed,
             on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
-            on_violation=lambda error: self.feed(events.HostFailed(error)),
+            on_violation=self._cut_off,
             on_failure=self._fail,
         )
 
@@ -157,7 +157,7 @@ class Runner:
     def _send(self, message: HostMessage) -> None:
         if self._worker_time is not None:
             self._tell_time(message, self._worker_time)
-        self._channel.send(message, hold=len(self._tasks) > 1)
+        self._channel.send(message, hold=len(self._tasks) > 1 or (self._journal is not None and self._journal.has_more))
 
     def _tell_time(self, message: HostMessage, told: float) -> None:
         """Tell a worker that measures its program's time of that in which the clock stood still."""
@@ -220,18 +220,15 @@ class Runner:
         if journaling is None or isinstance(found, events.ProgramRefused) or found.compile_only:
             self.feed(found)
         else:
-            self._await(journaling.accepted(self._machine, found), self._opened, "the journal was not opened")
+            self._await(journaling.accepted(self._machine, found), self._follow, "the journal was not opened")
 
-    def _opened(self, accepted: events.ProgramAccepted) -> None:
-        self._follow()
-        self.feed(accepted)
-
-    def _follow(self) -> None:
-        """Let what happens be written first, from here on."""
+    def _follow(self, accepted: events.ProgramAccepted | None = None) -> None:
         if self._journaling is not None and self._journaling.journal is not None:
             self._journal = self._journaling.journal
             self._machine.keep_room()
-            self._journal.follow(self._machine.ledger, lambda error: self.feed(events.HostFailed(error)))
+            self._journal.follow(self._machine.ledger, self._cut_off, lambda: len(self._tasks) < 2)
+        if accepted is not None:
+            self.feed(accepted)
 
     def _change_timers(self, effect: events.SetTimers | events.StopTimer) -> None:
         if self._timers is None:
@@ -274,6 +271,9 @@ class Runner:
         finally:
             self._call_done(entry.id)
 
+    def _cut_off(self, error: CodeModeError) -> None:
+        self.feed(events.HostFailed(error))
+
     def _fail(self, error: BaseException) -> None:
         if not self.ended.done():
             self.ended.set_exception(error)
@@ -286,9 +286,8 @@ class Runner:
     async def _perform_call(self, entry: LedgerEntry) -> None:
         record = self._reporter.call_started(entry)
         clock = self._call_clock(entry, record)
-        progress: CallProgress = Progress(self.feed, self._reporter, entry.id, record, clock)
-        if self._journal is not None:
-            progress = JournaledProgress(progress, entry, self._calls, self._journal)
+        plain, journal = Progress(self.feed, self._reporter, entry.id, record, clock), self._journal
+        progress = plain if journal is None else JournaledProgress(plain, entry, self._calls, journal)
         try:
             settled = await self._calls.perform(entry, progress)
         except CodeModeProtocolError as error:
