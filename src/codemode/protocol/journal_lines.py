@@ -6,7 +6,7 @@ stands before whatever it made of it.
 
     step                                        what has happened
     ------------------------------------------  ----------------------------------------------------------------
-    i  kind, name, bytes, input                 the guest has issued the next request
+    i  kind, name, bytes, place, input          the guest has issued the next request
     b  id, approved, input                      the tool itself is about to run, with this input if it was allowed
     f  id, time, shown, value                   the request is answered with a value, and the guest is handed it next
     e  id, time, shown, name, message, code,    the same with an error
@@ -51,7 +51,7 @@ Claimed: TypeAlias = tuple[str, str]
 
 def issued(entry: LedgerEntry) -> Step:
     """Say that the guest has issued a request, the next in order."""
-    return Step(("i", entry.kind, entry.name, entry.input_bytes), (entry.input_json,))
+    return Step(("i", entry.kind, entry.name, entry.input_bytes, entry.place), (entry.input_json,))
 
 
 def begun(request_id: int, executed_input_json: str | None, *, is_approved: bool) -> Step:
@@ -138,15 +138,15 @@ class _Reading:
     def take(self, line: str) -> None:
         end = line.index("\n")
         self._line, self._at = line, end + 1
-        for said in cast("list[list[Any]]", decode_json(line[:end], max_depth=MAX_DEPTH)):
+        for said in read_items(decode_json(line[:end], max_depth=MAX_DEPTH)):
             self._step(said)
         if self._at != len(line):
             raise ValueError("cut off")
 
     def _step(self, said: list[Any]) -> None:
         match said:
-            case ["i", str(kind), str(name), size, text]:
-                self._issued(kind, name, read_optional_positive(size), self._text(text))
+            case ["i", str(kind), str(name), size, place, text]:
+                self._issued(kind, name, read_optional_positive(size), _place(place), self._text(text))
             case ["b", int(request_id), bool(is_approved), text]:
                 self._known(request_id)
                 self.ledger.start(request_id, self._text(text), is_approved=is_approved)
@@ -184,10 +184,10 @@ class _Reading:
         text, self._at = self._line[self._at : end], end
         return text
 
-    def _issued(self, kind: str, name: str, size: int | None, text: str | None) -> None:
+    def _issued(self, kind: str, name: str, size: int | None, place: tuple[int, int] | None, text: str | None) -> None:
         if kind not in REQUEST_KINDS:
             raise ValueError("no request")
-        self._add(LedgerEntry(len(self.ledger.entries) + 1, cast("Any", kind), name, text, size))
+        self._add(LedgerEntry(len(self.ledger.entries) + 1, cast("Any", kind), name, text, size, place=place))
 
     def _add(self, entry: LedgerEntry) -> None:
         if entry.kind == "tool":
@@ -210,3 +210,10 @@ class _Reading:
         self._tools = 0
         for position, plain in enumerate(body_of(texts)["ledger"], 1):
             self._add(entry_from_dict(plain, position))
+
+
+def _place(value: object) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    line, column = read_items(value)
+    return read_positive(line), read_positive(column)
