@@ -85,7 +85,7 @@ class SqlJournal:
         """Write as `write` does where the database makes nobody wait; None: nothing was done."""
         if sum(map(len, lines)) > _MOST_AT_ONCE_CHARACTERS:
             return None
-        done = self._database.run_at_once(self._written, (next(_ordinals), json.dumps(lines), *self._own(opened)))
+        done = self._database.run_at_once(self._written, (next(_ordinals), json.dumps(lines), *_own(opened)))
         return None if done is None else done == 1
 
     async def renew(self, opened: OpenedJournal) -> bool:
