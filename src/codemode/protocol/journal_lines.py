@@ -16,6 +16,7 @@ stands before whatever it made of it.
     u  id                                       what was to be handed over was not: the guest had cleared that timer
     n  count                                    so much has the program told its listeners
     r  key, answers                             whoever resumes with these answers goes on from here
+    x  key, answers                             it does not: the program has gone on with other answers
     l  requests, deliveries, count              all before this is as if this had been it
 """
 
@@ -84,6 +85,11 @@ def noticed(count: int) -> Step:
 def resumed(claim: Claimed) -> Step:
     """Say with which answers the program goes on."""
     return Step(("r", *claim))
+
+
+def refused(claim: Claimed) -> Step:
+    """Say that the program does not go on with these answers, as was said before."""
+    return Step(("x", *claim))
 
 
 def from_here(ledger: Ledger) -> Step:
@@ -169,6 +175,8 @@ class _Reading:
                 self.ledger.notices = max(self.ledger.notices, count)
             case ["r", str(key), str(answers)]:
                 self.claims.append((key, answers))
+            case ["x", str(key), str(answers)]:
+                self.claims.remove((key, answers))
             case ["l", int(count), _, int(notices), *lengths] if len(lengths) == count:
                 texts = [self._text(length) or "" for length in lengths]
                 self._from_here(texts, [read_positive(one) for one in read_items(said[2])], notices)

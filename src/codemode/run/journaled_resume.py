@@ -18,7 +18,7 @@ from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeAbortedError, CodeModeProtocolError
 from ..host.clock import now_ms
 from ..options.parts import ApprovalPolicy
-from ..protocol.journal_lines import Claimed, Step, from_here, resumed, settled
+from ..protocol.journal_lines import Claimed, Step, from_here, refused, resumed, settled
 from ..protocol.ledger import Ledger, Waiting
 from ..protocol.resting import answer_yields
 from .answered_pause import AnsweredPause
@@ -66,7 +66,7 @@ class JournaledResume:
         opened, paused = await access.open(engine=engine), None
         while opened.outcome is not None:
             ended = await access.ended(opened)
-            if self._mine in ended.claims[-1:]:
+            if self._mine in ended.claims[-1:] and not self._waits_in(ended):
                 return await self._known(ended)
             if paused is not None or ended.outcome.interrupt is None:
                 return await self._too_late(ended)
@@ -85,6 +85,13 @@ class JournaledResume:
     @property
     def _mine(self) -> Claimed:
         return self.claim.claim.key, self.claim.claim.answers
+
+    def _waits_in(self, ended: EndedRun) -> bool:
+        """True for a pause that has these answers still to come: whoever brought them died before they were taken."""
+        interrupt, was = ended.outcome.interrupt, self.answered.continuation.ledger
+        waiting = set[str]() if interrupt is None else {request.interrupt_id for request in interrupt.requests}
+        answered = (was[request_id].outcome for request_id in self.answered.answers)
+        return any(isinstance(one, Waiting) and one.interrupt_id in waiting for one in answered)
 
     async def _written(
         self, access: JournalAccess, journal: InvocationJournal, opened: OpenedJournal
@@ -111,7 +118,12 @@ class JournaledResume:
             await journal.write(*news, *yields, resumed(self._mine))
         elif yields:
             await journal.write(*yields)
-        standing = await self._standing(is_repeat=is_repeat)
+        try:
+            standing = await self._standing(is_repeat=is_repeat)
+        except CodeModeProtocolError:  # what they have come to is not what the program comes to from here
+            journal.claims.remove(self._mine)
+            await journal.write(refused(self._mine))
+            raise
         if isinstance(standing, str):
             return await self.claim.recorded(standing)
         if not is_repeat:
