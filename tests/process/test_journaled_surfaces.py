@@ -1,0 +1,102 @@
+"""Every face has the journal: what its programs did is found again by the same call, whichever host it is made on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from recovering import UNKNOWN
+from test_journaled_runs import Fast, Host, Shop
+from waiting import within
+
+from codemode import (
+    Interrupt,
+    MemoryInterruptStore,
+    ModuleServer,
+    SqliteInterruptStore,
+    create_code_call_tools,
+    create_code_mode_tool,
+    create_run_tool,
+)
+from codemode.continuations.journal import MemoryJournal
+
+SCRIPT = "return [await callTool('pay', {amount: 1}), await callTool('pay', {amount: 2})]"
+MODULE = """
+import * as shop from "@codemode/servers/shop";
+globalThis.__codemode_result__ = [await shop.pay({amount: 1}), await shop.pay({amount: 2})];
+"""
+BODY = "return [await tools.pay({amount: 1}), await tools.pay({amount: 2})]"
+
+
+def settings(journal):
+    return {"continuation": {"keys": "k", "context_binding": "thread", "journal": journal}}
+
+
+def code_mode(shop, journal):
+    tool = create_code_mode_tool(shop.tools, settings(journal))
+    return lambda: tool.execute({"js": BODY}, tool_call_id="call_1"), tool.resume
+
+
+def code_call(shop, journal):
+    tools = create_code_call_tools(shop.tools, {"settings": settings(journal)})
+    return lambda: tools.execute({"script": SCRIPT}, tool_call_id="call_1"), tools.resume
+
+
+def modules(shop, journal):
+    tool = create_run_tool([ModuleServer("shop", shop.tools)], settings=settings(journal))
+    return lambda: tool.execute({"code": MODULE}, tool_call_id="call_1"), tool.resume
+
+
+FACES = [code_mode, code_call, modules]
+
+
+def value_of(said):
+    return said["result"] if isinstance(said, dict) else said
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_the_same_call_gets_what_it_came_to_and_runs_nothing(face):
+    async def scenario():
+        shop, journal = Shop(), MemoryJournal()
+        for _ in range(2):
+            call, _resume = face(shop, journal)
+            assert value_of(await call()) == [1, 2]
+        assert shop.paid == [1, 2]
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_after_the_death_of_a_host_only_what_had_begun_is_asked_about(face):
+    async def scenario():
+        shop, journal = Shop(), MemoryJournal(clock=Fast())
+        call, _resume = face(shop, Host(journal, dies_after=5, is_done=False))
+        try:  # open, begins, ends, begins, and the second end is not written
+            said = await call()
+        except Exception as error:
+            said = error
+        assert not isinstance(said, Interrupt)
+        assert shop.paid == [1, 2]
+        call, resume = face(shop, journal)
+        paused = await call()
+        assert isinstance(paused, Interrupt), paused
+        (request,) = paused.requests
+        assert (request.payload["kind"], request.input) == (UNKNOWN, {"amount": 2})
+        assert value_of(await resume(paused, {"value": 2})) == [1, 2]
+        assert shop.paid == [1, 2]
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_the_journal_of_a_store_serves_as_well(kind, tmp_path):
+    async def scenario():
+        store = MemoryInterruptStore() if kind == "memory" else SqliteInterruptStore(tmp_path / "store.sqlite")
+        async with store:
+            shop, journal = Shop(), store.journal(tenant="acme", app="support")
+            call, _resume = code_mode(shop, journal)
+            assert await asyncio.gather(call(), call()) == [[1, 2]] * 2
+            assert await call() == [1, 2]
+            assert shop.paid == [1, 2]
+
+    within(scenario())
