@@ -205,6 +205,7 @@ class RestingExecution(Execution):
 
         Returns the ending; None: it has come to rest.
         """
+        runner.take_worker_back()
         while not runner.is_warm and runner.machine.has_work and not runner.machine.has_news:
             runner.wait_for_news(wait_ms)
             ending = await _stop(runner)
@@ -238,6 +239,7 @@ class RestingExecution(Execution):
         is_handed_over = not isinstance(ending, events.Interrupted) or self._outer.takes_output
         self._progress = Progress(machine.output if is_handed_over else before, runner.own_ms, machine.turns)
         if ending is None:
+            runner.keep_worker()
             rest = AtRest(runner.rested.result(), self.pending, self)
             return RunOutcome("resting", *self._record, warnings=self._warnings, output=output, rest=rest)
         machine.ledger.progress = self._progress

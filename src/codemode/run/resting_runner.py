@@ -93,6 +93,27 @@ class RestingRunner(Runner):
         """How long the call of the model has waited."""
         return int(self._wait.ran_seconds * 1000)
 
+    def keep_worker(self) -> None:
+        """Keep the worker of a program at rest as long as nobody else needs its slot."""
+        lease = self._lease
+        if self.is_warm and not lease.keep(lambda: self._tell_given_up(lease)):
+            self.drop_worker()
+
+    def take_worker_back(self) -> None:
+        """Use the worker that was kept, if it is still there."""
+        if self.is_warm and not self._lease.take_back():
+            self.drop_worker()
+
+    def _tell_given_up(self, lease: Lease) -> None:
+        def given_up() -> None:
+            if self._lease is lease:
+                self.drop_worker()
+
+        try:
+            self._loop.call_soon_threadsafe(given_up)
+        except RuntimeError:  # the loop is closed, and nobody will use the worker
+            lease.kill()
+
     def drop_worker(self) -> None:
         """Give up the worker and its slot, if there is one. The program is at rest, or comes to rest where it is."""
         if self.is_warm:
@@ -208,6 +229,7 @@ class RestingRunner(Runner):
         if self.machine.resting is None:
             self.own_seconds = self.own_ms / 1000
         self._wait.close()
+        self._lease.take_back()
         super()._finish(ending)
 
 

@@ -79,6 +79,11 @@ class Admission:
         with self._lock:
             return not self._waiting.holds(depth) and self._take(memory_limit_bytes, depth)
 
+    def has_room(self, memory_limit_bytes: int) -> bool:
+        """Tell whether a slot is free, and nobody waits for one."""
+        with self._lock:
+            return not len(self._waiting) and self.active < self._maximum(self.active, memory_limit_bytes)
+
     def refusal(
         self, memory_limit_bytes: int, waited_ms: int | None = None, depth: int = 0
     ) -> CodeModeConcurrencyError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .admission import Admission
 from .generations import PooledWorker
@@ -15,15 +16,28 @@ if TYPE_CHECKING:
     from .channel import WorkerChannel
 
 
+class Keeper(Protocol):
+    """Who gave a lease and takes it back when somebody else needs its slots, as `WorkerPool` does."""
+
+    def keep(self, lease: Lease) -> bool:
+        """Take note of a lease that can be given up; False: somebody needs its slots now, or none is free beside."""
+        ...
+
+    def keep_no_more(self, lease: Lease) -> None:
+        """Forget it."""
+        ...
+
+
 class Lease:
     """One worker of a supply and its slots, for one invocation. Keeps ``owner``, the pool that gave it, alive."""
 
-    def __init__(self, supply: Supply, admissions: tuple[Admission, ...], worker: PooledWorker, owner: object) -> None:
+    def __init__(self, supply: Supply, admissions: tuple[Admission, ...], worker: PooledWorker, owner: Keeper) -> None:
         self._supply = supply
         # Those of now: in a forked child of the host the pool has new ones, where these slots were never taken.
         self._admissions = admissions
         self._worker: PooledWorker | None = worker
-        self._owner: object = owner
+        self._owner: Keeper | None = owner
+        self._given_up: list[Callable[[], None]] = []  # at most one: whoever takes it out decides what becomes of it
         self._threads: InvocationThreads | None = None
         self._left = False
         self.place = Place()
@@ -48,8 +62,42 @@ class Lease:
         self.kill()
         self.give_back()
 
+    def keep(self, given_up: Callable[[], None]) -> bool:
+        """Keep worker and slots only until somebody else needs the slots; ``given_up`` is then called, in any thread.
+
+        False: they are needed now. Until `take_back` the worker is not to be used.
+        """
+        self._given_up.append(given_up)
+        is_kept = self._owner is not None and self._owner.keep(self)
+        return is_kept or not self.take_back()
+
+    def take_back(self) -> bool:
+        """Have the worker for oneself again; False where it was given up."""
+        try:
+            self._given_up.pop()
+        except IndexError:
+            return False
+        if self._owner is not None:
+            self._owner.keep_no_more(self)
+        return True
+
+    def give_up(self) -> bool:
+        """Give the slots of a lease that was only kept to somebody else. False when it is in use again."""
+        try:
+            tell = self._given_up.pop()
+        except IndexError:
+            return False
+        if self._owner is not None:
+            self._owner.keep_no_more(self)
+        if not self._left:
+            self._left = True
+            self._leave_slots()
+        tell()
+        return True
+
     def let_go(self) -> None:
         """Do what `leave` does, though what runs in the threads of the run goes on: it needs no slot any more."""
+        self.take_back()
         self._threads = None
         self.leave()
 

@@ -21,6 +21,8 @@ from ..options.parts import PoolOptions
 from . import nesting
 from .admission import Admission, AvailableMemory, memory_based_limit
 from .generations import WorkerSource
+from .image import DEFAULT_MEMORY_LIMIT_BYTES
+from .kept_leases import KeptLeases
 from .lease import Lease
 from .supply import Supply
 
@@ -146,11 +148,27 @@ class WorkerPool:
     async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
         """Take a slot, waiting as ``wanted`` says. Raises `CodeModeConcurrencyError` when there is none."""
         admission = self._admission
+        if self._kept and not admission.has_room(wanted.memory_limit_bytes):
+            self._kept.give_up_oldest()
         if wanted.on_saturation == "wait":
             await admission.enter(wanted.memory_limit_bytes, wait_timeout_ms, wanted.depth)
         elif not admission.try_enter(wanted.memory_limit_bytes, wanted.depth):
             raise admission.refusal(wanted.memory_limit_bytes, depth=wanted.depth)
         return (admission,)
+
+    def keep(self, lease: Lease) -> bool:
+        """Take note of a lease whose program rests: it is given up when somebody needs its slot, the oldest first.
+
+        False, and nothing is noted, where somebody waits for a slot now, or no other one is free.
+        """
+        if not self._admission.has_room(DEFAULT_MEMORY_LIMIT_BYTES):
+            return False
+        self._kept.add(lease)
+        return True
+
+    def keep_no_more(self, lease: Lease) -> None:
+        """Forget a lease that is in use again, or given back."""
+        self._kept.remove(lease)
 
     def close(self) -> None:
         """Kill spares and zygote, and with the zygote every worker. The pool cannot be used afterwards.
@@ -176,6 +194,7 @@ class WorkerPool:
     def _open(self) -> None:
         self._lock = threading.Lock()
         self._admission = Admission(self._maximum)
+        self._kept = KeptLeases()
         self._is_closed = False
         self.threads = HostThreads()
 
@@ -214,6 +233,20 @@ class PoolShare(WorkerPool):
         except BaseException:
             _leave(admissions)
             raise
+
+    def keep(self, lease: Lease) -> bool:
+        """Take note of it in the share and in the whole pool."""
+        if not self._whole.keep(lease):
+            return False
+        is_kept = super().keep(lease)
+        if not is_kept:
+            self._whole.keep_no_more(lease)
+        return is_kept
+
+    def keep_no_more(self, lease: Lease) -> None:
+        """Forget it in both."""
+        super().keep_no_more(lease)
+        self._whole.keep_no_more(lease)
 
     def close(self) -> None:
         """Close this share alone: the workers are those of the whole pool."""
