@@ -201,7 +201,6 @@ class Chaos:
         twice = {key: count for key, count in effects.items() if count > 1}
         assert not twice, f"{twice} happened more than once: {self._told_of(next(iter(twice)))}"
         decisions = self._decisions(found)
-        found["lines"] = await self._check_audit(decisions)
         for record_id, inputs in self.inputs.items():
             record = await self.store.record(record_id, tenant=ALL_TENANTS)
             found["unknown"] += sum(one.kind == UNKNOWN_OUTCOME_KIND for one in record.requests)
@@ -216,6 +215,7 @@ class Chaos:
             assert record.outcome is not None
             assert (record.state, record.outcome.value) == ("completed", expected), record
             assert [effects[key_of(one)] for one in inputs] == [int(is_given) for is_given in given], record
+        found["lines"] = await self._check_audit(decisions)
         return found
 
     async def _check_audit(self, decisions: Mapping[str, Any]) -> int:
