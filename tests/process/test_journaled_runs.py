@@ -24,6 +24,7 @@ from codemode import (
 )
 from codemode.continuations.guard import GuardClock
 from codemode.continuations.journal import MemoryJournal
+from codemode.run import journaled
 
 JS = """
 const first = await tools.pay({amount: 1});
@@ -491,3 +492,26 @@ def test_a_program_that_calls_itself_does_not_wait_for_itself():
             await call(journal, tools, "return await tools.again({})")
 
     within(scenario())
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_no_call_begins_where_its_host_stood_still_unless_the_journal_is_its_own_still(is_taken, monkeypatch):
+    clock, passed, shop = Fast(), [0.0], Shop()
+    journal = MemoryJournal(clock=clock)
+    monkeypatch.setattr(journaled, "passed_seconds", lambda: passed[0])
+
+    class Still(Host):
+        async def write(self, opened, lines):
+            is_written = await super().write(opened, lines)
+            passed[0] += 31
+            if is_taken:
+                await journal.open(opened.key, opened.head)
+            return is_written
+
+    if is_taken:
+        with pytest.raises(CodeModeAbortedError, match="another host's"):
+            within(call(Still(journal), shop.tools))
+        assert shop.paid == []
+    else:
+        assert within(call(Still(journal), shop.tools)) == RESULT
+        assert shop.paid == RESULT

@@ -238,3 +238,26 @@ def test_10_a_simple_guard_of_somebodys_own_will_do(spy):
     with pytest.raises(CodeModeProtocolError, match="other answers"):
         go_on(interrupt, [spy.guarded()], NO, options=options)
     assert spy.ran == [("refund", 1)]
+
+
+def test_10_no_call_begins_where_a_host_stood_still_and_its_claim_is_anothers(spy, made, monkeypatch):
+    guard, _ = made
+    passed = [0.0]
+    monkeypatch.setattr(renewal, "passed_seconds", lambda: passed[0])
+
+    async def scenario():
+        async def stand_still(value, context):
+            passed[0] += 61
+            if value == "lost":
+                await guard.record(interrupt.continuation["auth"]["nonce"], json.dumps({"value": "what stands"}))
+
+        tools = [spy.tool("refund", stand_still, needs_approval=True), spy.tool("notify")]
+        values = []
+        for how in ("lost", "kept"):
+            js = f"await tools.refund('{how}'); return await tools.notify('{how}')"
+            interrupt = await run_code_mode(js, tools, options=having(guard))
+            values.append(await continue_interrupt(interrupt, OK, tools=tools, options=having(guard)))
+        return values
+
+    assert within(scenario()) == ["what stands", {"done": "notify"}]
+    assert spy.ran == [("refund", "lost"), ("refund", "kept"), ("notify", "kept")]

@@ -42,7 +42,7 @@ def hurry() -> None:
     for module in (guard, sql_guard):
         module.LAPSE_SECONDS = LAPSE_SECONDS
     sql_guard._WATCH_SECONDS = LAPSE_SECONDS / 4
-    renewal.RENEW_SECONDS = LAPSE_SECONDS / 10
+    renewal.RENEW_SECONDS, renewal._SURELY_OURS_SECONDS = LAPSE_SECONDS / 10, LAPSE_SECONDS / 2
     resumers._RETRY_MS = 300
     resumers._SWEEP_SECONDS = 1.0
 

@@ -15,6 +15,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def passed_seconds() -> float:
+    """Return a clock that only runs forward, while this process stands still or its machine sleeps too."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
 class Tally(Protocol):
     """Seconds that somebody adds up, as `observe.hooks.Hooks` does."""
 

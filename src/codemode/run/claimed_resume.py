@@ -26,8 +26,8 @@ class ClaimedResume:
     async def run(self) -> RunOutcome:
         """Go on with the program, whose claim is ours, and record what it came to."""
         try:
-            async with self.claim.held(renews=self.is_ours):
-                outcome = await self.execution.resume()
+            async with self.claim.held(renews=self.is_ours) as renewal:
+                outcome = await self.execution.resume(renewal)
         except ClaimLost:
             return await self.as_claimed(await self.claim.take())
         except BaseException as error:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ..continuations.renewal import Renewal
 from ..data.json_shape import weigh
 from ..data.json_values import NOT_GIVEN
 from ..errors import (
@@ -87,6 +88,7 @@ class Execution:
         self._options = options = options.under(profile.limits)
         self._outer = outer
         self._answered = answered
+        self._renewal: Renewal | None = None
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
         self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
@@ -127,8 +129,9 @@ class Execution:
         self._seat = DirectSeat(call, self._threads)
         return await self._run(call.js)
 
-    async def resume(self) -> RunOutcome:
-        """Go on with the paused program."""
+    async def resume(self, renewal: Renewal | None = None) -> RunOutcome:
+        """Go on with the paused program. ``renewal`` is of its claim: no call begins that may be somebody else's."""
+        self._renewal = renewal
         return await self._run(self._pause.continuation.js)
 
     async def lapsed(self) -> RunOutcome:
@@ -338,6 +341,7 @@ class Execution:
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
+            renewal=self._renewal,
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeAbortedError, CodeModeError
 from ..host.cancellation import to_its_end
+from ..host.clock import passed_seconds
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..protocol.events import CallSettled
 from ..protocol.journal_lines import Claimed, Step, begun, issued, not_handed, noticed, settled
@@ -256,7 +257,7 @@ class InvocationJournal:
             size = _size_of(steps)
             work = partial(self._access.line, self._place, steps)
             line = work() if size < _LARGE_LINE_CHARACTERS else await run_check(size, work)
-            self._answered(await self._journal.write(self._opened, [line]))
+            await self._write(line)
         except BaseException:
             self._queue[:0] = queued
             raise
@@ -270,6 +271,13 @@ class InvocationJournal:
                 one.then()
             if one.begins is not None and not one.begins.done():
                 one.begins.set_result(None)
+
+    async def _write(self, line: str) -> None:
+        asked_at = passed_seconds()
+        self._answered(await self._journal.write(self._opened, [line]))
+        # Where this host has stood still since, another may have taken it over: no call begins behind that.
+        if passed_seconds() - asked_at > self._journal.lease_ms / 3000:
+            self._answered(await self._journal.renew(self._opened))
 
     def _news(self) -> list[Step]:
         """Return what the program has said since the last line."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from ..continuations.renewal import Renewal
 from ..data.json_values import encode_json
 from ..data.records import record
 from ..errors import (
@@ -90,6 +91,7 @@ class NestedCalls:
     host_errors: HostErrors
     sidecar: Sidecar | None
     source: Literal["script", "invoke"] = "script"
+    renewal: Renewal | None = None
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
@@ -138,6 +140,8 @@ class NestedCalls:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
         request = await read_fetch(entry, self.options.execution_policy)
+        if self.renewal is not None:
+            await self.renewal.require()
         self.require_running()
         if request.changes_something:
             await self.begun(progress.started(None, is_approved=False))
@@ -209,6 +213,8 @@ class _ToolCall:
                 return await self._pause({"kind": APPROVAL_KIND}, checked)
             await self._approve(checked)
         context = await self._context() if tool.takes_context else None
+        if calls.renewal is not None:
+            await calls.renewal.require()
         calls.require_running()
         if (begun := self._progress.started(self._executed_json, is_approved=self._is_approved)) is not None:
             await calls.begun(begun)

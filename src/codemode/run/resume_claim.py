@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ..continuations.guard import Claim, MemoryResumeGuard, ResumeGuard
-from ..continuations.renewal import renewed
+from ..continuations.renewal import Renewal, renewed
 from ..continuations.sealing import answers_digest
 from ..continuations.signing import Auth
 from ..data.json_values import canonical_json, encode_json
@@ -42,14 +42,14 @@ class ResumeClaim:
         await self.guard.release(self.claim.key)
 
     @asynccontextmanager
-    async def held(self, *, renews: bool = True) -> AsyncGenerator[None]:
+    async def held(self, *, renews: bool = True) -> AsyncGenerator[Renewal | None]:
         """Keep it alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost."""
         with underway(self.claim.key):
             if not renews:
-                yield
+                yield None
                 return
-            async with renewed(self.guard, self.claim.key):
-                yield
+            async with renewed(self.guard, self.claim.key) as renewal:
+                yield renewal
 
     async def settle(self, write: Callable[[RecordedOutcomes], str]) -> str | None:
         """Record an outcome. Returns the one that stands instead; None when it is this one.
