@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from pausing import OK
 from recovering import UNKNOWN
+from test_journaled_resumes import DeadGuard
 from test_journaled_runs import Fast, Host, Shop
 from waiting import within
 
 from codemode import (
+    CodeModeAbortedError,
     Interrupt,
     MemoryInterruptStore,
     ModuleServer,
+    Resumer,
     SqliteInterruptStore,
     create_code_call_tools,
     create_code_mode_tool,
@@ -100,3 +104,37 @@ def test_the_journal_of_a_store_serves_as_well(kind, tmp_path):
             assert shop.paid == [1, 2]
 
     within(scenario())
+
+
+def test_a_record_whose_resumer_died_asks_about_what_had_begun_without_waiting_for_the_guard():
+    async def scenario():
+        async with MemoryInterruptStore() as store:
+            shop, journal = Shop(needs_approval=True), store.journal(tenant="acme", app="support", lease_ms=200)
+            js = "return await tools.pay({amount: 1})"
+
+            def host(guard, journal):
+                keeping = {**settings(journal)["continuation"], "guard": guard}
+                return create_code_mode_tool(shop.tools, {"approval": {"mode": "interrupt"}, "continuation": keeping})
+
+            living = host(store.guard, journal)
+            paused = await living.execute({"js": js}, tool_call_id="call_1")
+            record_id = await store.put(paused, tool=living, tenant="acme", app="support")
+            await store.decide({paused.interrupt_id: OK}, actor="ana", tenant="acme")
+            lease = await store.claim(owner="dying", tenant="acme", lease_ms=200)
+            with pytest.raises(CodeModeAbortedError):  # peek, open, resume, begins; it has paid, and says so to nobody
+                await host(DeadGuard(store.guard), Host(journal, dies_after=5, is_done=False)).resume(
+                    lease.interrupt, resolutions=lease.resolutions
+                )
+            assert shop.paid == [1]
+            async with Resumer(store, tenant="acme", resume=living.resume):
+                async for change in store.changes(tenant="acme"):
+                    if change.kind == "paused" and (await store.record(record_id, tenant="acme")).version == 2:
+                        break
+                record = await store.record(record_id, tenant="acme")
+                (waiting,) = [one for one in record.requests if one.state == "waiting"]
+                assert waiting.kind == UNKNOWN
+                await store.decide({waiting.interrupt_id: {"value": 1}}, actor="ana", tenant="acme")
+                assert await store.outcome(record_id, tenant="acme", timeout_ms=30_000) == 1
+        assert shop.paid == [1]
+
+    within(scenario(), 30)
