@@ -19,7 +19,7 @@ _BUSY = 5
 _TRIES = 4
 # After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
 _SLOW_SECONDS, _OFF_TIMES = 0.02, 10.0  # a busy processor takes less from whoever does not wait
-_WRITES_TO_A_CHECKPOINT, _LONG_LOG_PAGES = 500, 4000
+_WRITES_TO_A_CHECKPOINT, _LONG_LOG_PAGES = 2000, 8000
 _NO_CHECKPOINTS = "wal_autocheckpoint = 0"
 
 
