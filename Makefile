@@ -68,6 +68,7 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.kills postgres
 	$(BIN)/python -m tests.soak.stalls 5000
 	$(BIN)/python -m tests.soak.soak 20000
+	$(BIN)/python -m tests.soak.engines 50
 
 # Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60

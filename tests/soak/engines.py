@@ -22,6 +22,7 @@ from forked_hosts import ForkedHosts  # noqa: E402 - of a folder that only pytes
 
 MOST_KILL_MS = 350
 """Longer than a program takes: some hosts come to its end, or wait for their person, when they are killed."""
+SOON_MS = 15
 KEYS = [*(f"a{n}" for n in range(5)), *(f"b{n}" for n in range(4)), *(f"c{n}" for n in range(4))]
 VALUE = {"done": KEYS, "refund": "refunded a", "looked": "seen"}
 EFFECTS = sorted([*KEYS, "refund a"])
@@ -48,9 +49,12 @@ class Workflow:
         """Run one host that is killed right after this effect."""
         return self.host(None, dies_in=key)
 
-    def host(self, kill_after_ms: float | None, *, dies_in: str | None = None) -> Any:
-        """Run one host. Returns what the workflow came to; None when the host was killed."""
-        given: dict[str, Any] = {"folder": str(self.folder), "number": self.number}
+    def host(self, kill_after_ms: float | None, *, after: int = 0, dies_in: str | None = None) -> Any:
+        """Run one host. Returns what the workflow came to; None when the host was killed.
+
+        It is killed so long after its first step has begun, or after so many effects.
+        """
+        given: dict[str, Any] = {"folder": str(self.folder), "number": self.number, "after": after}
         given |= {"kill_after_ms": kill_after_ms, "dies_in": dies_in}
         given |= {"system": self.system, "store": self.store, "is_journaled": self.is_journaled}
         self.number += 1
@@ -60,8 +64,12 @@ class Workflow:
         return ended.value
 
     def to_its_end(self, chance: random.Random, kills: int) -> Any:
-        """Kill so many hosts, each at a random moment, and let the next go on. Returns what the workflow came to."""
-        for _ in range(kills):
+        """Kill so many hosts, each at a random moment, and let the next go on. Returns what the workflow came to.
+
+        The first one is killed before it has come to its end, however fast it is; a later one may be done before.
+        """
+        self.host(chance.uniform(0, SOON_MS), after=chance.randint(1, 5))
+        for _ in range(kills - 1):
             value = self.host(chance.uniform(0, MOST_KILL_MS))
             if value is not None:
                 return value

@@ -1,9 +1,9 @@
 """A host of a DBOS workflow whose one step is a program, for tests that kill it at any moment.
 
 It is given ``folder``, ``system`` (the database of DBOS), ``store`` (a file or a connection string), ``is_journaled``,
-``number`` (how many hosts there were before) and ``kill_after_ms``: so long after its first step has begun it dies.
-With ``dies_in`` it dies right after that effect. ``effects`` in the folder has what tools did, ``shown`` what a person
-was asked.
+``number`` (how many hosts there were before) and ``kill_after_ms``: so long after its first step has begun, or after so
+many effects as ``after`` says, it is killed. With ``dies_in`` it dies right after that effect. ``effects`` in the
+folder has what tools did, ``shown`` what a person was asked.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Host:
         self.folder = Path(given["folder"])
         self.chance = random.Random(f"{self.folder.name} {given['number']}")
         self.began = threading.Event()
-        self.dies_in = given["dies_in"]
+        self.dies_in, self.after = given["dies_in"], given["after"]
         of_kind: Any = SqliteInterruptStore if given["store"].endswith(".sqlite") else PostgresInterruptStore
         store = of_kind(given["store"], clock=LaterClock(given["number"]))
         continuation: dict[str, Any] = {"keys": "a key that outlives every process", "guard": store.guard}
@@ -74,8 +74,14 @@ class Host:
         options: Any = {"approval": {"mode": "interrupt"}, "continuation": continuation}
         self.code_mode = create_code_mode_tool(self.tools(), options)
 
+    def begin(self) -> None:
+        if not self.after:
+            self.began.set()
+
     def did(self, key: str) -> None:
         note_down(self.folder / "effects", key)
+        if len((self.folder / "effects").read_text().splitlines()) >= self.after > 0:
+            self.began.set()
         if key == self.dies_in:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -129,13 +135,13 @@ def plain(result: Any) -> dict[str, Any]:
 
 @DBOS.step()
 async def run(js: str) -> dict[str, Any]:
-    host.began.set()
+    host.begin()
     return plain(await host.code_mode.execute({"js": js}, tool_call_id="program", context_binding=DBOS.workflow_id))
 
 
 @DBOS.step()
 async def go_on(paused: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
-    host.began.set()
+    host.begin()
     return plain(await host.code_mode.resume(paused, resolutions=answers, context_binding=DBOS.workflow_id))
 
 

@@ -2,8 +2,8 @@
 
 It is given ``folder``, ``kind`` (``sqlite`` or ``postgres``), ``where`` (the file or the connection string), ``mode``
 (``sync`` or ``async``), ``face``, ``is_journaled``, ``number`` (how many hosts there were before) and
-``kill_after_ms``: so long after the thread has begun to run it is killed. ``effects`` in the folder has what tools did,
-``asked`` what a person was asked.
+``kill_after_ms``: so long after the thread has begun to run, or after so many effects as ``after`` says, it is killed.
+``effects`` in the folder has what tools did, ``asked`` what a person was asked.
 """
 
 from __future__ import annotations
@@ -100,9 +100,15 @@ class Host:
         self.chance = random.Random(f"{self.folder.name} {given['number']}")
         self.began = threading.Event()
 
+    def begin(self) -> None:
+        if not self.given["after"]:
+            self.began.set()
+
     def did(self, key: str) -> None:
         time.sleep(self.chance.random() / 100)
         note_down(self.folder / "effects", key)
+        if len(self.effects()) >= self.given["after"] > 0:
+            self.began.set()
         time.sleep(self.chance.random() / 100)
 
     def effects(self) -> list[str]:
@@ -172,7 +178,7 @@ class Host:
         with sync_saver(self.given) as saver:
             agent = self.agent(saver)
             known = agent.get_state(CONFIG).values
-            self.began.set()
+            self.begin()
             output = agent.invoke(None if known else {"messages": [HumanMessage("go")]}, CONFIG)
             while "__interrupt__" in output:
                 output = agent.invoke(self.answers(output), CONFIG)
@@ -182,7 +188,7 @@ class Host:
         async with async_saver(self.given) as saver:
             agent = self.agent(saver)
             known = (await agent.aget_state(CONFIG)).values
-            self.began.set()
+            self.begin()
             output = await agent.ainvoke(None if known else {"messages": [HumanMessage("go")]}, CONFIG)
             while "__interrupt__" in output:
                 output = await agent.ainvoke(self.answers(output), CONFIG)

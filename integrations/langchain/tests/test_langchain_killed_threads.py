@@ -19,7 +19,7 @@ from forked_hosts import ForkedHosts
 from postgres_cluster import cluster, new_database
 from required import missing
 
-MOST_KILL_MS = 300
+MOST_KILL_MS, SOON_MS = 300, 10
 FIRST, TOGETHER, LAST = ["a0", "a1", "a2", "a3"], ["b0", "refund a", "ask because"], ["c0", "c1", "c2"]
 EFFECTS = [*FIRST, *TOGETHER, *LAST]
 VALUE = [*FIRST, "b0", "refunded a", "because", *LAST]
@@ -53,15 +53,18 @@ class Thread:
         path = self.folder / file
         return path.read_text().splitlines() if path.exists() else []
 
-    def host(self, kill_after_ms: float | None) -> Any:
-        ended = self.hosts.run({**self.given, "number": self.number, "kill_after_ms": kill_after_ms})
+    def host(self, kill_after_ms: float | None, *, after: int = 0) -> Any:
+        own = {"number": self.number, "kill_after_ms": kill_after_ms, "after": after}
+        ended = self.hosts.run({**self.given, **own})
         self.number += 1
         if ended.is_killed:
             self.killed_after.append(len(self.lines("effects")))
         return ended.value
 
     def to_its_end(self, chance: random.Random, kills: int) -> Any:
-        for _ in range(kills):
+        # The first is killed before it has come to its end, however fast it is; a later one may be done before.
+        self.host(chance.uniform(0, SOON_MS), after=chance.randint(1, 4))
+        for _ in range(kills - 1):
             if (value := self.host(chance.uniform(0, MOST_KILL_MS))) is not None:
                 return value
         return self.host(None)
