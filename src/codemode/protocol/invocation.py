@@ -139,6 +139,9 @@ class Invocation:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
         self.settings = event.settings or self.identified(event)
+        if event.settings is not None:  # an earlier host may have begun it under other limits
+            self._turns = Turns(self.settings, self.ledger)
+            self._size.maximum = self.settings.limits.max_ledger_bytes
         self._compiles_only = event.compile_only
         if event.recorded is not None:
             self._replay = Replay(event.recorded, hides_inputs=self.settings.hides_inputs)

@@ -23,7 +23,7 @@ class LedgerSize:
     """
 
     def __init__(self, maximum: int, told: HostErrors, sidecar: Sidecar | None = None) -> None:
-        self._maximum = maximum
+        self.maximum = maximum
         self._told = told
         self._sidecar = sidecar
         self._bytes = 0
@@ -48,8 +48,8 @@ class LedgerSize:
         """Count a new request. Raises `CodeModeBridgeLimitError` when it does not go in."""
         if entry.input_json is not None:
             self._bytes += utf8_length(entry.input_json)
-        if self._bytes > self._maximum + _ROOM_FOR_INPUTS:
-            raise endings.ledger_full(self._maximum)
+        if self._bytes > self.maximum + _ROOM_FOR_INPUTS:
+            raise endings.ledger_full(self.maximum)
 
     def admitted(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
         """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead.
@@ -68,8 +68,8 @@ class LedgerSize:
         return event
 
     def _refusal(self, outcome: Outcome) -> CodeModeError | None:
-        if self._bytes + self._kept_bytes + _outcome_bytes(outcome) > self._maximum:
-            return endings.ledger_full(self._maximum)
+        if self._bytes + self._kept_bytes + _outcome_bytes(outcome) > self.maximum:
+            return endings.ledger_full(self.maximum)
         if self._sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
             return None
         to_come = [one.outcome for one in self._kept_for.values()]

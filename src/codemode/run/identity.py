@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..continuations.keys import set_keys
 from ..continuations.signing import KeyRing
@@ -21,6 +22,7 @@ from ..protocol.settings import Settings
 Identify = Callable[[Settings, str], Settings]
 _SALT_CHARACTERS = 16
 _SEED_CHARACTERS = 32
+_REMARKS = ("warnings", "notes")  # in what a call brings along: what its host had to say of it
 
 
 def derived_identity(
@@ -28,6 +30,7 @@ def derived_identity(
     tool_call_id: str | None,
     context_binding: str | None,
     started_at_ms: int | None = None,
+    brought: Mapping[str, Any] | None = None,
 ) -> Identify | None:
     """Return what gives the settings of a program their salt and seed; None where they stay random.
 
@@ -43,20 +46,30 @@ def derived_identity(
     binding = [options.context_binding, context_binding]
 
     def identified(settings: Settings, js: str) -> Settings:
-        kept = replayed_settings(replace(settings, salt="", seed="", started_ms=0))
+        given_json = settings.given_json
+        if options.journal is None:
+            kept = replayed_settings(replace(settings, salt="", seed="", started_ms=0))
+        else:
+            kept = {"outer_tool_call_id": settings.outer_tool_call_id, "profile": settings.profile.name}
+            given_json = _brought_json(brought)
         named = {
             "settings": kept,
             "binding": binding,
             "started_at_ms": started_at_ms,
             "program": _digest(js),
         }
-        if settings.given_json is not None:
-            named["given"] = _digest(settings.given_json)
+        if given_json is not None:
+            named["given"] = _digest(given_json)
         digest = hmac.new(key, canonical_json(named).encode(), hashlib.sha256).hexdigest()
         salt, rest = digest[:_SALT_CHARACTERS], digest[_SALT_CHARACTERS:]
         return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
 
     return identified
+
+
+def _brought_json(brought: Mapping[str, Any] | None) -> str | None:
+    kept = {} if brought is None else {name: value for name, value in brought.items() if name not in _REMARKS}
+    return canonical_json(kept) if kept else None
 
 
 def _digest(text: str) -> str:

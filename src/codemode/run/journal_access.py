@@ -78,6 +78,7 @@ class JournalAccess:
             "replayVersion": REPLAY_VERSION,
             "engine": engine or await run_check(0, engine_version),
             "settings": replayed_settings(self.settings),
+            "given": self.settings.given_json,
         }
         self._head = self._texts.written(canonical_json(plain), _HEAD)
         try:
@@ -113,7 +114,6 @@ class JournalAccess:
             {
                 **_object(self._texts.read(opened.head, _HEAD)),
                 "js": self._js,
-                "given": self.settings.given_json,
                 "ledger": [],
                 "deliveries": [],
                 "notices": 0,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from ..continuations.journal import OpenedJournal
+from ..data.json_values import canonical_json
 from ..data.records import record
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..profile import Profile
+from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
 from ..protocol.invocation import Invocation
 from ..protocol.journal_lines import Step, settled
@@ -18,6 +21,7 @@ from ..protocol.settings import Settings
 from ..protocol.sidecar import Sidecar
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
+from .genuine import restored_profile
 from .journal_access import JournalAccess
 from .journal_identity import EndedBefore
 from .journaled import InvocationJournal
@@ -121,10 +125,19 @@ class Journaling:
             return _under(event, settings)
         written = await access.read(opened)
         self.journal.has_written(written.continuation.ledger, written.claims)
-        settings = written.continuation.settings(settings)
+        settings = self._begun_under(written.continuation, settings)
         ledger = await self.calls.ledger(written.continuation.ledger, settings.salt, machine.ledger.sidecar)
         self.journal.note(*now_waiting(written.continuation.ledger, ledger))
         return _under(event, settings, ledger)
+
+    def _begun_under(self, begun: Continuation, fresh: Settings) -> Settings:
+        """Return the settings under which the program was begun, maybe by another release of this host."""
+        settings, parameters = begun.settings(fresh), begun.kept["parameters"]
+        if canonical_json(parameters) == canonical_json(dict(fresh.profile.parameters)):
+            return settings
+        own = restored_profile(begun, self.profile)
+        guest = replace(own.guest, result=fresh.profile.guest.result)  # which a call without a program has of its own
+        return replace(settings, profile=replace(own, guest=guest))
 
     async def _opened(self, access: JournalAccess) -> OpenedJournal:
         opened = await access.open()

@@ -49,7 +49,7 @@ def invocation_of(
     )
     if answered is None:
         keeping, binding = options.continuation, outer.context_binding
-        identify = derived_identity(keeping, outer.tool_call_id, binding, outer.started_at_ms)
+        identify = derived_identity(keeping, outer.tool_call_id, binding, outer.started_at_ms, given)
         return Invocation(settings, identify=identify), invocation_id
     continuation = answered.continuation
     resolved = answered.answers.keys()
