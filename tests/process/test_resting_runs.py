@@ -20,6 +20,7 @@ from codemode import (
     Tool,
 )
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.run import resting_runner
 
 WAYS = [False, True]
 KEYED = {"continuation": {"keys": "a key of this test"}}
@@ -215,6 +216,19 @@ def test_a_replay_does_not_count_as_the_guests_time(within, pool):
     outcome, own = within(main())
     assert outcome.value == 1, outcome.error
     assert own > 0
+
+
+def test_a_replay_that_takes_too_long_is_told_as_one(within, pool, monkeypatch):
+    async def main():
+        js = "const n = Math.random(); await yield_control(); return n"
+        run = at_rest(await Surface([], pool=pool).start(js), "yield", is_cold=True)
+        monkeypatch.setattr(resting_runner, "_MORE_FOR_A_REPLAY_MS", 100)
+        run._runner.machine.js = "for (;;);"  # in the place of a host that is too slow
+        return await run.go_on()
+
+    error = within(main()).error
+    assert type(error) is CodeModeTimeoutError
+    assert error.details["origin"] == "replay"
 
 
 def test_a_program_paused_for_a_person_needs_no_worker_and_goes_on_as_another_run(within, pool, is_cold):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..data.records import record
+from ..errors import CodeModeTimeoutError
 from ..host.clock import Clock
 from ..protocol import events
 from ..protocol.ledger import Fulfilled
@@ -161,14 +162,18 @@ class RestingRunner(Runner):
     def _leg(self, wait_ms: int) -> Clock:
         self.rested: asyncio.Future[events.RestReason] = self._loop.create_future()
         self._clock.close()
-        limit_ms = self.machine.settings.limits.timeout_ms
-        if self.machine.is_replaying:
-            limit_ms = 2 * int(self.own_seconds * 1000) + _MORE_FOR_A_REPLAY_MS
-        self._clock = self._guests_clock(limit_ms)
+        self._clock = self._replays_clock() if self.machine.is_replaying else self._guests_clock()
         return self._clock_of(wait_ms, self.end_wait)
 
-    def _guests_clock(self, milliseconds: int) -> Clock:
-        return self._clock_of(milliseconds, lambda: self.feed(events.DeadlinePassed()))
+    def _guests_clock(self) -> Clock:
+        limit_ms = self.machine.settings.limits.timeout_ms
+        return self._clock_of(limit_ms, lambda: self.feed(events.DeadlinePassed()))
+
+    def _replays_clock(self) -> Clock:
+        limit_ms = 2 * int(self.own_seconds * 1000) + _MORE_FOR_A_REPLAY_MS
+        message = f"the program did not come to where it was at rest within {limit_ms} ms"
+        error = CodeModeTimeoutError(message, details={"timeout_ms": limit_ms, "origin": "replay"})
+        return self._clock_of(limit_ms, lambda: self.feed(events.HostFailed(error)))
 
     def _start_wait(self) -> None:
         if not self.machine.wait_stands:
@@ -200,7 +205,7 @@ class RestingRunner(Runner):
                 self.written.append(Written(kind, text))
             case events.ReplayEnded():
                 self._clock.close()
-                self._clock = self._guests_clock(self.machine.settings.limits.timeout_ms)
+                self._clock = self._guests_clock()
                 self._clock.start()
             case events.PauseWait():
                 self._wait.stop()
