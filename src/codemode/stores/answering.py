@@ -11,7 +11,7 @@ from typing import Any
 from ..host.cancellation import to_its_end
 from . import deciding, leasing
 from .answers import Answer
-from .applying import end_of, not_resumable, refusal_of, renewed, resumed, tool_of, written
+from .applying import end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, tool_of, written
 from .audit import By
 from .errors import StoreError
 from .keeping import said_by
@@ -63,7 +63,7 @@ class Answering(ABC):
             if end is not None:
                 # What was begun waits in the recovery; else the program has come to its end.
                 await written(self.settle(lease, end, tool=tool_of(resume)))
-            else:
+            elif not may_have_begun(error):
                 reason = refusal_of(error) or "the program could not go on"
                 unfit = not_resumable(error)
                 await written(self.release(lease, refusals={interrupt_id: reason}, not_resumable=unfit))

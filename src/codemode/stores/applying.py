@@ -80,6 +80,15 @@ def refusal_of(error: BaseException) -> str | None:
     return error.message if isinstance(error, CodeModeProtocolError) and _origin(error) != _JOURNAL else None
 
 
+def may_have_begun(error: BaseException) -> bool:
+    """Tell whether a journal alone knows what was begun with the answers, for this host could not write it any more.
+
+    Then nothing is said of the record: whoever has it when its lease is over gets the very same answers, and goes on.
+    """
+    failure = error if isinstance(error, CodeModeError) else error.__cause__
+    return isinstance(failure, CodeModeAbortedError) and _origin(failure) == _JOURNAL
+
+
 def cannot_say(error: BaseException) -> bool:
     """Tell whether nobody will know, after this error, what became of the resume that was taken over.
 

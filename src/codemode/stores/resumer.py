@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
-from .applying import cannot_say, end_of, not_resumable, refusal_of, renewed, resumed, tool_of, written
+from .applying import cannot_say, end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, tool_of, written
 from .protocol import InterruptStore
 from .values import LEASE_MS, Lease, Tenant
 
@@ -133,6 +133,9 @@ class Resumer:
         if unfit is not None:
             _log.warning("record %s cannot be resumed here: %s", lease.record.id, unfit)
             await written(self._store.release(lease, not_resumable=unfit))
+            return
+        if end is None and may_have_begun(error):
+            _log.warning("a record goes on from its journal once its lease is over", exc_info=error)
             return
         if end is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
             end = error  # nobody could answer otherwise

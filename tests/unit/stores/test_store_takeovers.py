@@ -108,10 +108,32 @@ def test_a_database_that_is_away_before_anything_ran_ends_nothing():
     assert resumed_with(StoreUnavailable("away"), StoreUnavailable("away")) == ("done", [{"a": OK}] * 3)
 
 
-@pytest.mark.parametrize("of", [CodeModeAbortedError, CodeModeProtocolError])
-def test_a_journal_that_is_away_or_that_another_host_can_read_is_tried_again(of):
-    error = of("it cannot be opened", details={"origin": "journal"})
-    assert resumed_with(error, error) == ("done", [{"a": OK}] * 3)
+def test_what_a_journal_alone_knows_goes_on_with_the_same_answers_once_the_lease_is_over():
+    async def scenario():
+        clock, tries = Clock(), []
+        store = MemoryInterruptStore(clock=clock)
+
+        async def resume(interrupt, resolutions):
+            tries.append(resolutions)
+            if len(tries) <= 2:
+                raise CodeModeAbortedError("it cannot be written", details={"origin": "journal", "is_lost": False})
+            return paused("b") if len(tries) == 3 else "done"
+
+        record_id = await store.put(paused("a", "b"))
+        await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS)
+        async with Resumer(store, tenant=ALL_TENANTS, resume=resume):
+            await until(lambda: len(tries) == 1)
+            await store.decide({"b": NO}, actor="ana", tenant=ALL_TENANTS)
+            for number in (2, 3):
+                clock.moved_ms += 31_000
+                await until(lambda number=number: len(tries) == number)
+            return await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=30_000), tries
+
+    assert within(scenario()) == ("done", [{"a": OK}] * 3 + [{"b": NO}])
+
+
+def test_a_journal_that_another_host_can_read_ends_nothing():
+    error = CodeModeProtocolError("it is of another engine", details={"origin": "journal"})
     assert taken_over_with(error) == "pending"
 
 
