@@ -313,6 +313,11 @@ class Away(MemoryJournal):
             raise OSError("the database is away")
         return await super().write(opened, lines)
 
+    def write_at_once(self, opened: Any, lines: Any) -> bool:
+        if self.is_away:
+            raise OSError("the database is away")
+        return super().write_at_once(opened, lines)
+
 
 def test_a_thread_whose_journal_is_away_can_be_invoked_again(is_async: bool) -> None:
     desk, journal = Desk(is_async), Away(lease_ms=300)
