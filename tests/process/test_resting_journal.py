@@ -150,23 +150,24 @@ def test_the_same_call_again_waits_for_a_run_at_rest_and_goes_on_when_its_owner_
 
 
 def test_a_lost_journal_ends_a_run_at_rest_and_its_calls(within, journal, pool, is_cold):
-    slow = Slow()
+    slow, later, js = Slow(), Slow("later"), "return await Promise.all([tools.slow(1), tools.later(2)])"
 
     async def main():
-        run = await rested(await surface(journal, pool, slow.tool).start(
-            "return await tools.slow(1)", wait_ms=30, **CALL
-        ), is_cold)  # fmt: skip
+        one = surface(journal, pool, slow.tool, later.tool)
+        run = await rested(await one.start(js, wait_ms=30, **CALL), is_cold)
         journal._clock.now += 1000.0
-        other = surface(journal, pool, slow.tool)
-        taking = asyncio.ensure_future(other.start("return await tools.slow(1)", **CALL))
-        outcome = await taking
-        assert outcome.interrupt.requests[0].payload["kind"] == UNKNOWN_OUTCOME_KIND
-        slow.end(1)
-        await until(lambda: not run.is_resting)
+        outcome = await surface(journal, pool, slow.tool, later.tool).start(js, **CALL)
+        assert [one.payload["kind"] for one in outcome.interrupt.requests] == [UNKNOWN_OUTCOME_KIND] * 2
+        told = asyncio.Event()
+        run.on_news = told.set
+        later.end(2)
+        await told.wait()
+        await until(lambda: slow.cancelled)
+        assert not run.is_resting
         return await run.abort()
 
     outcome = within(main())
-    assert (type(outcome.error), slow.calls) == (CodeModeAbortedError, [1])
+    assert (type(outcome.error), slow.calls, slow.cancelled) == (CodeModeAbortedError, [1], [1])
 
 
 def test_who_is_cancelled_keeps_the_journal_of_what_rests(within, journal, pool):

@@ -41,14 +41,7 @@ from .settings import Settings, analysis_face
 from .turns import Turns
 from .written import Writing, Written
 
-_OF_A_RUN = (
-    messages.CallRequested,
-    messages.RequestWithdrawn,
-    messages.ConsoleWritten,
-    messages.ItemWritten,
-    messages.GuestNotice,
-    messages.TurnEnded,
-)
+_OF_A_RUN = (messages.CallRequested, messages.RequestWithdrawn, messages.TurnEnded, Writing)
 
 
 class Invocation:

@@ -52,7 +52,7 @@ def pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...]:
 class RestingRun(Protocol):
     """What goes on with a program at rest, as `RestingExecution` does.
 
-    ``on_news`` is called on the run's own loop when the outcome of a call has come at rest.
+    ``on_news`` is called on the run's own loop when the outcome of a call has come at rest, or it has ended there.
     """
 
     on_news: Callable[[], None]

@@ -59,7 +59,8 @@ class RestingExecution(Execution):
         self._progress = self._machine.ledger.progress
         self._runner: RestingRunner | None = None
         self._loop = asyncio.get_running_loop()
-        self._is_going_on = self._is_over = False
+        self._is_starting, self._is_going_on, self._is_over = True, False, False
+        self._closing: asyncio.Task[None] | None = None
         self.on_news: Callable[[], None] = _nobody
 
     # -- at rest
@@ -158,6 +159,7 @@ class RestingExecution(Execution):
             raise
         self._runner = runner
         runner.on_news = self._tell_news
+        runner.ended.add_done_callback(self._ended_by_itself)
         self._loop.call_soon(lease.refill, 1)
         if program is None:
             runner.start(machine.receive(self._accepted(source)))
@@ -239,6 +241,7 @@ class RestingExecution(Execution):
         is_handed_over = not isinstance(ending, events.Interrupted) or self._outer.takes_output
         self._progress = Progress(machine.output if is_handed_over else before, runner.own_ms, machine.turns)
         if ending is None:
+            self._is_starting = False
             runner.keep_worker()
             rest = AtRest(runner.rested.result(), self.pending, self)
             return RunOutcome("resting", *self._record, warnings=self._warnings, output=output, rest=rest)
@@ -286,6 +289,12 @@ class RestingExecution(Execution):
 
         with self._threads.serving():
             return await run_check(len(js) + machine.size_bytes, kept)
+
+    def _ended_by_itself(self, _ended: Any) -> None:
+        """End the calls of a run that has ended at rest, by a lost journal or a worker that broke the rules."""
+        if not (self._is_going_on or self._is_over or self._is_starting or self._loop.is_closed()):
+            self._closing = self._loop.create_task(self._close())
+            self.on_news()
 
     def _tell_news(self) -> None:
         self.on_news()

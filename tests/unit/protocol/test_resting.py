@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,13 +10,20 @@ import pytest
 from invocation_driver import SETTINGS
 from invocation_events import WAITING, assert_violation, call, done, error_of, returned, threw
 
-from codemode.errors import CodeModeBridgeLimitError, CodeModeTimeoutError, CodeModeToolError
+from codemode.errors import (
+    CodeModeBridgeLimitError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+)
 from codemode.profile import OutputRules
 from codemode.protocol import events
+from codemode.protocol.continuation import Continuation
 from codemode.protocol.events import GoOn, OutcomeKept, Rest, Send, WaitOver
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Progress, Rejected
 from codemode.protocol.messages import CallRequested, ConsoleWritten, ItemWritten, RequestWithdrawn, TurnEnded
-from codemode.protocol.resting import RestingInvocation
+from codemode.protocol.reading import read_message
+from codemode.protocol.resting import RestingInvocation, answer_yields
 
 KINDS = SETTINGS.profile.request_kinds | {"timer", "yield"}
 PROFILE = replace(
@@ -326,3 +334,86 @@ def test_how_far_it_has_come_goes_along():
     new = invocation.renewed(9)
     assert invocation.ledger.progress == Progress(output=1, own_ms=0, turns=1)
     assert new.turns == 1
+
+
+# --- kept ---
+
+
+def kept(*entries: LedgerEntry, deliveries: tuple[int, ...] = ()) -> Continuation:
+    ledger = Ledger(list(entries), list(deliveries), progress=Progress(3, 40, 5))
+    return Continuation.of("js", "engine", SETTING, ledger)
+
+
+YIELD = LedgerEntry(1, "yield", "yield_control", '"look"')
+
+
+@pytest.mark.parametrize("entry", [YIELD, YIELD._replace(outcome=Fulfilled(None), now_ms=9)])
+def test_yields_and_how_far_a_program_has_come_are_kept(entry: LedgerEntry):
+    continuation = kept(entry, deliveries=(1,) if entry.outcome else ())
+    again = Continuation.from_dict(continuation.to_dict())
+    assert again == continuation
+    assert again.ledger.progress == Progress(3, 40, 5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"outcome": Fulfilled("1"), "now_ms": 9},
+        {"outcome": Rejected("E", "no", "C"), "now_ms": 9},
+        {"outcome": WAITING},
+        {"is_withdrawn": True},
+        {"is_approved": True},
+        {"executed_input_json": "1"},
+    ],
+)
+def test_a_yield_that_cannot_be_is_refused(change: dict[str, Any]):
+    entry = YIELD._replace(**change)
+    settled = (1,) if isinstance(entry.outcome, Fulfilled | Rejected) else ()
+    with pytest.raises(CodeModeProtocolError):
+        Continuation.from_dict(kept(entry, deliveries=settled).to_dict())
+
+
+@pytest.mark.parametrize("progress", [None, [], [1, 2], [1, 2, 3, 4], [1, 2, -3], [1, 2, "3"], [True, 1, 1], {"a": 1}])
+def test_progress_that_cannot_be_is_refused(progress: Any):
+    with pytest.raises(CodeModeProtocolError):
+        Continuation.from_dict({**kept(YIELD).to_dict(), "progress": progress})
+
+
+def test_more_yields_than_there_can_be_are_refused():
+    many = [YIELD._replace(id=number) for number in range(1, 1002)]
+    assert Continuation.from_dict(kept(*many[:-1]).to_dict())
+    with pytest.raises(CodeModeProtocolError, match="more yields"):
+        Continuation.from_dict(kept(*many).to_dict())
+
+
+def test_a_program_that_was_kept_is_answered_where_it_has_yielded():
+    ledger = Ledger([YIELD._replace(outcome=Fulfilled(None), now_ms=3), YIELD._replace(id=2)], [1])
+    assert [one.id for one in answer_yields(ledger, 7)] == [2]
+    assert (ledger.deliveries, ledger[2].now_ms) == ([1, 2], 7)
+    assert answer_yields(ledger, 8) == []
+
+
+# --- on the wire ---
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"kind": "text"},
+        {"kind": "image", "text": "a"},
+        {"kind": "text", "text": 1},
+        {"kind": ["text"], "text": "a"},
+        [],
+    ],
+)
+def test_an_item_that_no_kernel_writes_is_refused(body: Any):
+    with pytest.raises(CodeModeProtocolError):
+        read_message(b"O", json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_an_item_is_read_as_it_is(kind: Any):
+    text = "[1" * 5 if kind == "text" else "x" * 100_000  # what is no JSON is refused when it is handed over
+    assert read_message(b"O", json.dumps({"kind": kind, "text": text}).encode()) == ItemWritten(kind, text)
