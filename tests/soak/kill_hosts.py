@@ -85,10 +85,17 @@ class Death:
             if self._case is not None and (point, self._passed[point]) == (self._case.point, self._case.turn):
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    def pass_again(self, point: str) -> None:
+        """Let the last time that a point was passed not count."""
+        with self._lock:
+            self._passed[point] -= self._is_near
+
     def around(self, target: Any, kind: str) -> Any:
         """Die before or after a method of a store, a guard or a journal. Returns it."""
         for name in METHODS[kind]:
             setattr(target, name, self._deadly(getattr(target, name), f"{kind}.{name}"))
+        if kind == "journal":
+            target.write_at_once = self._deadly_at_once(target.write_at_once, "journal.write")
         return target
 
     def _deadly(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -97,6 +104,18 @@ class Death:
             result = await method(*arguments, **named)
             self.at(f"after {name}")
             return result
+
+        return called
+
+    def _deadly_at_once(self, write: Callable[..., bool | None], name: str) -> Callable[..., bool | None]:
+        def called(*arguments: Any) -> bool | None:
+            self.at(f"before {name}")
+            done = write(*arguments)
+            if done is None:
+                self.pass_again(f"before {name}")  # nothing was done: it is written in the other way
+            else:
+                self.at(f"after {name}")
+            return done
 
         return called
 
