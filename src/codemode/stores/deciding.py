@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ..data.json_values import canonical_json
 from .answers import Answer
 from .audit import By, cut
 from .errors import AlreadyDecided, RequestSuperseded
-from .rows import KeptRequest, clause, requests_named, unknown
+from .rows import KeptRequest, clause, marks, requests_named, unknown
 from .session import Session
 from .states import RecordState, record_after, request_after
 from .values import StoredRequest, Tenant
@@ -26,8 +27,7 @@ def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[d
     found = requests_named(session, interrupt_ids)
     record_ids = sorted({one.record_id for one in found.values()})
     condition, values = clause(tenant)
-    marks = ", ".join("?" * len(record_ids))
-    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({marks}){condition}"
+    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({marks(record_ids)}){condition}"
     tenants: dict[str, str] = dict(session.rows(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
     for interrupt_id in interrupt_ids:
         if interrupt_id not in found or found[interrupt_id].record_id not in tenants:
@@ -94,7 +94,7 @@ def _is_new(kept: KeptRequest, text: str, seen: Mapping[str, str]) -> bool:
         raise RequestSuperseded(f"{name!r} is not what was shown: look at it again")
     if request.state == "waiting":
         return True
-    if text == _kept_text(request):
+    if text == canonical_json(request.decision):
         return False
     raise already(request)
 
@@ -106,14 +106,7 @@ def already(request: StoredRequest) -> AlreadyDecided:
     return AlreadyDecided(f"{name!r} is not pending any more: {who} has decided about it", details=details)
 
 
-def _kept_text(request: StoredRequest) -> str:
-    from ..data.json_values import canonical_json
-
-    return canonical_json(request.decision)
-
-
 def _states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
-    marks = ", ".join("?" * len(record_ids))
-    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({marks})"
+    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({marks(record_ids)})"
     rows = session.rows(statement, *record_ids) if record_ids else []
     return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}

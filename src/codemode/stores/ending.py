@@ -10,7 +10,7 @@ from .audit import SYSTEM, By, cut
 from .errors import RecordExpired, StoreError
 from .leasing import end, end_all, mark_lost
 from .outcomes import end_text
-from .rows import clause, unknown
+from .rows import clause, marks, unknown
 from .session import Session
 from .states import RecordEvent, RecordState, record_after, request_after
 from .values import Tenant
@@ -142,8 +142,9 @@ def _deny(session: Session, before_ms: int) -> int:
 
 def _begun(session: Session, record_ids: list[str]) -> set[str]:
     """Return those of which somebody has taken the answers and not come to an end."""
-    marks = ", ".join("?" * len(record_ids))
-    statement = f"SELECT DISTINCT record_id FROM codemode_requests WHERE is_taken = 1 AND record_id IN ({marks})"
+    statement = (
+        f"SELECT DISTINCT record_id FROM codemode_requests WHERE is_taken = 1 AND record_id IN ({marks(record_ids)})"
+    )
     return {row[0] for row in session.rows(statement, *record_ids)} if record_ids else set()
 
 

@@ -46,8 +46,7 @@ class Holding(ABC):
             new = await in_own_thread(lambda: keeping.again(kept, payload=payload), "codemode-store")
             return await self._write(lambda session: resting.rest(session, lease, new))
         whose = keeping.require_text(owner, "owner")
-        if lease_ms < 1:
-            raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
+        keeping.require_lease(lease_ms)
         new = await in_own_thread(
             lambda: keeping.kept(kept, tool, tenant, app, labels, source, payload), "codemode-store"
         )

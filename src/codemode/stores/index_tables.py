@@ -12,10 +12,7 @@ _CLAIMED = "ready_at_ms) WHERE ready_at_ms IS NOT NULL"
 _WAITS = "position, app) WHERE state = 'waiting'"
 
 INDEXES = (
-    *(
-        f"DROP INDEX codemode_records_by_{name}"
-        for name in ("tenant", "position", "state", "state_of_all", "readiness")
-    ),
+    *(f"DROP INDEX codemode_records_by_{name}" for name in _REPLACED),
     f"CREATE INDEX codemode_records_by_tenant {_LISTED} (tenant, position, app) WHERE state <> 'resting'",
     f"CREATE INDEX codemode_records_by_position {_LISTED} (position, app) WHERE state <> 'resting'",
     f"CREATE INDEX codemode_records_by_state {_LISTED} (tenant, state, position, app)",

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ..continuations.journal import OpenedJournal
 from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
-from .keeping import require_text
+from .keeping import require_lease, require_text
 from .session import Database, Row, Session
 
 ResultT = TypeVar("ResultT")
@@ -50,12 +50,10 @@ class SqlJournal:
     """
 
     def __init__(self, database: Database, tenant: str, app: str, lease_ms: int) -> None:
-        if lease_ms < 1:
-            raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
         self._scope = (require_text(tenant, "tenant"), require_text(app, "app"))
         self._database = database
         self._written = f"{_WRITE}{database.dialect.sharing}"
-        self.lease_ms = lease_ms
+        self.lease_ms = require_lease(lease_ms)
         self.sees_other_processes = database.sees_other_processes
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
@@ -146,13 +144,15 @@ class SqlJournal:
 
 def purge(session: Session, older_than_ms: int) -> int:
     """Delete at most `MOST_PURGED` journals that nobody has and nobody has changed for so long; return how many."""
+    before_ms = session.now_ms - older_than_ms
     found = session.rows(
         "SELECT id FROM codemode_journals WHERE changed_at_ms <= ? AND (until_ms IS NULL OR until_ms <= ?)"
         " ORDER BY changed_at_ms LIMIT ?",
-        *(session.now_ms - older_than_ms, session.now_ms, MOST_PURGED),
+        *(before_ms, session.now_ms, MOST_PURGED),
     )
-    still = f"DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= {session.now_ms - older_than_ms}"
-    deleted = [one for one in found if session.run(still, *one)]
+    # Looked at again: somebody may have taken it since.
+    still = "DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= ?"
+    deleted = [one for one in found if session.run(still, *one, before_ms)]
     session.each("DELETE FROM codemode_journal_lines WHERE journal = ?", deleted)
     return len(deleted)
 

@@ -14,7 +14,7 @@ from ..interrupts.interrupt import Interrupt, PendingRequest
 from .answers import shown
 from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError
-from .rows import requests_named, requests_of
+from .rows import marks, requests_named, requests_of
 from .session import Row, Session, is_plain
 from .states import OWNED, RecordState, record_after, request_after
 
@@ -172,8 +172,7 @@ def insert_record(session: Session, new: Kept, kind: str, **columns: Any) -> str
         "interrupt": new.text,
         **columns,
     }
-    marks = ", ".join("?" * len(own))
-    session.run(f"INSERT INTO codemode_records ({', '.join(own)}) VALUES ({marks})", *own.values())
+    session.run(f"INSERT INTO codemode_records ({', '.join(own)}) VALUES ({marks(own)})", *own.values())
     return record_id
 
 
@@ -294,6 +293,13 @@ def require_text(value: Any, name: str) -> str:
     if not isinstance(value, str) or not is_plain(value):
         raise ValueError(f"{name} must be a text without NUL and lone surrogates, got {value!r}")
     return value
+
+
+def require_lease(lease_ms: int) -> int:
+    """Return how long a lease is. Raises `ValueError` for one that nobody could hold."""
+    if lease_ms < 1:
+        raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
+    return lease_ms
 
 
 def said_by(actor: str, *, reason: str = "", address: str | None = None) -> By:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
 from .applying import cannot_say, end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, tool_of, written
+from .keeping import require_lease
 from .protocol import InterruptStore
 from .values import LEASE_MS, Lease, Tenant
 
@@ -42,15 +43,13 @@ class Resumer:
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
-        if lease_ms < 1:
-            raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
         _require_guard(store, resume)
         self._store = store
         self._tenant: Tenant = tenant
         self._app = app
         self._resume = resume
         self._with_record = with_record
-        self._lease_ms = lease_ms
+        self._lease_ms = require_lease(lease_ms)
         self._slots = asyncio.Semaphore(concurrency)
         self._owner = secrets.token_hex(8)
         self._running: set[asyncio.Task[None]] = set()

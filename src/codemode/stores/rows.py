@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any, cast
 
 from ..interrupts.interrupt import Interrupt
@@ -76,7 +76,7 @@ def requests_of(session: Session, record_ids: Iterable[str]) -> list[KeptRequest
     """Return the requests of records, in their order."""
     ids = list(record_ids)
     statement = (
-        f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE record_id IN ({_marks(ids)}) ORDER BY record_id, ordinal"
+        f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE record_id IN ({marks(ids)}) ORDER BY record_id, ordinal"
     )
     return [KeptRequest(row) for row in session.rows(statement, *ids)] if ids else []
 
@@ -84,7 +84,7 @@ def requests_of(session: Session, record_ids: Iterable[str]) -> list[KeptRequest
 def requests_named(session: Session, interrupt_ids: Iterable[str]) -> dict[str, KeptRequest]:
     """Return the requests of these ids that are kept."""
     ids = list(interrupt_ids)
-    statement = f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({_marks(ids)})"
+    statement = f"SELECT {_OWN_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({marks(ids)})"
     found = [KeptRequest(row) for row in session.rows(statement, *ids)] if ids else []
     return {one.request.interrupt_id: one for one in found}
 
@@ -100,7 +100,7 @@ def records_of(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
     versions: dict[str, list[RecordVersion]] = {one: [] for one in ids}
     statement = (
         "SELECT record_id, version, created_at_ms, interrupt_ids FROM codemode_versions"
-        f" WHERE record_id IN ({_marks(ids)}) ORDER BY record_id, version"
+        f" WHERE record_id IN ({marks(ids)}) ORDER BY record_id, version"
     )
     for record_id, version, created_at_ms, interrupt_ids in session.rows(statement, *ids):
         versions[record_id].append(RecordVersion(version, created_at_ms, tuple(json.loads(interrupt_ids))))
@@ -138,5 +138,6 @@ def _read(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _marks(values: Sequence[object]) -> str:
+def marks(values: Sized) -> str:
+    """Return a mark for each of the values, as a list in a statement has them."""
     return ", ".join("?" * len(values))

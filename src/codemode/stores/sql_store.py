@@ -164,6 +164,7 @@ class SqlStore(Answering, Auditing, Holding):
         lease_ms: int = LEASE_MS,
     ) -> Lease | None:
         """See `InterruptStore.claim`."""
+        keeping.require_lease(lease_ms)
         if record_id is not None:
             return await self._take(record_id, owner, tenant, lease_ms)
         # Looked for first: while there is nothing to do nobody is kept from writing.

@@ -37,7 +37,7 @@ DIALECT = Dialect(
         )
     ),
 )
-_PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 30
 
 
 class _Forked(Protocol):
@@ -49,7 +49,7 @@ class _Forked(Protocol):
 def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connection:
     """Return a new connection that commits nothing by itself, and waits for its turn to write if it is to."""
     connection = sqlite3.connect(
-        path, timeout=_PATIENCE_SECONDS if waits else 0, isolation_level=None, check_same_thread=False
+        path, timeout=PATIENCE_SECONDS if waits else 0, isolation_level=None, check_same_thread=False
     )
     for setting in settings:
         connection.execute(f"PRAGMA {setting}")

@@ -13,13 +13,14 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 
 from .session import Row
-from .sqlite_dialect import connected, lent
+from .sqlite_dialect import PATIENCE_SECONDS, connected, lent
 
 _BUSY = 5
 _TRIES = 4
 # After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
 _SLOW_SECONDS, _OFF_TIMES = 0.02, 10.0  # a busy processor takes less from whoever does not wait
 _WRITES_TO_A_CHECKPOINT, _LONG_LOG_PAGES = 2000, 8000
+_PATIENT = f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000}"
 _NO_CHECKPOINTS = "wal_autocheckpoint = 0"
 
 
@@ -57,7 +58,7 @@ class JournalConnections:
     def patient(self) -> Generator[sqlite3.Connection]:
         """Lend a connection that waits for its turn to write."""
         with lent(self.free, self._new) as connection:
-            connection.execute("PRAGMA busy_timeout = 30000")
+            connection.execute(_PATIENT)
             yield connection
             connection.execute("PRAGMA busy_timeout = 0")
         self._count()
@@ -74,7 +75,10 @@ class JournalConnections:
         self._writes += 1
         if self._writes >= _WRITES_TO_A_CHECKPOINT and self._bringing_home.acquire(blocking=False):
             self._writes = 0
-            threading.Thread(target=self._bring_home, name="codemode-checkpoint", daemon=True).start()
+            try:
+                threading.Thread(target=self._bring_home, name="codemode-checkpoint", daemon=True).start()
+            except RuntimeError:  # the process has no room for one: the line is written, and a later one tries again
+                self._bringing_home.release()
 
     def _bring_home(self) -> None:
         """Copy SQLite's log into its file; where it grows faster than that, keep writers away for a moment."""

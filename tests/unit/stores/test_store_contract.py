@@ -21,6 +21,7 @@ from codemode import (
     RecordWithdrawn,
     RequestSettled,
     RequestSuperseded,
+    Resumer,
     UnknownRequest,
 )
 
@@ -147,6 +148,26 @@ def test_lists_page_through_what_is_asked_for(make):
         for wrong in ({"state": "gone"}, {"limit": 0}, {"limit": 501}, {"after": "x"}, {"after": "-1"}):
             with pytest.raises(ValueError, match=next(iter(wrong))):
                 await store.list(tenant="acme", **wrong)
+
+    through(make, scenario)
+
+
+def test_a_lease_that_nobody_could_hold_is_refused_wherever_one_is_taken(make):
+    async def scenario(store):
+        await store.put(paused("a"), tenant="acme")
+        await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS)
+        for lease_ms in (0, -1):
+            for take in (
+                lambda lease_ms=lease_ms: store.claim(owner="o", tenant=ALL_TENANTS, lease_ms=lease_ms),
+                lambda lease_ms=lease_ms: store.rest(paused("b"), owner="o", tenant="acme", lease_ms=lease_ms),
+            ):
+                with pytest.raises(ValueError, match=f"^lease_ms must be at least 1, got {lease_ms}$"):
+                    await take()
+            with pytest.raises(ValueError, match="lease_ms"):
+                store.journal(tenant="acme", app="desk", lease_ms=lease_ms)
+            with pytest.raises(ValueError, match="lease_ms"):
+                Resumer(store, tenant=ALL_TENANTS, resume=store.claim, lease_ms=lease_ms)
+        assert await store.claim(owner="o", tenant=ALL_TENANTS) is not None
 
     through(make, scenario)
 
