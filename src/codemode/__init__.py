@@ -47,6 +47,7 @@ from .workers.pool import WorkerPool, set_max_workers
 
 if TYPE_CHECKING:
     from .continuations.guard import MemoryResumeGuard, ResumeGuard
+    from .continuations.journal import Journal, OpenedJournal
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .observe.audit import audit_log
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         RecordWithdrawn,
         RequestSettled,
         RequestSuperseded,
+        StoreError,
         StoreUnavailable,
         UnknownRequest,
     )
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
     from .stores.protocol import InterruptStore
     from .stores.resumer import Resumer
     from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
-    from .stores.values import ALL_TENANTS, Change, Lease, Page, Record, StoredRequest
+    from .stores.values import ALL_TENANTS, Change, Lease, Page, Record, RecordOutcome, RecordVersion, StoredRequest
     from .stores.verifying import BadLine, verify_audit
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
@@ -152,6 +154,7 @@ __all__ = [
     "InterruptEvent",
     "InterruptStore",
     "InvocationStarted",
+    "Journal",
     "Lease",
     "Lifecycle",
     "MemoryInterruptStore",
@@ -160,6 +163,7 @@ __all__ = [
     "ModuleServer",
     "NestedToolCallEvent",
     "NestedToolResultEvent",
+    "OpenedJournal",
     "Page",
     "PauseView",
     "PendingRequest",
@@ -170,6 +174,8 @@ __all__ = [
     "Record",
     "RecordExpired",
     "RecordLost",
+    "RecordOutcome",
+    "RecordVersion",
     "RecordWithdrawn",
     "RefusalEvent",
     "RequestSettled",
@@ -181,6 +187,7 @@ __all__ = [
     "RunTool",
     "SqliteInterruptStore",
     "SqliteResumeGuard",
+    "StoreError",
     "StoreUnavailable",
     "StoredRequest",
     "Telemetry",
@@ -235,11 +242,12 @@ _LATE = {
     "surfaces.modules.servers": "ModuleServer",
     "observe.audit": "audit_log",
     "run.inspecting": "CallView PauseView inspect_interrupt",
+    "continuations.journal": "Journal OpenedJournal",
     "stores.protocol": "InterruptStore",
-    "stores.values": "ALL_TENANTS Change Lease Page Record StoredRequest",
+    "stores.values": "ALL_TENANTS Change Lease Page Record RecordOutcome RecordVersion StoredRequest",
     "stores.errors": (
         "AlreadyDecided AnswerRefused RecordExpired RecordLost RecordWithdrawn RequestSettled RequestSuperseded "
-        "StoreUnavailable UnknownRequest"
+        "StoreError StoreUnavailable UnknownRequest"
     ),
     "stores.postgres": "PostgresInterruptStore",
     "stores.resumer": "Resumer",

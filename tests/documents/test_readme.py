@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from http_server import HttpServer
+from postgres_cluster import cluster, new_database
 from sdk_standins import ScriptedModel, serve
 
 TREE = Path(__file__).parents[2]
@@ -19,6 +20,8 @@ BLOCKS = {
     for page in PAGES
     for number, block in enumerate(_BLOCK.findall(page.read_text(encoding="utf-8")))
 }
+
+_DSN = "CODE_MODE_POSTGRES"  # what a block that needs a Postgres reads from its environment
 
 # What a tool raises is logged, and some of these do: all else on stderr is a mistake.
 _LOGGED_ELSEWHERE = "import logging; logging.getLogger('codemode').addHandler(logging.NullHandler())\n"
@@ -32,12 +35,21 @@ def environment() -> Iterator[dict[str, str]]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """How to reach an empty database; without Postgres on the machine the blocks that ask for it are skipped."""
+    with cluster() as folder:
+        yield new_database(folder, "pages")
+
+
 def test_the_pages_have_examples() -> None:
     assert len(BLOCKS) >= 12
 
 
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
-def test_block_runs(block: str, environment: dict[str, str], tmp_path: Path) -> None:
+def test_block_runs(block: str, environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if _DSN in block:
+        environment[_DSN] = request.getfixturevalue("postgres")
     command = [sys.executable, "-W", "error", "-"]
     text = f"{_LOGGED_ELSEWHERE}{block}"
     done = subprocess.run(

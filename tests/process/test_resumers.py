@@ -188,9 +188,15 @@ def test_a_tool_with_another_guard_is_refused(spy):
         code_mode = create_code_mode_tool([spy.guarded()], options)
         with pytest.raises(ValueError, match="another guard"):
             Resumer(store, tenant=ALL_TENANTS, resume=code_mode.resume)
-    for wrong in ({"concurrency": 0}, {"lease_ms": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            Resumer(store, tenant=ALL_TENANTS, resume=over(store, spy.guarded()).resume, **wrong)
+
+
+def test_what_a_resumer_cannot_work_with_is_refused_before_it_begins(spy):
+    store = MemoryInterruptStore()
+    code_mode = over(store, spy.guarded())
+    for wrong in ({"concurrency": 0}, {"lease_ms": 0}, {"resume": code_mode}, {"resume": None}, {"tenant": None}):
+        settings = {"tenant": ALL_TENANTS, "resume": code_mode.resume, **wrong}
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))} must be"):
+            Resumer(store, **settings)
 
 
 def started(path, effects):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
+from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailable
 from .schema import bring_up_to_date
 from .session import Dialect, Row, Session, making, time_of, transaction, written
@@ -106,6 +107,8 @@ class _Database:
 
     def __init__(self, dsn: str, max_connections: int, clock: GuardClock | None) -> None:
         self._away, self._connect, self._pool_of = _driver()
+        if not isinstance(dsn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"dsn must be a connection string of libpq, got {type(dsn).__name__}")
         try:
             import_module("psycopg.conninfo").conninfo_to_dict(dsn)
         except self._away:

@@ -10,9 +10,11 @@ from typing import Any, Self
 
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
+from ..options.checked_fields import WrongTypeError
 from .applying import cannot_say, end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, tool_of, written
 from .keeping import require_lease
 from .protocol import InterruptStore
+from .rows import require_tenant
 from .values import LEASE_MS, Lease, Tenant
 
 _log = logging.getLogger("codemode.stores")
@@ -27,7 +29,7 @@ class Resumer:
 
     ``resume`` takes an interrupt and its answers as `CodeModeTool.resume` does, or with ``with_record`` the `Record`.
     All of ``tenant``, of ``app`` where one is named. Leaving the block claims nothing more and waits for what runs.
-    Raises `ValueError` for a tool whose options use another guard than the store's.
+    Raises `ValueError` for a tool whose options use another guard than the store's, and for what is no function.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class Resumer:
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
+        if not callable(resume):
+            raise WrongTypeError(f"resume must be a function, such as code_mode.resume, got {resume!r}")
         _require_guard(store, resume)
         self._store = store
-        self._tenant: Tenant = tenant
+        self._tenant: Tenant = require_tenant(tenant)
         self._app = app
         self._resume = resume
         self._with_record = with_record

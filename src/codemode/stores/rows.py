@@ -27,11 +27,14 @@ _OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
 def clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
     """Return the condition for a tenant, behind others, and its values."""
-    if tenant is ALL_TENANTS:
-        return "", ()
-    if not isinstance(tenant, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"tenant must be a text or ALL_TENANTS, got {tenant!r}")  # noqa: TRY004 - as all arguments
-    return f" AND {column} = ?", (tenant,)
+    return ("", ()) if require_tenant(tenant) is ALL_TENANTS else (f" AND {column} = ?", (tenant,))
+
+
+def require_tenant(tenant: Tenant) -> Tenant:
+    """Return what says whose records are meant. Raises `ValueError`."""
+    if tenant is not ALL_TENANTS and not isinstance(tenant, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"tenant must be a text or ALL_TENANTS, got {tenant!r}")
+    return tenant
 
 
 def unknown(what: str) -> UnknownRequest:

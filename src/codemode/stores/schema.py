@@ -87,7 +87,7 @@ def bring_up_to_date(session: Session) -> None:
     if version > len(UPGRADES):
         raise StoreUnavailable(
             f"the store's tables are of version {version}, and this codemode knows those up to {len(UPGRADES)}:"
-            " a newer one has opened it"
+            " a newer one has opened it. Use that one here too, or give this one a database of its own"
         )
     for statements in UPGRADES[version:]:
         for statement in statements:

@@ -14,6 +14,7 @@ from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
+from ..options.checked_fields import WrongTypeError
 from . import deciding, ending, finding, journal, keeping, leasing
 from .answering import Answering
 from .answers import Answer, decision_texts, read, shown
@@ -234,6 +235,8 @@ class SqlStore(Answering, Auditing, Holding):
 
     async def purge(self, older_than: timedelta) -> int:
         """See `InterruptStore.purge`."""
+        if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"older_than must be a timedelta, got {older_than!r}")
         older_than_ms = int(older_than.total_seconds() * 1000)
         while await in_own_thread(lambda: self._purge_journals(older_than_ms), "codemode-store"):
             pass

@@ -555,3 +555,15 @@ def test_an_interrupt_without_a_signature_is_not_kept(make):
         assert (await store.list(tenant=ALL_TENANTS)).records == ()
 
     through(make, scenario)
+
+
+def test_what_is_no_time_deletes_nothing(make):
+    async def scenario(store):
+        record_id = await store.put(paused("a"), tenant="acme")
+        await store.withdraw(record_id, actor="ana")
+        for wrong in (30, 0.5, "30 days", None):
+            with pytest.raises(ValueError, match=r"^older_than must be a timedelta"):
+                await store.purge(wrong)
+        assert (await store.record(record_id, tenant="acme")).state == "withdrawn"
+
+    through(make, scenario)
