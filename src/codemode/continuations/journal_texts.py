@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
+from typing import Any
 
 from ..data.json_values import canonical_json
 from ..errors import CodeModeProtocolError
@@ -32,7 +33,7 @@ class JournalTexts:
         self._sealing = KeyRing(keys, purpose="journal seal") if options.seal else None
         self._whose = canonical_json([key, options.context_binding, context_binding])
         self._key_id = self._ring.signing_id
-        self._macs: dict[str, hmac.HMAC] = {}  # by key: making one anew takes longer than what it signs
+        self._keyed: dict[str, tuple[Any, Any]] = {}  # by key: the hashes of an HMAC before any text
 
     def written(self, text: str, place: int | str) -> str:
         """Return what stands in the journal for a text."""
@@ -65,14 +66,25 @@ class JournalTexts:
         return f"{self._whose}{place}"
 
     def _signature(self, key_id: str, text: str, place: int | str) -> str:
-        mac = self._macs.get(key_id)
-        if mac is None:
-            mac = self._macs[key_id] = hmac.new(self._ring.secret(key_id), digestmod=hashlib.sha256)
-        mac = mac.copy()
+        keyed = self._keyed.get(key_id)
+        if keyed is None:
+            keyed = self._keyed[key_id] = _keyed(self._ring.secret(key_id))
+        inner, outer = keyed[0].copy(), keyed[1].copy()
         # With its length in front, no two pairs of place and text are the same bytes.
         at = self._at(place)
-        mac.update(f"{len(at)}:{at}{text}".encode())
-        return mac.hexdigest()
+        inner.update(f"{len(at)}:{at}{text}".encode())
+        outer.update(inner.digest())
+        return outer.hexdigest()
+
+
+def _keyed(secret: bytes) -> tuple[Any, Any]:
+    """Return both hashes of HMAC-SHA256 (RFC 2104) under a key of at most a block.
+
+    The module's own object takes three times as long to copy, which is most of what signing a line takes.
+    """
+    block = secret.ljust(64, b"\0")
+    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in block)) for pad in (0x36, 0x5C))
+    return inner, outer
 
 
 def _refused(why: str) -> CodeModeProtocolError:

@@ -103,10 +103,16 @@ def line_of(steps: Iterable[Step]) -> str:
     """Write one line."""
     said: list[Any] = []
     texts: list[str] = []
-    for step in steps:
-        said.append([*step.said, *(None if text is None else len(text) for text in step.texts)])
-        texts += [text for text in step.texts if text is not None]
-    return "".join([_write(said), "\n", *texts])
+    for words, step_texts in steps:
+        one = [*words]
+        for text in step_texts:
+            if text is None:
+                one.append(None)
+            else:
+                one.append(len(text))
+                texts.append(text)
+        said.append(one)
+    return f"{_write(said)}\n{''.join(texts)}"
 
 
 class Written(NamedTuple):

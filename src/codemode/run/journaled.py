@@ -180,14 +180,9 @@ class InvocationJournal:
     def _is_written_at_once(self, step: Step) -> bool:
         """Write a step where neither the journal nor another step makes it wait; else do nothing."""
         write = self._write_at_once
-        if (
-            write is None
-            or self._queue
-            or self.failure is not None
-            or not (self._is_idle.is_set() and self._is_alone())
-        ):
+        if write is None or self._queue or self.failure is not None:
             return False
-        if _size_of((step,)) > _LARGE_LINE_CHARACTERS:
+        if not (self._is_idle.is_set() and self._is_alone()) or _size_of(step) > _LARGE_LINE_CHARACTERS:
             return False
         before = self._issued, self._noticed
         try:
@@ -254,7 +249,7 @@ class InvocationJournal:
         if not steps:
             return
         try:
-            size = _size_of(steps)
+            size = sum(map(_size_of, steps))
             work = partial(self._access.line, self._place, steps)
             line = work() if size < _LARGE_LINE_CHARACTERS else await run_check(size, work)
             await self._write(line)
@@ -282,8 +277,10 @@ class InvocationJournal:
     def _news(self) -> list[Step]:
         """Return what the program has said since the last line."""
         ledger = self._ledger
-        steps = [issued(entry) for entry in ledger.entries[self._issued :]]
-        self._issued += len(steps)
+        steps: list[Step] = []
+        if len(ledger.entries) > self._issued:
+            steps += [issued(entry) for entry in ledger.entries[self._issued :]]
+            self._issued = len(ledger.entries)
         if ledger.notices > self._noticed:
             self._noticed = ledger.notices
             steps.append(noticed(self._noticed))
@@ -309,8 +306,12 @@ class InvocationJournal:
         self._is_idle.set()
 
 
-def _size_of(steps: Iterable[Step]) -> int:
-    return sum(len(text) for step in steps for text in step.texts if text is not None)
+def _size_of(step: Step) -> int:
+    size = 0
+    for text in step.texts:
+        if text is not None:
+            size += len(text)
+    return size
 
 
 def _never() -> bool:

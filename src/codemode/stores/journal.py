@@ -25,7 +25,8 @@ ResultT = TypeVar("ResultT")
 MOST_PURGED = 100
 """How many journals one transaction deletes: each may have many lines."""
 _LOOK_SECONDS = 0.5
-_MOST_AT_ONCE_CHARACTERS = 1 << 15
+_LONE = "="
+_MOST_AT_ONCE_CHARACTERS, _MOST_LINES_AT_ONCE = 1 << 15, 600
 _OWN = "id = ? AND number = ? AND until_ms IS NOT NULL"
 _MAKE = (
     "INSERT INTO codemode_journals VALUES (?, ?, ?, ?, ?, 1, {time} + ?, NULL, 0, 0, {time})"
@@ -33,6 +34,7 @@ _MAKE = (
 )
 _WRITE = f"INSERT INTO codemode_journal_lines SELECT id, number, ?, ? FROM codemode_journals WHERE {_OWN}"
 _RENEW = f"UPDATE codemode_journals SET until_ms = {{time}} + ?, changed_at_ms = {{time}} WHERE {_OWN}"
+_ANY_BEYOND = "SELECT 1 FROM codemode_journal_lines WHERE journal = ? LIMIT 1 OFFSET ?"
 _ordinals = count(1)
 
 
@@ -77,13 +79,13 @@ class SqlJournal:
         # Its order is settled here: threads may begin in any.
         ordinal, own = next(_ordinals), _own(opened)
         characters = sum(map(len, lines))
-        return await self._run(characters, self._written, lambda: (ordinal, json.dumps(lines), *own)) == 1
+        return await self._run(characters, self._written, lambda: (ordinal, _group(lines), *own)) == 1
 
     def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool | None:
         """Write as `write` does where the database makes nobody wait; None: nothing was done."""
         if sum(map(len, lines)) > _MOST_AT_ONCE_CHARACTERS:
             return None
-        done = self._database.run_at_once(self._written, (next(_ordinals), json.dumps(lines), *_own(opened)))
+        done = self._database.run_at_once(self._written, (next(_ordinals), _group(lines), *_own(opened)))
         return None if done is None else done == 1
 
     async def renew(self, opened: OpenedJournal) -> bool:
@@ -124,8 +126,12 @@ class SqlJournal:
             raise
 
     async def _leave(self, opened: OpenedJournal, outcome: str | None, *, is_final: bool) -> bool:
-        own = _own(opened)
-        return await self._transaction(partial(_leave, own=own, outcome=outcome, is_final=is_final))
+        leave = partial(_leave, own=_own(opened), outcome=outcome, is_final=is_final)
+        if len(outcome or "") <= _MOST_AT_ONCE_CHARACTERS:
+            done = self._database.journal_at_once(partial(leave, most_lines=_MOST_LINES_AT_ONCE))
+            if done is not None:
+                return done
+        return bool(await self._transaction(leave))
 
     async def _run(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
         if characters <= _MOST_AT_ONCE_CHARACTERS:
@@ -181,7 +187,10 @@ def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> Opened
     return _Opened(place[2], number + 1, json.loads(head), _lines(session, journal), None, is_takeover, journal)
 
 
-def _leave(session: Session, own: Row, outcome: str | None, *, is_final: bool) -> bool:
+def _leave(
+    session: Session, own: Row, outcome: str | None, *, is_final: bool, most_lines: int | None = None
+) -> bool | None:
+    """Give a journal up; False: it is not held by this opening. None: there are more than ``most_lines`` to erase."""
     found = session.one(
         f"SELECT id, is_awaited FROM codemode_journals WHERE {_OWN}{session.dialect.locking}",
         *own,
@@ -189,6 +198,8 @@ def _leave(session: Session, own: Row, outcome: str | None, *, is_final: bool) -
     if found is None:
         return False
     journal, is_awaited = found
+    if is_final and most_lines is not None and session.one(_ANY_BEYOND, journal, most_lines) is not None:
+        return None
     session.run(
         "UPDATE codemode_journals SET until_ms = NULL, outcome = ?, is_final = ?, changed_at_ms = ? WHERE id = ?",
         *(None if outcome is None else json.dumps(outcome), int(is_final), session.now_ms, journal),
@@ -207,7 +218,18 @@ def _lines(session: Session, journal: str) -> tuple[str, ...]:
     groups = session.rows(
         "SELECT texts FROM codemode_journal_lines WHERE journal = ? ORDER BY number, ordinal", journal
     )
-    return tuple(line for (texts,) in groups for line in json.loads(texts))
+    return tuple(line for (texts,) in groups for line in _lines_of(texts))
+
+
+def _group(lines: Sequence[str]) -> str:
+    """Return the text of a group: JSON, or a lone line as it is where every database takes that."""
+    if len(lines) == 1 and (line := lines[0]).isascii() and "\0" not in line:
+        return _LONE + line
+    return json.dumps(lines)
+
+
+def _lines_of(group: str) -> Sequence[str]:
+    return [group[1:]] if group.startswith(_LONE) else json.loads(group)
 
 
 def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
@@ -22,6 +22,7 @@ from .watches import LocalWatch, LocalWatches, watches_of
 if TYPE_CHECKING:
     import psycopg
 
+ResultT = TypeVar("ResultT")
 _TIME = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 _CHANNEL = "codemode_changes"
 _ALONE = "SELECT pg_advisory_xact_lock(7205759403792793600 + %s)"  # keys of this package: tables, guard
@@ -148,6 +149,11 @@ class _Database:
     def run_at_once(self, statement: str, values: Row) -> int | None:
         """See `Database.run_at_once`: there is always a way to go."""
         del statement, values
+        return None
+
+    def journal_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.journal_at_once`: there is always a way to go."""
+        del work
         return None
 
     @contextmanager

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..data.records import record
@@ -17,6 +17,7 @@ from .audit import BEGINNING, AuditLine, body_of, hash_of
 from .values import Watch
 
 Row = tuple[Any, ...]
+ResultT = TypeVar("ResultT")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
@@ -70,6 +71,10 @@ class Database(Protocol):
 
     def run_at_once(self, statement: str, values: Row) -> int | None:
         """Do that on the event loop. None, and nothing was done, where it would have to wait for others or a disk."""
+        ...
+
+    def journal_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """Do short work in such a transaction as `journaling` gives, under the terms of `run_at_once`."""
         ...
 
     def close(self) -> None:

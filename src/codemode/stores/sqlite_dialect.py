@@ -77,7 +77,12 @@ def told(where: str) -> Generator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise StoreUnavailable(f"the store in {where!r} cannot be used: {error}") from error
+        raise unusable(where, error) from error
+
+
+def unusable(where: str, error: Exception) -> StoreUnavailable:
+    """Return what `told` raises."""
+    return StoreUnavailable(f"the store in {where!r} cannot be used: {error}")
 
 
 def close_all(connections: list[sqlite3.Connection]) -> None:

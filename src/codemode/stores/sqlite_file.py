@@ -5,17 +5,29 @@ from __future__ import annotations
 import sqlite3
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sqlite_guard import make_private
 from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
-from .sqlite_dialect import DIALECT, begin_anew_in_forks, close_all, connected, leave_to_the_parent, lent, told
+from .sqlite_dialect import (
+    DIALECT,
+    begin_anew_in_forks,
+    close_all,
+    connected,
+    leave_to_the_parent,
+    lent,
+    told,
+    unusable,
+)
 from .sqlite_journal import JournalConnections
 from .watches import LocalWatch, watches_of
+
+ResultT = TypeVar("ResultT")
 
 
 class Looks:
@@ -98,8 +110,28 @@ class SqliteFile:
         """See `Database.run_at_once`."""
         if not self._is_made:
             return None
-        with told(self._path):
+        try:
             return self._journals.run_at_once(statement, values)
+        except (sqlite3.Error, OSError) as error:
+            raise unusable(self._path, error) from error
+
+    def journal_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.journal_at_once`."""
+        if not self._is_made:
+            return None
+
+        def done(connection: sqlite3.Connection) -> tuple[ResultT, bool]:
+            with transaction(connection, DIALECT, self._clock, writes=True, is_counted=False) as session:
+                given = work(session)
+            return given, session.has_news
+
+        with told(self._path):
+            written = self._journals.write_at_once(done)
+        if written is None:
+            return None
+        if written[1]:
+            self._watches.wake()
+        return written[0]
 
     def watch(self) -> AbstractContextManager[LocalWatch]:
         """See `Database.watch`."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
+from typing import TypeVar
 
 from .session import Row
 from .sqlite_dialect import PATIENCE_SECONDS, connected, lent
 
+ResultT = TypeVar("ResultT")
 _BUSY = 5
 _TRIES = 4
 # After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
@@ -37,17 +39,28 @@ class JournalConnections:
 
     def run_at_once(self, statement: str, values: Row) -> int | None:
         """Run a statement and return how many rows it has changed; None, and nothing was done, if it had to wait."""
+        return self.write_at_once(lambda connection: connection.execute(statement, values).rowcount)
+
+    def write_at_once(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
+        """Do short work that begins with a write; None, and nothing was done, if it had to wait."""
         begun = time.monotonic()
-        if self._is_synced or begun < self._off_until or not self.free:
+        if self._is_synced or begun < self._off_until:
             return None
-        with lent(self.free, self._new) as connection:
-            changed = _tried(connection, statement, values)
-        ended = time.monotonic()
-        if ended - begun > _SLOW_SECONDS:
-            self._off_until = ended + (ended - begun) * _OFF_TIMES
-        if changed is not None:
+        try:
+            connection = self.free.pop()
+        except IndexError:
+            return None
+        try:
+            done = _tried(connection, work)
+        except BaseException:
+            connection.close()
+            raise
+        self.free.append(connection)
+        if (took := time.monotonic() - begun) > _SLOW_SECONDS:
+            self._off_until = begun + took * (1 + _OFF_TIMES)
+        if done is not None:
             self._count()
-        return changed
+        return done
 
     def run(self, statement: str, values: Row) -> int:
         """Run it, however long others write."""
@@ -92,10 +105,10 @@ class JournalConnections:
             lock.release()
 
 
-def _tried(connection: sqlite3.Connection, statement: str, values: Row) -> int | None:
+def _tried(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
     for _ in range(_TRIES):  # another one's line takes no longer than ours
         try:
-            return connection.execute(statement, values).rowcount
+            return work(connection)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != _BUSY:
                 raise

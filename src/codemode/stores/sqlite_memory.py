@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 from ..continuations.guard import GuardClock
 from .schema import bring_up_to_date
@@ -15,6 +16,7 @@ from .sqlite_dialect import DIALECT, begin_anew_in_forks, close_all, connected, 
 from .watches import LocalWatch, LocalWatches
 
 _PATH = ":memory:"
+ResultT = TypeVar("ResultT")
 
 
 class SqliteMemory:
@@ -58,6 +60,11 @@ class SqliteMemory:
                 return self._connection().execute(statement, values).rowcount
         finally:
             self._turn.release()
+
+    def journal_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.journal_at_once`: what is in memory is done at once as often as by a thread."""
+        del work
+        return None
 
     def watch(self) -> AbstractContextManager[LocalWatch]:
         """See `Database.watch`."""
