@@ -11,7 +11,17 @@ from typing import Any
 from ..host.cancellation import to_its_end
 from . import deciding, leasing
 from .answers import Answer
-from .applying import end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, tool_of, written
+from .applying import (
+    end_of,
+    may_have_begun,
+    not_resumable,
+    refusal_of,
+    renewed,
+    require_resume,
+    resumed,
+    tool_of,
+    written,
+)
 from .audit import By
 from .errors import StoreError
 from .keeping import said_by
@@ -38,6 +48,7 @@ class Answering(ABC):
         address: str | None = None,
     ) -> Any:
         """See `InterruptStore.answer`."""
+        require_resume(resume)
         by = said_by(actor, address=address)
         owner = secrets.token_hex(8)
         with self._database.watch() as watch:

@@ -8,11 +8,12 @@ from typing import Any
 
 from ..data.exact_integers import integers_as_in, without_texts
 from ..data.json_values import canonical_json, encode_json
-from ..data.narrowing import is_object
+from ..data.narrowing import is_mapping, is_object
 from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError
 from ..interrupts.interrupt import APPROVAL_KIND, PendingRequest
 from ..interrupts.resolutions import read_answers
+from ..options.checked_fields import WrongTypeError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from ..schemas.compiled import SchemaMismatch
 from ..schemas.json_schemas import DictSchema
@@ -35,6 +36,8 @@ class Answer:
 
 def shown(request: StoredRequest | PendingRequest) -> str:
     """Return the digest of what a person was shown."""
+    if not isinstance(request, StoredRequest | PendingRequest):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongTypeError(f"request must be one of the requests of a record or an interrupt, got {request!r:.200}")
     kind = request.kind if isinstance(request, StoredRequest) else str(request.payload.get("kind", ""))
     return content_digest({"id": request.interrupt_id, "tool": request.tool_name, "input": request.input, "kind": kind})
 
@@ -47,6 +50,13 @@ def read(
     check_answers(waiting, decisions)
     said = {one.interrupt_id: _said(one, json.loads(texts[one.interrupt_id])) for one in waiting}
     return {name: Answer(text, said.get(name)) for name, text in texts.items()}
+
+
+def require_decisions(decisions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return answers by request id. Raises `ValueError` for what is no mapping."""
+    if not is_mapping(decisions):
+        raise WrongTypeError(f"decisions must be a mapping of request ids to answers, got {decisions!r:.200}")
+    return decisions
 
 
 def decision_texts(decisions: Mapping[str, Any]) -> dict[str, str]:

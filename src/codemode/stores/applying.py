@@ -18,6 +18,7 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..host.cancellation import to_its_end
+from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailable
 from .values import Lease
 
@@ -103,6 +104,13 @@ def not_resumable(error: BaseException) -> str | None:
         return None
     is_unfit = error.details.get("not_resumable") is True or _origin(error) == _JOURNAL
     return error.message if is_unfit else None
+
+
+def require_resume(resume: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what resumes. Raises `ValueError` for what cannot be called."""
+    if not callable(resume):
+        raise WrongTypeError(f"resume must be a function, such as code_mode.resume, got {resume!r}")
+    return resume
 
 
 def tool_of(resume: Callable[..., Any]) -> Any:

@@ -302,9 +302,9 @@ def require_lease(lease_ms: int) -> int:
     return lease_ms
 
 
-def said_by(actor: str, *, reason: str = "", address: str | None = None) -> By:
+def said_by(actor: str, *, reason: str | None = "", address: str | None = None) -> By:
     """Return who says so, as the audit keeps it. Raises `ValueError`."""
     for name, text in (("actor", actor), ("address", "" if address is None else address)):
         if len(require_text(text, name)) > _MAX_NAME_CHARACTERS:
             raise ValueError(f"{name} must have at most {_MAX_NAME_CHARACTERS} characters, got {len(text)}")
-    return By(actor, str(reason), address)
+    return By(actor, "" if reason is None else str(reason), address)

@@ -114,6 +114,8 @@ class _Database:
             import_module("psycopg.conninfo").conninfo_to_dict(dsn)
         except self._away:
             raise ValueError("dsn is no connection string of libpq") from None  # it may hold a password
+        if max_connections < 1:
+            raise ValueError(f"max_connections must be at least 1, got {max_connections}")
         self._dsn = dsn
         self._max_connections = max_connections
         self._clock = clock

@@ -10,8 +10,18 @@ from typing import Any, Self
 
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
-from ..options.checked_fields import WrongTypeError
-from .applying import cannot_say, end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, tool_of, written
+from .applying import (
+    cannot_say,
+    end_of,
+    may_have_begun,
+    not_resumable,
+    refusal_of,
+    renewed,
+    require_resume,
+    resumed,
+    tool_of,
+    written,
+)
 from .keeping import require_lease
 from .protocol import InterruptStore
 from .rows import require_tenant
@@ -45,9 +55,7 @@ class Resumer:
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
-        if not callable(resume):
-            raise WrongTypeError(f"resume must be a function, such as code_mode.resume, got {resume!r}")
-        _require_guard(store, resume)
+        _require_guard(store, require_resume(resume))
         self._store = store
         self._tenant: Tenant = require_tenant(tenant)
         self._app = app

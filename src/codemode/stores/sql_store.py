@@ -17,7 +17,7 @@ from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
 from . import deciding, ending, finding, journal, keeping, leasing
 from .answering import Answering
-from .answers import Answer, decision_texts, read, shown
+from .answers import Answer, decision_texts, read, require_decisions, shown
 from .auditing import Auditing
 from .holding import Holding
 from .journal import SqlJournal
@@ -133,7 +133,7 @@ class SqlStore(Answering, Auditing, Holding):
 
     async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
         """Check answers before there is a transaction in which everybody else would wait for that."""
-        if len(decisions) > deciding.MOST_DECIDED:
+        if len(require_decisions(decisions)) > deciding.MOST_DECIDED:
             raise ValueError(f"at most {deciding.MOST_DECIDED} requests are decided at a time, got {len(decisions)}")
         texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
         found, _ = await self._read(lambda session: deciding.named(session, list(decisions), tenant))

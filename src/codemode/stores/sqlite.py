@@ -23,6 +23,8 @@ class SqliteInterruptStore(SqlStore):
     """
 
     def __init__(self, path: str | Path, *, syncs_journal: bool = False, clock: GuardClock | None = None) -> None:
+        if str(path) == ":memory:":
+            raise ValueError("path must name a file, got ':memory:': for one process there is MemoryInterruptStore")
         guard = SqliteResumeGuard(path, clock=clock)
         super().__init__(SqliteFile(str(path), clock, syncs_journal=syncs_journal), guard)
 

@@ -567,3 +567,27 @@ def test_what_is_no_time_deletes_nothing(make):
         assert (await store.record(record_id, tenant="acme")).state == "withdrawn"
 
     through(make, scenario)
+
+
+def test_what_cannot_be_meant_is_refused_by_its_name_and_uses_nothing_up(make):
+    async def scenario(store):
+        record_id = await store.put(paused("a"), tenant="acme")
+        record = await store.record(record_id, tenant="acme")
+        wrong = [
+            ("decisions", lambda: store.decide(["a"], actor="ana", tenant="acme")),
+            ("decisions", lambda: store.decide(None, actor="ana", tenant="acme")),
+            ("resume", lambda: store.answer("a", OK, None)),
+            ("resume", lambda: store.answer("a", OK, object())),
+            ("request", lambda: asyncio.to_thread(store.shown, record)),
+            ("request", lambda: asyncio.to_thread(store.shown, "a")),
+        ]
+        for name, ask in wrong:
+            with pytest.raises(ValueError, match=f"^{name} must be"):
+                await ask()
+        (request,) = (await store.record(record_id, tenant="acme")).requests
+        assert (request.state, request.decision) == ("waiting", None)
+        await store.withdraw(record_id, actor="ana", reason=None)
+        with pytest.raises(RecordWithdrawn, match=r"^the record was withdrawn$"):
+            await store.outcome(record_id, tenant="acme")
+
+    through(make, scenario)

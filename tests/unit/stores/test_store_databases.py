@@ -154,6 +154,8 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
         PostgresInterruptStore("password=secret nonsense")
     with pytest.raises(ValueError, match=r"^dsn must be a connection string of libpq, got NoneType$"):
         PostgresInterruptStore(None)
+    with pytest.raises(ValueError, match=r"^max_connections must be at least 1, got 0$"):
+        PostgresInterruptStore("host=/nowhere", max_connections=0)
     with pytest.raises(StoreUnavailable, match="nowhere"):
         within(PostgresInterruptStore("host=/nowhere dbname=x").put(paused("a")))
 
@@ -319,3 +321,8 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
         await other.aclose()
 
     through(make, scenario)
+
+
+def test_a_store_without_a_file_is_told_of_the_one_in_memory():
+    with pytest.raises(ValueError, match="MemoryInterruptStore"):
+        SqliteInterruptStore(":memory:")
