@@ -87,8 +87,9 @@ def test_18_an_interrupt_survives_a_browser_and_shows_what_runs():
 
 def test_18_both_forms_are_taken():
     interrupt, _, code_mode = paused([])
-    as_they_are = {**interrupt.to_dict(), "input": INPUT, "requests": [interrupt.requests[0].shown()]}
-    del as_they_are[PLACES_KEY]
+    (request,) = interrupt.to_dict()["requests"]
+    as_they_are = {**interrupt.to_dict(), "input": INPUT, "requests": [{**request, "input": INPUT}]}
+    del as_they_are[PLACES_KEY], as_they_are["requests"][0][PLACES_KEY]
     assert Interrupt.from_dict(as_they_are) == Interrupt.from_dict(interrupt.to_dict()) == interrupt
     assert code_mode.resume_sync(as_they_are, {"approved": True}) == ["number", ORDER]
 
