@@ -114,12 +114,17 @@ class Chaos:
         mode = "journal" if self.mode == "journal" else "guard"
         code_mode = code_mode_over(World(self.world).tools(), self.store, mode, self.pool)
         for run in range(self.records):
-            await until(lambda run=run: run <= RECORDS_EACH * (RESUMERS + self.sent.total()))
+            await until(lambda run=run: self._is_struck_for(run))
             await self._open.acquire()
             js, inputs = program(run, self.chance, has_journal=mode == "journal")
             paused = await self._paused(code_mode, js, f"call_{run}")
             tenant = self.chance.choice(("acme", "umbrella"))
             self.inputs[await self.store.put(paused, tool=code_mode, tenant=tenant, app=APP)] = inputs
+
+    def _is_struck_for(self, run: int) -> bool:
+        """True once a record may be made: the last one behind all strikes, which find somebody at work until then."""
+        first = self.records if run + 1 == self.records else run - RECORDS_EACH * RESUMERS
+        return first <= RECORDS_EACH * self.sent.total()
 
     async def _paused(self, code_mode: Any, js: str, tool_call_id: str) -> Interrupt:
         """Make a call, again where its journal did not answer in time: it goes on from there."""

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from .errors import StoreUnavailable
@@ -56,9 +56,16 @@ def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connecti
     return connection
 
 
+class Free(list[sqlite3.Connection]):
+    """Connections that nobody uses. ``closings`` counts how often they were closed, for those that were lent then."""
+
+    closings = 0
+
+
 @contextmanager
-def lent(free: list[sqlite3.Connection], make: Callable[[], sqlite3.Connection]) -> Generator[sqlite3.Connection]:
+def lent(free: Free, make: Callable[[], sqlite3.Connection]) -> Generator[sqlite3.Connection]:
     """Lend a connection that is free, or a new one. One in which something failed is not used again."""
+    closings = free.closings
     try:
         connection = free.pop()
     except IndexError:
@@ -69,6 +76,8 @@ def lent(free: list[sqlite3.Connection], make: Callable[[], sqlite3.Connection])
         connection.close()
         raise
     free.append(connection)
+    if free.closings != closings:  # a thread whose caller was cancelled comes back behind the end of its store
+        _close_free(free)
 
 
 @contextmanager
@@ -85,16 +94,22 @@ def unusable(where: str, error: Exception) -> StoreUnavailable:
     return StoreUnavailable(f"the store in {where!r} cannot be used: {error}")
 
 
-def close_all(connections: list[sqlite3.Connection]) -> None:
-    """Close what nobody uses."""
-    while connections:
-        connections.pop().close()
+def close_all(free: Free) -> None:
+    """Close what nobody uses; what is lent is closed when it comes back."""
+    free.closings += 1
+    _close_free(free)
 
 
-def leave_to_the_parent(connections: list[sqlite3.Connection]) -> None:
+def _close_free(free: Free) -> None:
+    with suppress(IndexError):  # another thread may have taken the last one
+        while True:
+            free.pop().close()
+
+
+def leave_to_the_parent(free: Free) -> None:
     """In a forked child: connections do not survive it, and closing them would take away locks of the parent."""
-    _inherited.extend(connections)
-    connections.clear()
+    _inherited.extend(free)
+    free.clear()
 
 
 def begin_anew_in_forks(database: _Forked) -> None:

@@ -16,6 +16,7 @@ from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
 from .sqlite_dialect import (
     DIALECT,
+    Free,
     begin_anew_in_forks,
     close_all,
     connected,
@@ -35,7 +36,7 @@ class Looks:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._free: list[sqlite3.Connection] = []
+        self._free = Free()
         begin_anew_in_forks(self)
 
     def __call__(self) -> object:
@@ -66,7 +67,7 @@ class SqliteFile:
         self._watches = watches_of(str(Path(path).absolute()), Looks(path))
         self._making = threading.Lock()
         self._is_made = False
-        self._free: list[sqlite3.Connection] = []
+        self._free = Free()
         self._journals = JournalConnections(path, is_synced=syncs_journal)
         weakref.finalize(self, close_all, self._free)
         weakref.finalize(self, close_all, self._journals.free)
@@ -141,6 +142,7 @@ class SqliteFile:
         """Close what nobody uses."""
         close_all(self._free)
         close_all(self._journals.free)
+        self._watches.close()
 
     def after_fork(self) -> None:
         """In a forked child: a thread that is not in it may hold a lock."""

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TypeVar
 
 from .session import Row
-from .sqlite_dialect import PATIENCE_SECONDS, connected, lent
+from .sqlite_dialect import PATIENCE_SECONDS, Free, connected, lent
 
 ResultT = TypeVar("ResultT")
 _BUSY = 5
@@ -30,7 +30,7 @@ class JournalConnections:
     """Connections of journals to one file. ``is_synced``: a line is on the disk before the call goes on."""
 
     def __init__(self, path: str, *, is_synced: bool) -> None:
-        self.free: list[sqlite3.Connection] = []
+        self.free = Free()
         self._path = path
         self._is_synced = is_synced
         self._off_until = 0.0

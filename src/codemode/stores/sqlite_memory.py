@@ -12,7 +12,7 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock
 from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
-from .sqlite_dialect import DIALECT, begin_anew_in_forks, close_all, connected, told
+from .sqlite_dialect import DIALECT, Free, begin_anew_in_forks, close_all, connected, told
 from .watches import LocalWatch, LocalWatches
 
 _PATH = ":memory:"
@@ -29,7 +29,7 @@ class SqliteMemory:
         self._clock = clock
         self._watches = LocalWatches()
         self._turn = threading.Lock()
-        self._made: list[sqlite3.Connection] = []
+        self._made = Free()
         weakref.finalize(self, close_all, self._made)
         begin_anew_in_forks(self)
 

@@ -21,7 +21,7 @@ class Look(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is open: nobody waits any more."""
+        """Close what is open. It may be asked again."""
         ...
 
 
@@ -70,6 +70,11 @@ class LocalWatches:
         finally:
             with self._lock:
                 self._watches.discard(watch)
+
+    def close(self) -> None:
+        """Close what is looked at now; it is opened again while somebody waits."""
+        if self._look is not None:
+            self._look.close()
 
     def wake(self) -> None:
         """Wake them all."""

@@ -25,7 +25,7 @@ from codemode import (
 )
 from codemode.continuations.guard import LAPSED, Claim
 from codemode.host.clock import now_ms
-from codemode.stores import keeping, schema
+from codemode.stores import keeping, schema, sqlite_file
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -128,6 +128,72 @@ def test_a_file_that_cannot_be_opened_is_told_of(tmp_path, where):
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="cannot be used"):
             within(store.put(paused("a")))
+
+
+class ToldConnection:
+    """A connection that says when it is closed: to ask it is for the thread that has it."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self.is_closed = threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def close(self):
+        self._connection.close()
+        self.is_closed.set()
+
+
+def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path, monkeypatch):
+    """It comes back when the store has been closed, and is not kept for a next time that may never come."""
+    began, may_end, made = threading.Event(), threading.Event(), []
+
+    def connected(*arguments, real=sqlite_file.connected, **more):
+        made.append(ToldConnection(real(*arguments, **more)))
+        return made[-1]
+
+    def work(session):
+        began.set()
+        assert may_end.wait(10)
+        return session.rows("SELECT 1")
+
+    def are_closed():
+        return all(one.is_closed.is_set() for one in made)
+
+    async def scenario():
+        monkeypatch.setattr(sqlite_file, "connected", connected)
+        store = SqliteInterruptStore(tmp_path / "pauses.sqlite")
+        record_id = await store.put(paused("a"))
+        reading = asyncio.create_task(store._read(work))
+        await until(began.is_set)
+        reading.cancel()
+        await asyncio.wait([reading])
+        await store.aclose()
+        assert not are_closed()
+        may_end.set()
+        await until(are_closed)
+        assert (await store.record(record_id, tenant=ALL_TENANTS)).state == "pending"
+        assert not are_closed()  # it has opened again, and keeps what it opens then
+        await store.aclose()
+        assert are_closed()
+
+    within(scenario())
+
+
+def test_what_looks_for_changes_by_others_is_closed_with_its_store(tmp_path):
+    async def scenario():
+        store = SqliteInterruptStore(tmp_path / "pauses.sqlite")
+        await store.put(paused("a"))
+        with store.watch():
+            free = store._database._watches._look._free
+            await until(lambda: free)
+            before = free.closings
+            await store.aclose()
+            assert free.closings == before + 1
+            await until(lambda: free)  # it looks on as long as somebody waits
+
+    within(scenario())
 
 
 def test_a_database_that_is_away_loses_nothing(kind, make):
