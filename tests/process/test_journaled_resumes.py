@@ -8,7 +8,7 @@ import pytest
 from pausing import NO, OK
 from recovering import UNKNOWN
 from test_journaled_runs import Fast, Host, Shop, call, go_on, options
-from waiting import within
+from waiting import until, within
 
 from codemode import (
     CodeModeAbortedError,
@@ -19,6 +19,7 @@ from codemode import (
     run_code_mode,
 )
 from codemode.continuations.journal import MemoryJournal
+from codemode.host.clock import now_ms
 
 JS = """
 const a = await tools.pay({amount: 1});
@@ -199,7 +200,7 @@ def test_a_pause_that_has_expired_is_made_anew_by_the_same_call():
     async def scenario():
         journal, shop = MemoryJournal(), GatedShop()
         paused, _ = await paused_at_refund(journal, shop, max_age_ms=1)
-        await asyncio.sleep(0.002)
+        await until(lambda: now_ms() > paused.continuation["auth"]["expiresAtMs"])
         again = await call(journal, shop.tools, JS)
         assert again.requests == paused.requests
         assert again.continuation != paused.continuation
