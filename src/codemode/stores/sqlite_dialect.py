@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -38,6 +39,7 @@ DIALECT = Dialect(
     ),
 )
 PATIENCE_SECONDS = 30
+_PAUSE_SECONDS = 0.005
 
 
 class _Forked(Protocol):
@@ -60,6 +62,24 @@ class Free(list[sqlite3.Connection]):
     """Connections that nobody uses. ``closings`` counts how often they were closed, for those that were lent then."""
 
     closings = 0
+
+
+def made_lasting(path: str) -> sqlite3.Connection:
+    """Return a new connection to a file that keeps a log of its writes from now on.
+
+    Another process may be about to turn it on as well, and for that SQLite makes nobody wait.
+    """
+    connection, until = connected(path), time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                connection.close()
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return connection
 
 
 @contextmanager

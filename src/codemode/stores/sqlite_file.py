@@ -22,6 +22,7 @@ from .sqlite_dialect import (
     connected,
     leave_to_the_parent,
     lent,
+    made_lasting,
     told,
     unusable,
 )
@@ -164,7 +165,7 @@ class SqliteFile:
                 return
             make_private(self._path)
             with (
-                closing(connected(self._path, "journal_mode = WAL")) as connection,
+                closing(made_lasting(self._path)) as connection,
                 making(connection, DIALECT) as session,
             ):
                 bring_up_to_date(session)

@@ -82,7 +82,7 @@ class JournalConnections:
 
     def _new(self) -> sqlite3.Connection:
         synchronous = "FULL" if self._is_synced else "NORMAL"
-        return connected(self._path, f"synchronous = {synchronous}", _NO_CHECKPOINTS, waits=False)
+        return connected(self._path, f"synchronous = {synchronous}", _NO_CHECKPOINTS)
 
     def _count(self) -> None:
         self._writes += 1
