@@ -240,3 +240,27 @@ return [found.length, first, caught, await tools.pay({amount: 2})];
     most = within(scenario(None))
     for dies_after in range(1, most + 1):
         within(scenario(dies_after))
+
+
+def test_a_journal_that_cannot_be_given_up_is_told_of_in_the_log(caplog):
+    class Stuck(MemoryJournal):
+        async def release(self, opened):
+            raise OSError("away")
+
+    async def scenario():
+        began = asyncio.Event()
+
+        async def hang(value):
+            began.set()
+            await asyncio.Event().wait()
+
+        run = asyncio.create_task(call(Stuck(), [Tool("pay", execute=hang)], "return await tools.pay({amount: 1})"))
+        await began.wait()
+        run.cancel()
+        await asyncio.wait([run])
+        assert run.cancelled()
+
+    within(scenario())
+    (said,) = [one for one in caplog.records if "journal" in one.getMessage()]
+    assert "could not be given up" in said.getMessage()
+    assert isinstance(said.exc_info[1], OSError)

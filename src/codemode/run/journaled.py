@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from .journal_access import JournalAccess
 from .journal_identity import journal_error, unavailable
 from .outcome import RunOutcome
 
+_log = logging.getLogger("codemode.continuations")
 _LOST = (
     "the journal of this program is another host's by now: this one has not renewed its lease in time, and what the"
     " program came to here is not told"
@@ -165,6 +167,7 @@ class InvocationJournal:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - its lease will end
+            _log.warning("a journal could not be given up: others have it once its lease is over", exc_info=True)
             self.failure = unavailable("given up", error)
 
     def _give_up(self) -> bool:
