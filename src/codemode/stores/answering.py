@@ -17,7 +17,6 @@ from .applying import (
     not_resumable,
     refusal_of,
     renewed,
-    require_resume,
     resumed,
     tool_of,
     written,
@@ -48,7 +47,6 @@ class Answering(ABC):
         address: str | None = None,
     ) -> Any:
         """See `InterruptStore.answer`."""
-        require_resume(resume)
         by = said_by(actor, address=address)
         owner = secrets.token_hex(8)
         with self._database.watch() as watch:

@@ -576,8 +576,6 @@ def test_what_cannot_be_meant_is_refused_by_its_name_and_uses_nothing_up(make):
         wrong = [
             ("decisions", lambda: store.decide(["a"], actor="ana", tenant="acme")),
             ("decisions", lambda: store.decide(None, actor="ana", tenant="acme")),
-            ("resume", lambda: store.answer("a", OK, None)),
-            ("resume", lambda: store.answer("a", OK, object())),
             ("request", lambda: asyncio.to_thread(store.shown, record)),
             ("request", lambda: asyncio.to_thread(store.shown, "a")),
         ]
