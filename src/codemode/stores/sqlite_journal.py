@@ -6,11 +6,13 @@ longer is not: a file in which somebody else writes, a disk that has just made u
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
+from importlib import import_module
 from typing import TypeVar
 
 from .session import Row
@@ -20,7 +22,7 @@ ResultT = TypeVar("ResultT")
 _BUSY = 5
 _TRIES = 4
 # After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
-_SLOW_SECONDS, _OFF_TIMES = 0.02, 10.0  # a busy processor takes less from whoever does not wait
+_SLOW_SECONDS, _OFF_TIMES = 0.02, 10.0
 _WRITES_TO_A_CHECKPOINT, _LONG_LOG_PAGES = 2000, 8000
 _PATIENT = f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000}"
 _NO_CHECKPOINTS = "wal_autocheckpoint = 0"
@@ -43,7 +45,7 @@ class JournalConnections:
 
     def write_at_once(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
         """Do short work that begins with a write; None, and nothing was done, if it had to wait."""
-        begun = time.monotonic()
+        begun, waits = time.monotonic(), _waits()
         if self._is_synced or begun < self._off_until:
             return None
         try:
@@ -56,7 +58,7 @@ class JournalConnections:
             connection.close()
             raise
         self.free.append(connection)
-        if (took := time.monotonic() - begun) > _SLOW_SECONDS:
+        if (took := time.monotonic() - begun) > _SLOW_SECONDS and _waits() != waits:
             self._off_until = begun + took * (1 + _OFF_TIMES)
         if done is not None:
             self._count()
@@ -103,6 +105,19 @@ class JournalConnections:
                     connection.execute("PRAGMA wal_checkpoint(RESTART)")
         finally:
             lock.release()
+
+
+def _waits_of_this_thread() -> Callable[[], float]:
+    """Return what counts how often this thread has waited for anything but a processor that others have."""
+    try:
+        resource = import_module("resource")
+        look, thread = resource.getrusage, resource.RUSAGE_THREAD
+    except (ImportError, AttributeError):
+        return lambda: math.nan  # nobody counts: never the number of before
+    return lambda: look(thread).ru_nvcsw
+
+
+_waits = _waits_of_this_thread()
 
 
 def _tried(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:

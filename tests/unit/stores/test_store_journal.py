@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import secrets
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -449,18 +452,25 @@ def test_a_line_waits_for_others_off_the_event_loop(tmp_path):
     within(scenario())
 
 
-def test_after_a_slow_disk_lines_are_written_off_the_event_loop(tmp_path, monkeypatch):
-    times = iter([0.0, 0.1, 0.11, 1.09, 1.2, 1.2001, *range(2, 100)])
+def times_of(*seconds):
+    times = iter([*seconds, *range(2, 100)])
 
     class Time:
         @staticmethod
         def monotonic():
             return float(next(times))
 
+    return Time
+
+
+def test_after_a_slow_disk_lines_are_written_off_the_event_loop(tmp_path, monkeypatch):
+    waits = count()
+
     async def scenario():
         async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
             opened = await journal_of(store).open("k", "h")  # from a thread: nothing is open yet
-            monkeypatch.setattr(sqlite_journal, "time", Time)
+            monkeypatch.setattr(sqlite_journal, "time", times_of(0.0, 0.1, 0.11, 1.09, 1.2, 1.2001))
+            monkeypatch.setattr(sqlite_journal, "_waits", lambda: next(waits))
             connections = store._database._journals
             statement = "UPDATE codemode_journals SET is_awaited = 0"
             assert connections.run_at_once(statement, ()) == 1  # it took 0.1 seconds
@@ -471,6 +481,30 @@ def test_after_a_slow_disk_lines_are_written_off_the_event_loop(tmp_path, monkey
             assert await journal_of(store).write(opened, ["l"])
 
     within(scenario())
+
+
+def test_whom_others_keep_from_the_processor_goes_on_writing_on_the_event_loop(tmp_path, monkeypatch):
+    async def scenario():
+        async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
+            opened = await journal_of(store).open("k", "h")
+            monkeypatch.setattr(sqlite_journal, "time", times_of(0.0, 0.1, 0.11, 0.12))
+            monkeypatch.setattr(sqlite_journal, "_waits", lambda: 7)
+            connections = store._database._journals
+            statement = "UPDATE codemode_journals SET is_awaited = 0"
+            assert connections.run_at_once(statement, ()) == 1  # it took 0.1 seconds, and waited for nothing
+            assert connections.run_at_once(statement, ()) == 1
+            monkeypatch.undo()
+            assert await journal_of(store).write(opened, ["l"])
+
+    within(scenario())
+
+
+def test_a_threads_waits_are_those_in_which_it_gave_the_processor_up():
+    before = sqlite_journal._waits()
+    if math.isnan(before):
+        pytest.skip("nobody counts a thread's waits here")
+    threading.Event().wait(0.001)
+    assert sqlite_journal._waits() > before
 
 
 def test_what_journals_write_is_brought_home_beside_them(tmp_path, monkeypatch):
