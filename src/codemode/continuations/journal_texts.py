@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from binascii import b2a_base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,11 +71,11 @@ class JournalTexts:
         if keyed is None:
             keyed = self._keyed[key_id] = _keyed(self._ring.secret(key_id))
         inner, outer = keyed[0].copy(), keyed[1].copy()
+        at = f"{self._whose}{place}"
         # With its length in front, no two pairs of place and text are the same bytes.
-        at = self._at(place)
         inner.update(f"{len(at)}:{at}{text}".encode())
         outer.update(inner.digest())
-        return outer.hexdigest()
+        return b2a_base64(outer.digest(), newline=False).decode()
 
 
 def _keyed(secret: bytes) -> tuple[Any, Any]:

@@ -112,7 +112,8 @@ def line_of(steps: Iterable[Step]) -> str:
                 one.append(len(text))
                 texts.append(text)
         said.append(one)
-    return f"{_write(said)}\n{''.join(texts)}"
+    texts[:0] = [_write(said), "\n"]
+    return "".join(texts)
 
 
 class Written(NamedTuple):

@@ -51,14 +51,25 @@ class Progress:
 class JournaledProgress:
     """The progress of a call that begins only once that is written."""
 
+    __slots__ = ("_calls", "_entry", "_journal", "_progress")
+
     def __init__(self, progress: Progress, entry: LedgerEntry, calls: NestedCalls, journal: InvocationJournal) -> None:
         self._progress = progress
         self._entry = entry
         self._calls = calls
         self._journal = journal
-        self.shown = progress.shown
-        self.asked = progress.asked
-        self.answered = progress.answered
+
+    def shown(self, input_json: str | None) -> None:
+        """See `CallProgress.shown`."""
+        self._progress.shown(input_json)
+
+    def asked(self) -> None:
+        """See `CallProgress.asked`."""
+        self._progress.asked()
+
+    def answered(self) -> None:
+        """See `CallProgress.answered`."""
+        self._progress.answered()
 
     def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """See `CallProgress.started`."""

@@ -61,7 +61,9 @@ class JournalConnections:
         if (took := time.monotonic() - begun) > _SLOW_SECONDS and _waits() != waits:
             self._off_until = begun + took * (1 + _OFF_TIMES)
         if done is not None:
-            self._count()
+            self._writes += 1
+            if self._writes >= _WRITES_TO_A_CHECKPOINT:
+                self._bring_home_beside()
         return done
 
     def run(self, statement: str, values: Row) -> int:
@@ -76,7 +78,9 @@ class JournalConnections:
             connection.execute(_PATIENT)
             yield connection
             connection.execute("PRAGMA busy_timeout = 0")
-        self._count()
+        self._writes += 1
+        if self._writes >= _WRITES_TO_A_CHECKPOINT:
+            self._bring_home_beside()
 
     def after_fork(self) -> None:
         """In a forked child: a thread that is not in it may hold the lock."""
@@ -86,9 +90,8 @@ class JournalConnections:
         synchronous = "FULL" if self._is_synced else "NORMAL"
         return connected(self._path, f"synchronous = {synchronous}", _NO_CHECKPOINTS)
 
-    def _count(self) -> None:
-        self._writes += 1
-        if self._writes >= _WRITES_TO_A_CHECKPOINT and self._bringing_home.acquire(blocking=False):
+    def _bring_home_beside(self) -> None:
+        if self._bringing_home.acquire(blocking=False):
             self._writes = 0
             try:
                 threading.Thread(target=self._bring_home, name="codemode-checkpoint", daemon=True).start()
