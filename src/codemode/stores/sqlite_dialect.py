@@ -97,7 +97,7 @@ def lent(free: Free, make: Callable[[], sqlite3.Connection]) -> Generator[sqlite
         raise
     free.append(connection)
     if free.closings != closings:  # a thread whose caller was cancelled comes back behind the end of its store
-        _close_free(free)
+        close_free(free)
 
 
 @contextmanager
@@ -117,10 +117,11 @@ def unusable(where: str, error: Exception) -> StoreUnavailable:
 def close_all(free: Free) -> None:
     """Close what nobody uses; what is lent is closed when it comes back."""
     free.closings += 1
-    _close_free(free)
+    close_free(free)
 
 
-def _close_free(free: Free) -> None:
+def close_free(free: Free) -> None:
+    """Close what nobody uses, of connections that were closed before."""
     with suppress(IndexError):  # another thread may have taken the last one
         while True:
             free.pop().close()

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from .session import Row
-from .sqlite_dialect import PATIENCE_SECONDS, Free, connected, lent
+from .sqlite_dialect import PATIENCE_SECONDS, Free, close_free, connected, lent
 
 ResultT = TypeVar("ResultT")
 _BUSY = 5
@@ -45,7 +45,7 @@ class JournalConnections:
 
     def write_at_once(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
         """Do short work that begins with a write; None, and nothing was done, if it had to wait."""
-        begun, waits = time.monotonic(), _waits()
+        begun, waits, closings = time.monotonic(), _waits(), self.free.closings
         if self._is_synced or begun < self._off_until:
             return None
         try:
@@ -58,6 +58,8 @@ class JournalConnections:
             connection.close()
             raise
         self.free.append(connection)
+        if self.free.closings != closings:  # by another thread meanwhile
+            close_free(self.free)
         if (took := time.monotonic() - begun) > _SLOW_SECONDS and _waits() != waits:
             self._off_until = begun + took * (1 + _OFF_TIMES)
         if done is not None:

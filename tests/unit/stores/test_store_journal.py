@@ -539,3 +539,17 @@ def test_where_it_is_asked_for_each_line_is_on_the_disk(tmp_path):
                 assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
 
     within(scenario())
+
+
+def test_a_connection_that_comes_back_to_a_closed_store_is_closed(tmp_path):
+    async def scenario():
+        async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
+            assert await journal_of(store).write(await journal_of(store).open("k", "h"), ["l"])
+            connections = store._database._journals
+            lent = []
+            assert connections.write_at_once(lambda connection: lent.append(connection) or store._database.close() or 1)
+            assert not connections.free
+            with pytest.raises(sqlite3.ProgrammingError):
+                lent[0].execute("SELECT 1")
+
+    within(scenario())
