@@ -94,7 +94,8 @@ def test_a_text_that_comes_back_from_a_tool_is_another_reference_to_the_same_tex
             sent.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(messages, "frame_in_pieces", counted)
+    for module in (messages, framing):
+        monkeypatch.setattr(module, "frame_in_pieces", counted)
     text = TEXT * 50
     tools = [Tool("read", execute=lambda _value: text), Tool("echo", execute=lambda value: {"back": [value, value]})]
     code_call = create_code_call_tools(tools, {"sidecar": {"enabled": True}})

@@ -119,7 +119,7 @@ class Watchdog:
         machine, channel = run.machine, run._channel
         counts = {name: getattr(machine, name) for name in ("_clock_paused", "ending")}
         counts |= {name: getattr(machine._work, name) for name in ("running", "asked", "timers")}
-        counts["turns"] = {name: getattr(machine._turns, name) for name in ("owed", "_ended")}
+        counts["turns"] = {name: getattr(machine._turns, name) for name in ("owed", "ended")}
         entries = machine.ledger.entries
         unsettled = [entry.id for entry in entries if entry.outcome is None]
         unsent = not channel._outgoing.is_empty
