@@ -44,7 +44,7 @@ from .nested_call import NestedCalls
 from .optional_parts import fetches_of, journaling_of, require_cipher, telemetry_listeners
 from .outcome import RunOutcome
 from .outer_call import OuterCall
-from .programs import ProgramChecker, check_source, is_checked
+from .programs import ProgramChecker, check_source, is_checked, is_large
 from .recovery import Recovery, WayOn, begun_ledger
 from .results import read_result
 from .runner import Runner
@@ -52,7 +52,6 @@ from .runner import Runner
 if TYPE_CHECKING:
     from .journaling import Journaling
 
-_LARGE_SOURCE_CHARACTERS = 1 << 16
 ResultT = TypeVar("ResultT")
 
 
@@ -94,7 +93,8 @@ class Execution:
         self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
         require_cipher(options)
         require_journal_identity(options.continuation, outer.context_binding)
-        self._machine, invocation_id = invocation_of(profile, catalog, options, outer, answered, self._given)
+        self._begun = partial(invocation_of, profile, catalog, options, outer, answered, self._given)
+        self._machine, invocation_id = self._begun()
         outer_id = self._machine.settings.outer_tool_call_id
         self._seat: DirectSeat | None = None  # of a call without a program
         self._kept_inputs = KeptInputs()
@@ -111,7 +111,7 @@ class Execution:
         try:
             source = (
                 await self._looked_through(partial(check_source, js, policy))
-                if _is_large(js)
+                if is_large(js)
                 else check_source(js, policy)
             )
         except CodeModeError as error:
@@ -186,7 +186,7 @@ class Execution:
 
     async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
         shown, kind = source, "invoke" if self._is_direct else "script"
-        if _is_large(source):
+        if is_large(source):
             hashes = self._reporter.is_watched and not self._is_direct
             shown = await self._looked_through(partial(measured, source, hashes=hashes))
         self._reporter.started(shown, source=kind, resumed=self._answered is not None)
@@ -210,12 +210,15 @@ class Execution:
 
     async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
         try:
-            return await journaling.run(work, lambda: self.is_resting)
+            return await journaling.run(work, lambda: self.is_resting, self._begin_anew)
         except EndedBefore as before:
             await self._reporter.ended(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome
         except CodeModeAbortedError as error:  # the program has ended, and that could not be written
             return self.failed(await self._told(error))
+
+    def _begin_anew(self) -> None:
+        self._machine, _ = self._begun()
 
     async def _run_to_its_end(self, source: str) -> RunOutcome:
         try:
@@ -237,8 +240,9 @@ class Execution:
             program = self._checker(source)
             # Where there is no checker it is plain JavaScript, and was checked before it paused.
             first = events.ProgramAccepted(source, with_places=self._catalog.may_ask)
-            if self._seat is not None and self._journaling is not None and self._answered is None:
-                first = await self._journaling.accepted(machine, first)
+            if self._journaling is not None and self._answered is None:
+                self._journaling.waits_apart = self._seat is None
+                first = first if self._seat is None else await self._journaling.accepted(machine, first)
             check = (is_checked, None) if program is None else (program.check, program.preparation)
             runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check, self._journaling)
         except BaseException:
@@ -343,8 +347,3 @@ class Execution:
             sidecar=machine.ledger.sidecar,
             renewal=self._renewal,
         )
-
-
-def _is_large(source: object) -> bool:
-    """Tell whether even to look at a program's text may take long."""
-    return isinstance(source, str) and len(source) > _LARGE_SOURCE_CHARACTERS

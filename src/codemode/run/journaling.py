@@ -22,6 +22,7 @@ from ..protocol.sidecar import Sidecar
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from .genuine import restored_profile
+from .held_journal import HeldJournal, JournalHeld
 from .journal_access import JournalAccess
 from .journal_identity import EndedBefore
 from .journaled import InvocationJournal
@@ -30,6 +31,9 @@ from .outcome import RunOutcome
 from .program_end import is_programs_end
 from .recovery import Recovery
 from .underway import Underway, refuse_own, underway
+
+_AT_ONCE_SECONDS = 0.1
+"""For so long a journal is waited for with a worker in one's hands."""
 
 
 @record
@@ -81,25 +85,43 @@ class Journaling:
         self.journal: InvocationJournal | None = None
         self._run: Underway | None = None  # of which this is the journal
         self._key = ""
+        self._held: HeldJournal | None = None
+        self.waits_apart = False  # with no worker in its hands
 
     async def run(
-        self, work: Callable[[], Awaitable[RunOutcome]], rests: Callable[[], bool] = lambda: False
+        self,
+        work: Callable[[], Awaitable[RunOutcome]],
+        rests: Callable[[], bool] = lambda: False,
+        begin_anew: Callable[[], None] = lambda: None,
     ) -> RunOutcome:
         """Run the program, and keep what it has come to; where it was cut off, let go of the journal.
 
-        While it ``rests`` the journal stays this host's. Raises `CodeModeAbortedError` when that could not be kept.
+        While it ``rests`` the journal stays this host's. Where it is another's for now, and the run ``waits_apart``,
+        ``work`` has ended with its worker, and is done once more when the journal is there, behind ``begin_anew``.
+        Raises `CodeModeAbortedError` when the outcome could not be kept.
         """
         try:
             with underway(self._key) as self._run:
-                outcome = await work()
+                try:
+                    outcome = await work()
+                except JournalHeld:
+                    await self._until_open()
+                    begin_anew()
+                    outcome = await work()
             error = outcome.error
             has_ended = outcome.rest is None and (error is None or is_programs_end(error))
             if self.journal is not None and has_ended:
                 await self.journal.end(outcome, is_final=outcome.interrupt is None)
             return outcome
         finally:
+            if self._held is not None:
+                await self._held.give_up()
             if self.journal is not None and not rests():
                 await self.journal.release()
+
+    async def _until_open(self) -> None:
+        if self._held is not None:
+            await self._held.wait()
 
     def access(self, js: str, settings: Settings) -> JournalAccess:
         """Return the way to the journal of this program. Raises `CodeModeProtocolError` inside of its own run."""
@@ -114,20 +136,23 @@ class Journaling:
     async def accepted(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
         """Open the journal of a program that is about to run, and return from where it goes on.
 
-        Raises `EndedBefore`, `CodeModeAbortedError` where the journal cannot be used, and `CodeModeProtocolError` for
-        one that this host cannot go on from.
+        Raises `EndedBefore`, `JournalHeld`, `CodeModeAbortedError` where the journal cannot be used, and
+        `CodeModeProtocolError` for one that this host cannot go on from.
         """
-        settings = machine.identified(event)
-        access = self.access(event.js, settings)
-        opened = await self._opened(access)
-        self.journal = InvocationJournal(access, opened)
+        if self._held is None:
+            self._held = HeldJournal(self.access(event.js, machine.identified(event)))
+            if self.waits_apart and not await self._held.wait(_AT_ONCE_SECONDS):
+                raise JournalHeld
+        access = self._held.access
+        opened, journal = await self._opened(self._held)
+        self.journal, settings = journal, access.settings
         if access.is_new(opened):
             return _under(event, settings)
         written = await access.read(opened)
-        self.journal.has_written(written.continuation.ledger, written.claims)
+        journal.has_written(written.continuation.ledger, written.claims)
         settings = self._begun_under(written.continuation, settings)
         ledger = await self.calls.ledger(written.continuation.ledger, settings.salt, machine.ledger.sidecar)
-        self.journal.note(*now_waiting(written.continuation.ledger, ledger))
+        journal.note(*now_waiting(written.continuation.ledger, ledger))
         return _under(event, settings, ledger)
 
     def _begun_under(self, begun: Continuation, fresh: Settings) -> Settings:
@@ -139,17 +164,20 @@ class Journaling:
         guest = replace(own.guest, result=fresh.profile.guest.result)  # which a call without a program has of its own
         return replace(settings, profile=replace(own, guest=guest))
 
-    async def _opened(self, access: JournalAccess) -> OpenedJournal:
-        opened = await access.open()
-        if opened.outcome is None:
-            return opened
-        ended = await access.ended(opened)
-        if ended.has_expired:  # a pause that nobody can go on from: the same one again, that holds from now
-            opened = await access.open(again=True)
-            if opened.outcome is None:
-                return opened
+    async def _opened(self, held: HeldJournal) -> tuple[OpenedJournal, InvocationJournal]:
+        access = held.access
+        opened, journal = await held.taken()
+        self._held = None
+        if journal is None:
             ended = await access.ended(opened)
-        raise EndedBefore(ended.outcome)
+            if ended.has_expired:  # a pause that nobody can go on from: the same one again, that holds from now
+                opened = await access.open(again=True)
+                if opened.outcome is not None:
+                    ended = await access.ended(opened)
+            if opened.outcome is not None:
+                raise EndedBefore(ended.outcome)
+            journal = InvocationJournal(access, opened)
+        return opened, journal
 
 
 def _under(event: ProgramAccepted, settings: Settings, recorded: Ledger | None = None) -> ProgramAccepted:

@@ -25,6 +25,7 @@ from ..tools.prepared import PreparedTool
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
 
+_LARGE_SOURCE_CHARACTERS = 1 << 16
 _MAX_KEPT = 4096  # characters of what a program is given
 _programs = ProgramCache()
 
@@ -45,6 +46,11 @@ def check_source(js: object, policy: ExecutionPolicy) -> str:
     if problems := fence_problems(js):
         raise syntax_error(problems)
     return well_formed(js)
+
+
+def is_large(source: object) -> bool:
+    """Tell whether even to look at a program's text may take long."""
+    return isinstance(source, str) and len(source) > _LARGE_SOURCE_CHARACTERS
 
 
 class ProgramChecker:
