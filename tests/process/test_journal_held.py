@@ -56,7 +56,7 @@ def test_another_program_runs_on_the_only_worker_while_one_waits_for_its_journal
             assert await run_code_mode("return 1", {}, pool=second) == 1
             held.released.set()
             assert [await owner, await again] == ["held", "held"]
-            assert held.entered == 1 and second.active == 0
+            assert (held.entered, second.active) == (1, 0)
 
     within(scenario())
 
@@ -75,7 +75,7 @@ def test_what_goes_on_behind_a_journal_that_came_free_does_not_run_what_had_ende
             await ended(owner)  # gives the journal up, in the middle of a call that says nothing of itself
             interrupt = await again
             assert [request.tool_name for request in interrupt.requests] == ["hold"]
-            assert shop.paid == [7] and held.entered == 1
+            assert (shop.paid, held.entered) == ([7], 1)
 
     within(scenario())
 

@@ -219,7 +219,9 @@ class Hangs:
         """Run until the tool hangs."""
         self.reached.clear()
         running = asyncio.create_task(self.graph(*programs).ainvoke(given, CONFIG))
-        await asyncio.wait_for(self.reached.wait(), 30)
+        reached = asyncio.create_task(self.reached.wait())
+        await asyncio.wait([reached, running], timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        assert self.reached.is_set(), running  # else it has ended
         running.cancel()
         await asyncio.wait([running])
 

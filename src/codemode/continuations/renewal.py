@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from ..host.cancellation import to_its_end
 from ..host.clock import passed_seconds
 from .guard import LAPSE_SECONDS, RENEW_SECONDS, ResumeGuard
 
@@ -74,12 +75,20 @@ async def renewed(guard: ResumeGuard, key: str) -> AsyncGenerator[Renewal | None
         return
     renewal = Renewal(renew, key, owner)
     keeper = asyncio.get_running_loop().create_task(renewal.keep())
+    is_cancelled = False
     try:
         yield renewal
     except asyncio.CancelledError:
         if renewal.is_lost and not owner.uncancel():
             raise ClaimLost from None
+        is_cancelled = True
         raise
     finally:
         keeper.cancel()
-        await asyncio.wait([keeper])
+        try:
+            await to_its_end(asyncio.wait([keeper]))
+        except asyncio.CancelledError:
+            # It comes behind what the block has come to, which must not be lost with it.
+            if not is_cancelled:
+                owner.uncancel()
+                owner.cancel()
