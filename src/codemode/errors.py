@@ -260,3 +260,7 @@ class CodeModeWorkerError(CodeModeError):
     """The worker could not be started, refused to start, or died without a result."""
 
     default_code = "CODE_MODE_WORKER_ERROR"
+
+
+CUT_OFF_ERRORS = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeTimeoutError, CodeModeWorkerError)
+"""Errors that say nothing of the program: it was cut off, or never begun, and may come to something else again."""

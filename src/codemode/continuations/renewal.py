@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ..host.cancellation import to_its_end
+from ..host.cancellation import alongside
 from ..host.clock import passed_seconds
 from .guard import LAPSE_SECONDS, RENEW_SECONDS, ResumeGuard
 
@@ -74,21 +74,10 @@ async def renewed(guard: ResumeGuard, key: str) -> AsyncGenerator[Renewal | None
         yield None
         return
     renewal = Renewal(renew, key, owner)
-    keeper = asyncio.get_running_loop().create_task(renewal.keep())
-    is_cancelled = False
-    try:
-        yield renewal
-    except asyncio.CancelledError:
-        if renewal.is_lost and not owner.uncancel():
-            raise ClaimLost from None
-        is_cancelled = True
-        raise
-    finally:
-        keeper.cancel()
+    async with alongside(renewal.keep()):
         try:
-            await to_its_end(asyncio.wait([keeper]))
+            yield renewal
         except asyncio.CancelledError:
-            # It comes behind what the block has come to, which must not be lost with it.
-            if not is_cancelled:
-                owner.uncancel()
-                owner.cancel()
+            if renewal.is_lost and not owner.uncancel():
+                raise ClaimLost from None
+            raise

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
@@ -26,6 +27,29 @@ async def to_its_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT
     if not future.cancelled():
         future.exception()  # looked at, so that nothing warns about it
     raise cancelled
+
+
+@asynccontextmanager
+async def alongside(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
+    """Run work beside the block, and end it with the block.
+
+    Who is cancelled while it ends is cancelled behind what the block has come to, which must not be lost with that.
+    """
+    owner, task = asyncio.current_task(), asyncio.get_running_loop().create_task(work)
+    is_cancelled = False
+    try:
+        yield
+    except asyncio.CancelledError:
+        is_cancelled = True
+        raise
+    finally:
+        task.cancel()
+        try:
+            await to_its_end(asyncio.wait([task]))
+        except asyncio.CancelledError:
+            if owner is not None and not is_cancelled:
+                owner.uncancel()
+                owner.cancel()
 
 
 def is_ended_from_outside(task: asyncio.Task[Any] | None) -> bool:

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import (
-    CodeModeAbortedError,
-    CodeModeConcurrencyError,
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
-
-_OUTSIDE_ERRORS = (
-    CodeModeAbortedError,
-    CodeModeConcurrencyError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
+from ..errors import CUT_OFF_ERRORS, CodeModeError, CodeModeProtocolError
 
 
 def is_programs_end(error: BaseException) -> bool:
     """Return True for an error that the program would come to again."""
-    return isinstance(error, CodeModeError) and not isinstance(error, _OUTSIDE_ERRORS)
+    return isinstance(error, CodeModeError) and not isinstance(error, (*CUT_OFF_ERRORS, CodeModeProtocolError))

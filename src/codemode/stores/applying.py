@@ -9,21 +9,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from ..errors import (
-    CodeModeAbortedError,
-    CodeModeConcurrencyError,
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
-from ..host.cancellation import to_its_end
+from ..errors import CUT_OFF_ERRORS, CodeModeAbortedError, CodeModeError, CodeModeProtocolError
+from ..host.cancellation import alongside, to_its_end
 from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailable
 from .values import Lease
 
 _log = logging.getLogger("codemode.stores")
-_NOTHING_RAN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeTimeoutError, CodeModeWorkerError)
 _REFUSED, _JOURNAL = ("continuation", "decision"), "journal"
 
 
@@ -41,12 +33,8 @@ async def renewed(store: Renewing, lease: Lease) -> AsyncGenerator[None]:
 
     A lease that was lost does not end the block: the guard has its claim, and whoever has the lease waits for that.
     """
-    keeper = asyncio.get_running_loop().create_task(_keep(store, lease))
-    try:
+    async with alongside(_keep(store, lease)):
         yield
-    finally:
-        keeper.cancel()
-        await asyncio.wait([keeper])
 
 
 async def _keep(store: Renewing, lease: Lease) -> None:
@@ -124,7 +112,7 @@ def _is_programs_end(error: CodeModeError) -> bool:
         return _origin(error) not in (*_REFUSED, _JOURNAL) or bool(error.details.get("superseded"))
     if isinstance(error, StoreUnavailable):
         return bool(error.calls)  # else it is the guard's, which was asked before anything ran
-    return not isinstance(error, _NOTHING_RAN)
+    return not isinstance(error, CUT_OFF_ERRORS)
 
 
 def _origin(error: CodeModeError) -> Any:

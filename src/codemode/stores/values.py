@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from ..continuations.journal import JOURNAL_LEASE_MS
 from ..interrupts.interrupt import Interrupt
 from .states import RecordState, RequestState
 
@@ -21,7 +22,7 @@ ALL_TENANTS: Final = AllTenants.ALL_TENANTS
 """Said in place of a tenant by whoever is to see those of all."""
 Tenant: TypeAlias = str | Literal[AllTenants.ALL_TENANTS]
 
-LEASE_MS = 30_000
+LEASE_MS: Final = JOURNAL_LEASE_MS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,21 +1,34 @@
-"""Who is cancelled while the renewal of a claim ends still learns what the resume has come to."""
+"""Who is cancelled while the renewal of a claim or a lease ends still learns what the resume has come to."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from waiting import within
 
 from codemode.continuations.renewal import renewed
+from codemode.stores import applying
 
 
 class Guard:
-    """A guard whose claims hold."""
+    """A guard or a store whose claims hold."""
 
-    async def renew(self, key: str) -> bool:
+    async def renew(self, key: Any) -> bool:
         return True
+
+
+RENEWALS = {
+    "claim": lambda: renewed(Guard(), "key"),
+    "lease": lambda: applying.renewed(Guard(), SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
+}
+
+
+@pytest.fixture(params=RENEWALS)
+def renewal(request: pytest.FixtureRequest) -> Any:
+    return RENEWALS[request.param]
 
 
 async def cancelled_as_it_ends(work: Any) -> asyncio.Task[Any]:
@@ -30,9 +43,9 @@ async def cancelled_as_it_ends(work: Any) -> asyncio.Task[Any]:
     return task
 
 
-def test_a_second_cancellation_keeps_what_the_first_one_told():
+def test_a_second_cancellation_keeps_what_the_first_one_told(renewal: Any):
     async def work(ends: asyncio.Event) -> None:
-        async with renewed(Guard(), "key"):
+        async with renewal():
             ends.set()
             raise asyncio.CancelledError from ValueError("what had happened")
 
@@ -51,13 +64,13 @@ def test_a_second_cancellation_keeps_what_the_first_one_told():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_cancellation_comes_behind_what_the_block_has_come_to(fails: bool):
+def test_a_cancellation_comes_behind_what_the_block_has_come_to(fails: bool, renewal: Any):
     async def scenario() -> None:
         recorded: list[str] = []
 
         async def work(ends: asyncio.Event) -> None:
             try:
-                async with renewed(Guard(), "key"):
+                async with renewal():
                     ends.set()
                     if fails:
                         raise ValueError("the program's end")
