@@ -35,6 +35,12 @@ class Held:
         )
 
 
+async def lets_go(pool, task):
+    """Wait until a call has taken the only worker and given it up again."""
+    await until(lambda: pool.active == 1 or task.done())
+    await until(lambda: pool.active == 0)
+
+
 async def ended(*tasks):
     for task in tasks:
         task.cancel()
@@ -50,8 +56,7 @@ def test_another_program_runs_on_the_only_worker_while_one_waits_for_its_journal
             owner = held.call(first, js=js)
             await until(lambda: held.entered == 1)
             again = held.call(second, js=js)
-            await until(lambda: second.active == 1 or again.done())
-            await until(lambda: second.active == 0)
+            await lets_go(second, again)
             assert not again.done()
             assert await run_code_mode("return 1", {}, pool=second) == 1
             held.released.set()
@@ -70,8 +75,7 @@ def test_what_goes_on_behind_a_journal_that_came_free_does_not_run_what_had_ende
             owner = held.call(first, js=js)
             await until(lambda: held.entered == 1)
             again = held.call(second, js=js)
-            await until(lambda: second.active == 1 or again.done())
-            await until(lambda: second.active == 0)
+            await lets_go(second, again)
             await ended(owner)  # gives the journal up, in the middle of a call that says nothing of itself
             interrupt = await again
             assert [request.tool_name for request in interrupt.requests] == ["hold"]
@@ -87,8 +91,7 @@ def test_one_that_is_cancelled_while_it_waits_leaves_nothing_behind():
             owner = held.call(first)
             await until(lambda: held.entered == 1)
             again = held.call(second)
-            await until(lambda: second.active == 1 or again.done())
-            await until(lambda: second.active == 0)
+            await lets_go(second, again)
             await ended(again)
             held.released.set()
             assert await owner == "held"
@@ -108,8 +111,7 @@ def test_one_that_finds_no_worker_afterwards_gives_the_journal_back():
             await until(lambda: held.entered == 1)
             run = run_code_mode(HOLDS, held.tools, options=refusing, tool_call_id="c", pool=second)
             again = asyncio.ensure_future(run)
-            await until(lambda: second.active == 1 or again.done())
-            await until(lambda: second.active == 0)
+            await lets_go(second, again)
             other = Held()
             busy = other.call(second, tool_call_id="busy")
             await until(lambda: other.entered == 1)

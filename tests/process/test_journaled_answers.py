@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
+from fast_clock import Fast
 from pausing import NO, OK, PAUSING, through_json
 from waiting import within
 
@@ -18,7 +18,6 @@ from codemode import (
     continue_interrupt,
     run_code_mode,
 )
-from codemode.continuations.guard import GuardClock
 from codemode.continuations.journal import MemoryJournal
 
 JS = "return [await tools.pay({amount: 1}), await tools.pay({amount: 2})]"
@@ -26,20 +25,6 @@ JS = "return [await tools.pay({amount: 1}), await tools.pay({amount: 2})]"
 
 class Died(Exception):
     """The host is dead: what its process would have done does not happen."""
-
-
-class Fast(GuardClock):
-    """A clock by which those who wait do not: what they wait for has lapsed when they ask again."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def seconds(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += 20.0
-        await asyncio.sleep(0)
 
 
 class Mortal:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fast_clock import Fast
 from pausing import OK, PAUSING, through_json
 from recovering import UNKNOWN
 from waiting import until, within
@@ -22,7 +23,6 @@ from codemode import (
     continue_interrupt,
     run_code_mode,
 )
-from codemode.continuations.guard import GuardClock
 from codemode.continuations.journal import MemoryJournal
 from codemode.run import journaled
 
@@ -36,20 +36,6 @@ RESULT = [1, 2, 3, 5]
 
 class Died(Exception):
     """The host is dead: what its process would have done does not happen."""
-
-
-class Fast(GuardClock):
-    """A clock by which those who wait do not: their lease is over when they ask again."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def seconds(self):
-        return self.now
-
-    async def sleep(self, seconds):
-        self.now += 20.0
-        await asyncio.sleep(0)
 
 
 class Host:

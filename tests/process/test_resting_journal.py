@@ -6,28 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from fast_clock import Fast
 from pausing import Spy
 from resting_surface import Slow, Surface
 from waiting import until
 
 from codemode import CodeModeAbortedError, MemoryResumeGuard
-from codemode.continuations.guard import GuardClock
 from codemode.continuations.journal import MemoryJournal
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-
-
-class Fast(GuardClock):
-    """A clock by which those who wait do not: a lease is over when they ask again."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def seconds(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += 20.0
-        await asyncio.sleep(0)
 
 
 @pytest.fixture

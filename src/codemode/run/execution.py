@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..continuations.renewal import Renewal
 from ..data.json_shape import weigh
 from ..data.json_values import NOT_GIVEN
-from ..errors import (
-    CodeModeAbortedError,
-    CodeModeError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
+from ..errors import CodeModeAbortedError, CodeModeError, CodeModeTimeoutError, CodeModeWorkerError
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
@@ -39,7 +34,7 @@ from .answered_pause import AnsweredPause
 from .direct_call import DirectCall, DirectSeat
 from .journal_identity import EndedBefore, has_way_on, require_journal_identity
 from .kept_inputs import KeptInputs
-from .machine import invocation_of
+from .machine import invocation_of, is_direct
 from .nested_call import NestedCalls
 from .optional_parts import fetches_of, journaling_of, require_cipher, telemetry_listeners
 from .outcome import RunOutcome
@@ -80,7 +75,7 @@ class Execution:
     ) -> None:
         self._profile = profile
         self._given = given if answered is None else answered.continuation.given
-        self._is_direct = self._given is not None and self._given.get("source") == "invoke"
+        self._is_direct = is_direct(self._given)
         self._warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
         # What goes on after a pause was seen as it is now when its answers were checked.
         self._catalog = catalog = catalog.under(given) if answered is None else catalog
@@ -238,11 +233,10 @@ class Execution:
         lease = self._seat if self._seat is not None else await self._worker()
         try:
             program = self._checker(source)
-            # Where there is no checker it is plain JavaScript, and was checked before it paused.
-            first = events.ProgramAccepted(source, with_places=self._catalog.may_ask)
+            first = None if program is not None else self._accepted(source)
             if self._journaling is not None and self._answered is None:
-                self._journaling.waits_apart = self._seat is None
-                first = first if self._seat is None else await self._journaling.accepted(machine, first)
+                self._journaling.waits_apart = first is None
+                first = None if first is None else await self._journaling.accepted(machine, first)
             check = (is_checked, None) if program is None else (program.check, program.preparation)
             runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check, self._journaling)
         except BaseException:
@@ -252,17 +246,20 @@ class Execution:
         try:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
             loop.call_soon(lease.refill, 1)
-            if program is None:
+            if first is not None:
                 runner.start(machine.receive(first))
             else:
-                runner.start(
-                    machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=program.known)
-                )
+                known = None if program is None else program.known
+                runner.start(machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=known))
             return await runner.ended
         finally:
             await runner.close()
             if not loop.is_closed():
                 loop.call_soon(lease.refill)
+
+    def _accepted(self, js: str) -> events.ProgramAccepted:
+        """Return that what has no checker runs as it is: it was checked before, or there is nothing to check."""
+        return events.ProgramAccepted(js, with_places=self._catalog.may_ask)
 
     async def _worker(self) -> Lease:
         policy, limits = self._options.execution_policy, self._machine.settings.limits

@@ -14,8 +14,12 @@ class JournalHeld(Exception):  # noqa: N818 - tells how far the run has come, an
     """The journal of a program is somebody else's for now.
 
     Whoever waits for it has no worker meanwhile: else two could wait for each other, one with the last worker of the
-    pool, and one with the journal.
+    pool, and one with the journal. ``held`` is where it waits.
     """
+
+    def __init__(self, held: HeldJournal) -> None:
+        super().__init__("the journal of this program is somebody else's for now")
+        self.held = held
 
 
 class HeldJournal:

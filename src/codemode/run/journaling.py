@@ -104,8 +104,8 @@ class Journaling:
             with underway(self._key) as self._run:
                 try:
                     outcome = await work()
-                except JournalHeld:
-                    await self._until_open()
+                except JournalHeld as apart:
+                    await apart.held.wait()
                     begin_anew()
                     outcome = await work()
             error = outcome.error
@@ -118,10 +118,6 @@ class Journaling:
                 await self._held.give_up()
             if self.journal is not None and not rests():
                 await self.journal.release()
-
-    async def _until_open(self) -> None:
-        if self._held is not None:
-            await self._held.wait()
 
     def access(self, js: str, settings: Settings) -> JournalAccess:
         """Return the way to the journal of this program. Raises `CodeModeProtocolError` inside of its own run."""
@@ -142,7 +138,7 @@ class Journaling:
         if self._held is None:
             self._held = HeldJournal(self.access(event.js, machine.identified(event)))
             if self.waits_apart and not await self._held.wait(_AT_ONCE_SECONDS):
-                raise JournalHeld
+                raise JournalHeld(self._held)
         access = self._held.access
         opened, journal = await self._opened(self._held)
         self.journal, settings = journal, access.settings

@@ -33,19 +33,19 @@ def invocation_of(
     """Return the machine, and the id by which listeners know this run."""
     random = secrets.token_hex(32)
     invocation_id = "code-mode-" + random[:16]
-    is_direct = given is not None and given.get("source") == "invoke"
+    calls_directly = is_direct(given)
     settings = Settings(
         outer_tool_call_id=outer.tool_call_id if outer.tool_call_id is not None else invocation_id,
         salt=random[_SALT],
         seed=random[_SEED],
         started_ms=outer.started_at_ms or now_ms(),
         limits=options.execution_policy,
-        profile=_of_direct_call(profile) if is_direct else profile,
+        profile=_of_direct_call(profile) if calls_directly else profile,
         language_names=catalog.language_names,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         hides_inputs=options.pipeline.before is not None,
         # What a program is given depends on the program.
-        given_json=canonical_json(given) if is_direct else None,
+        given_json=canonical_json(given) if calls_directly else None,
     )
     if answered is None:
         keeping, binding = options.continuation, outer.context_binding
@@ -55,6 +55,11 @@ def invocation_of(
     resolved = answered.answers.keys()
     machine = Invocation(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
     return machine, invocation_id
+
+
+def is_direct(given: Mapping[str, Any] | None) -> bool:
+    """Tell whether what an invocation brings along says that it is one call without a program."""
+    return given is not None and given.get("source") == "invoke"
 
 
 def _of_direct_call(profile: Profile) -> Profile:

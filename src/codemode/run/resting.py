@@ -168,10 +168,6 @@ class RestingExecution(Execution):
             runner.start(machine.start(source, analysis_ms=analysis_ms, known=program.known))
         return await _stop(runner)
 
-    def _accepted(self, js: str) -> events.ProgramAccepted:
-        """Return that a program that was checked before runs as it did."""
-        return events.ProgramAccepted(js, with_places=self._catalog.may_ask)
-
     async def _go_on(self, wait_ms: int) -> RunOutcome:
         runner = self._runner
         if runner is None or not self.is_resting or self._is_going_on:

@@ -20,7 +20,6 @@ MAX_LISTED = 50
 MAX_SANITIZE_DEPTH = 100
 ALWAYS_BANNED = ("eval", "Function")
 RESERVED_PREFIXES = ("system:", "internal:", "__")
-_IN_FLIGHT = 32
 _DISABLED_BUILTINS = (*ALWAYS_BANNED, "AsyncFunction")
 _STRICT_GLOBALS = (
     "require", "process", "fetch", "setTimeout", "setInterval", "setImmediate", "global", "globalThis",
