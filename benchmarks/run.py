@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, replace
 
 from .code_call import CODE_CALL
+from .exec_wait import EXEC_WAIT, wake_rows
 from .faces import face_rows
 from .heartbeat import heartbeat_rows
 from .large_strings import large_string_rows
@@ -44,6 +45,8 @@ _ORDER = (
     "W15",
     "W16",
     "W17",
+    "W18",
+    "W19",
 )
 _LEGEND = """\
 ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
@@ -84,10 +87,11 @@ async def measure(scale: Scale) -> list[Row]:
         rows.append(await updates_row(min(UPDATES, max(2, int(50 * scale.seconds)))))
     if "W13" in scale.only:
         rows += await large_string_rows(scale.rounds, min(scale.runs, 5))
-    if "W14" in scale.only:
-        rows += await face_rows(CODE_CALL, scale.rounds, scale.runs)
-    if "W15" in scale.only:
-        rows += await face_rows(MODULES, scale.rounds, scale.runs)
+    for face in (CODE_CALL, MODULES, EXEC_WAIT):
+        if face.number in scale.only:
+            rows += await face_rows(face, scale.rounds, scale.runs)
+    if "W19" in scale.only:
+        rows += await wake_rows(scale.rounds, min(scale.runs, 5), min(1.0, scale.seconds))
     return sorted(rows, key=lambda row: _ORDER.index(row.name))
 
 

@@ -162,7 +162,7 @@ async def store_rows(rounds: int, dsn: str | None = None) -> list[Row]:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         stores: dict[str, Any] = {"SQLite": SqliteInterruptStore(f"{folder}/pauses.sqlite")}
         if dsn is None:
-            dsn = _own_cluster(stack)
+            dsn = own_cluster(stack)
         if dsn is not None:
             stores["Postgres"] = PostgresInterruptStore(dsn)
         for name, store in stores.items():
@@ -178,7 +178,8 @@ async def store_rows(rounds: int, dsn: str | None = None) -> list[Row]:
     return rows
 
 
-def _own_cluster(stack: ExitStack) -> str | None:
+def own_cluster(stack: ExitStack) -> str | None:
+    """Return the dsn of a database in a cluster of its own; None where there is no Postgres."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
     made: Any = import_module("postgres_cluster")
     try:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .observe.audit import audit_log
+    from .run.failure_text import failure_text
     from .run.inspecting import CallView, PauseView, inspect_interrupt
     from .stores.audit import AuditLine
     from .stores.errors import (
@@ -65,16 +66,27 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnknownRequest,
     )
+    from .stores.notices import FailedNotice, Notice, Outbox
     from .stores.postgres import PostgresInterruptStore
     from .stores.protocol import InterruptStore
     from .stores.resumer import Resumer
     from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
-    from .stores.values import ALL_TENANTS, Change, Lease, Page, Record, RecordOutcome, RecordVersion, StoredRequest
+    from .stores.values import (
+        ALL_TENANTS,
+        Change,
+        LastResumed,
+        Lease,
+        Page,
+        Record,
+        RecordOutcome,
+        RecordVersion,
+        StoredPause,
+        StoredRequest,
+    )
     from .stores.verifying import BadLine, verify_audit
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
     from .surfaces.code_call.toolset import CodeCallToolset, create_code_call_tools
-    from .surfaces.code_mode.failure_text import failure_text
     from .surfaces.code_mode.messages import (
         get_approval_response,
         get_interrupt,
@@ -90,6 +102,12 @@ if TYPE_CHECKING:
         is_approval_interrupt,
         is_interrupt,
     )
+    from .surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry, namespace_tool
+    from .surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
+    from .surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
+    from .surfaces.exec_wait.sources import ToolSource
+    from .surfaces.exec_wait.surface import Surface, plan_surface
+    from .surfaces.exec_wait.waiting_run import RunInfo
     from .surfaces.modules.options import RunOptions
     from .surfaces.modules.response import RunResponse
     from .surfaces.modules.run_tool import RunTool, create_run_tool
@@ -145,7 +163,10 @@ __all__ = [
     "CodeModeWorkerError",
     "ConsoleEvent",
     "ContinuationOptions",
+    "ExecWaitOptions",
+    "ExecWaitTools",
     "ExecutionPolicy",
+    "FailedNotice",
     "FetchPolicy",
     "FetchRequestEvent",
     "FetchResultEvent",
@@ -153,17 +174,23 @@ __all__ = [
     "Interrupt",
     "InterruptEvent",
     "InterruptStore",
+    "InvalidConfigError",
     "InvocationStarted",
     "Journal",
+    "LastResumed",
     "Lease",
     "Lifecycle",
     "MemoryInterruptStore",
     "MemoryResumeGuard",
     "ModelOutput",
     "ModuleServer",
+    "Namespace",
+    "NamespaceRegistry",
     "NestedToolCallEvent",
     "NestedToolResultEvent",
+    "Notice",
     "OpenedJournal",
+    "Outbox",
     "Page",
     "PauseView",
     "PendingRequest",
@@ -182,6 +209,7 @@ __all__ = [
     "RequestSuperseded",
     "ResumeGuard",
     "Resumer",
+    "RunInfo",
     "RunOptions",
     "RunResponse",
     "RunTool",
@@ -189,11 +217,14 @@ __all__ = [
     "SqliteResumeGuard",
     "StoreError",
     "StoreUnavailable",
+    "StoredPause",
     "StoredRequest",
+    "Surface",
     "Telemetry",
     "Tool",
     "ToolCallContext",
     "ToolResult",
+    "ToolSource",
     "Trace",
     "UnknownRequest",
     "WorkerPool",
@@ -204,6 +235,7 @@ __all__ = [
     "continue_interrupt_sync",
     "create_code_call_tools",
     "create_code_mode_tool",
+    "create_exec_wait_tools",
     "create_run_tool",
     "failure_text",
     "get_approval_response",
@@ -211,6 +243,8 @@ __all__ = [
     "inspect_interrupt",
     "is_approval_interrupt",
     "is_interrupt",
+    "namespace_tool",
+    "plan_surface",
     "replace_interrupt_result",
     "request_interrupt",
     "run_code_mode",
@@ -232,10 +266,16 @@ _LATE = {
     "surfaces.code_call.options": "CodeCallOptions",
     "surfaces.code_call.result": "CodeCallResult",
     "surfaces.code_call.toolset": "CodeCallToolset create_code_call_tools",
-    "surfaces.code_mode.failure_text": "failure_text",
+    "run.failure_text": "failure_text",
     "surfaces.code_mode.messages": (
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
     ),
+    "surfaces.exec_wait.namespaces": "Namespace NamespaceRegistry namespace_tool",
+    "surfaces.exec_wait.options": "ExecWaitOptions InvalidConfigError",
+    "surfaces.exec_wait.pair": "ExecWaitTools create_exec_wait_tools",
+    "surfaces.exec_wait.sources": "ToolSource",
+    "surfaces.exec_wait.surface": "Surface plan_surface",
+    "surfaces.exec_wait.waiting_run": "RunInfo",
     "surfaces.modules.options": "RunOptions",
     "surfaces.modules.response": "RunResponse",
     "surfaces.modules.run_tool": "RunTool create_run_tool",
@@ -244,11 +284,14 @@ _LATE = {
     "run.inspecting": "CallView PauseView inspect_interrupt",
     "continuations.journal": "Journal OpenedJournal",
     "stores.protocol": "InterruptStore",
-    "stores.values": "ALL_TENANTS Change Lease Page Record RecordOutcome RecordVersion StoredRequest",
+    "stores.values": (
+        "ALL_TENANTS Change LastResumed Lease Page Record RecordOutcome RecordVersion StoredPause StoredRequest"
+    ),
     "stores.errors": (
         "AlreadyDecided AnswerRefused RecordExpired RecordLost RecordWithdrawn RequestSettled RequestSuperseded "
         "StoreError StoreUnavailable UnknownRequest"
     ),
+    "stores.notices": "FailedNotice Notice Outbox",
     "stores.postgres": "PostgresInterruptStore",
     "stores.resumer": "Resumer",
     "stores.sqlite": "MemoryInterruptStore SqliteInterruptStore",

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from .host.imports import importing
 
 if TYPE_CHECKING:
-    from .data.exact_integers import integers_as_in, with_texts
+    from .data.exact_integers import integers_as_in, with_texts, without_texts
     from .data.json_shape import weigh
-    from .data.json_values import canonical_json, refuse_too_many
+    from .data.json_values import canonical_json, decode_json, refuse_too_many
     from .data.references import resolve_reference
     from .host.threads import LARGE_CHARACTERS, run_check
-    from .interrupts.interrupt import same_json
-    from .options.checked_fields import not_negative
+    from .interrupts.agent_pauses import agent_pause
+    from .interrupts.interrupt import APPROVAL_KIND, same_json
+    from .options.checked_fields import WrongTypeError, not_negative
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
     from .schemas.compiled import (
@@ -31,9 +32,28 @@ if TYPE_CHECKING:
         path_text,
         plain_copy,
     )
+    from .schemas.json_schemas import DictSchema
     from .schemas.python_types import TypeSchema
+    from .schemas.readable import readable_schema
     from .schemas.type_traits import ReadAgain, is_read_once, read_again
+    from .stores.agent_records import (
+        AgentRecords,
+        ResumeWith,
+        ToolForm,
+        ToolForms,
+        joined_programs,
+        read_end,
+        stored_pause,
+        written_end,
+    )
+    from .stores.agent_runs import AgentRun, agent_run
+    from .stores.answers import edited_input
+    from .stores.values import Tenant, Tenants
     from .surfaces.code_call.names import looks_like_meta_tool
+    from .surfaces.exec_wait.options import configured
+    from .surfaces.exec_wait.profile import binding_of
+    from .surfaces.exec_wait.sources import listed
+    from .surfaces.exec_wait.surface import direct_names
     from .tools.adapters import register_adapter
     from .tools.names import ImpossibleNameError, can_be_called, check_name
     from .tools.prepared import PreparedTool, prepared
@@ -42,28 +62,47 @@ if TYPE_CHECKING:
     from .workers.pool import pool_or_default
 
 __all__ = [
+    "APPROVAL_KIND",
     "LARGE_CHARACTERS",
     "MAX_PROBLEMS",
     "UNKNOWN_OUTCOME_KIND",
+    "AgentRecords",
+    "AgentRun",
     "Compile",
     "CompiledSchema",
+    "DictSchema",
     "FrameworkSchema",
     "ImpossibleNameError",
     "JsonSchema",
     "OpenedContinuation",
     "PreparedTool",
     "ReadAgain",
+    "ResumeWith",
     "SchemaMismatch",
+    "Tenant",
+    "Tenants",
+    "ToolForm",
+    "ToolForms",
     "TypeSchema",
     "ValidatedInput",
+    "WrongTypeError",
+    "agent_pause",
+    "agent_run",
+    "binding_of",
     "can_be_called",
     "canonical_json",
     "check_name",
     "clip",
     "completed",
+    "configured",
+    "decode_json",
+    "direct_names",
+    "edited_input",
     "end_continuation",
     "integers_as_in",
     "is_read_once",
+    "joined_programs",
+    "listed",
     "log_left_out",
     "looks_like_meta_tool",
     "not_negative",
@@ -73,32 +112,50 @@ __all__ = [
     "pool_or_default",
     "prepared",
     "read_again",
+    "read_end",
+    "readable_schema",
     "refuse_too_many",
     "register_adapter",
     "resolve_reference",
     "run_check",
     "same_json",
+    "stored_pause",
     "weigh",
     "with_texts",
+    "without_texts",
+    "written_end",
 ]
 
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
-    "data.exact_integers": "integers_as_in with_texts",
+    "data.exact_integers": "integers_as_in with_texts without_texts",
     "data.json_shape": "weigh",
-    "data.json_values": "canonical_json refuse_too_many",
+    "data.json_values": "canonical_json decode_json refuse_too_many",
     "data.references": "resolve_reference",
     "host.threads": "LARGE_CHARACTERS run_check",
-    "interrupts.interrupt": "same_json",
-    "options.checked_fields": "not_negative",
+    "interrupts.agent_pauses": "agent_pause",
+    "interrupts.interrupt": "APPROVAL_KIND same_json",
+    "options.checked_fields": "WrongTypeError not_negative",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND",
     "run.resume": "OpenedContinuation end_continuation open_continuation",
     "schemas.compiled": (
         "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"
     ),
+    "schemas.json_schemas": "DictSchema",
     "schemas.python_types": "TypeSchema",
+    "schemas.readable": "readable_schema",
     "schemas.type_traits": "ReadAgain is_read_once read_again",
+    "stores.agent_records": (
+        "AgentRecords ResumeWith ToolForm ToolForms joined_programs read_end stored_pause written_end"
+    ),
+    "stores.agent_runs": "AgentRun agent_run",
+    "stores.answers": "edited_input",
+    "stores.values": "Tenant Tenants",
     "surfaces.code_call.names": "looks_like_meta_tool",
+    "surfaces.exec_wait.options": "configured",
+    "surfaces.exec_wait.profile": "binding_of",
+    "surfaces.exec_wait.sources": "listed",
+    "surfaces.exec_wait.surface": "direct_names",
     "tools.adapters": "register_adapter",
     "tools.names": "ImpossibleNameError can_be_called check_name",
     "tools.prepared": "PreparedTool prepared",

@@ -20,7 +20,8 @@ class GuestFace:
     only when it is known what it imports. ``globals`` are installed by name when the program starts, and ``fetch``
     beside them where profile and policy have it. ``shadowed`` are names of the engine's that mean nothing in it.
     ``result`` "sanitised" cuts what it returns beyond ``max_result_depth`` levels and ``max_result_properties`` members
-    in all, and says so; "json" takes it as it is, or not at all. ``console`` "stable" writes objects with their keys
+    in all, and says so; "json" takes it as it is, or not at all; "texts" too, but makes text of a BigInt, a symbol or a
+    function that it returns. ``console`` "stable" writes objects with their keys
     sorted. ``limit_names`` are what limits are called in it, by their names here. With ``stops_itself`` its own worker
     stops a program that takes too long in a turn, and sends what it has written.
     """
@@ -28,7 +29,7 @@ class GuestFace:
     wrapper: Literal["sloppy", "strict", "module"]
     globals: tuple[str, ...]
     shadowed: tuple[str, ...] = ()
-    result: Literal["json", "sanitised"] = "json"
+    result: Literal["json", "sanitised", "texts"] = "json"
     max_result_depth: int = 0
     max_result_properties: int = 0
     console: Literal["plain", "stable"] = "plain"

@@ -116,6 +116,13 @@ def test_each_thing_that_is_no_name_by_itself(acorn: Acorn):
             assert not told(source, _analyser(source, PARSE_MS, True)["facts"]), source
 
 
+def test_each_piece_in_each_nesting(acorn: Acorn):
+    for piece in (*HIDDEN_NAMES, *HIDDEN_LOOPS):
+        for nesting in NESTINGS:
+            source = nesting.replace("%", piece.replace("@", "eval"))
+            assert judged(acorn, source) in ("same", "no program"), source
+
+
 def nested(draw: Any, pieces: tuple[str, ...]) -> str:
     """A piece inside as many others as hypothesis likes, with TypeScript and comments around it."""
     source = draw(st.sampled_from(pieces)).replace("@", draw(st.sampled_from(BANNED)))

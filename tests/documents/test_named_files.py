@@ -16,11 +16,20 @@ PAGES = [
     *sorted((TREE / "integrations").glob("*/README.md")),
 ]
 # Those that somebody makes.
-MADE = {"tests/fuzz/findings/", ".bench/peers", ".bench/node", "my_tools.py"}
+MADE = {
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    "Support/Claude",
+    "tests/fuzz/findings/",
+    ".bench/peers",
+    ".bench/node",
+    "my_tools.py",
+}
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:[\w.\-]+/)+[\w.\-]*|[\w\-]+\.(?:py|md|js)")
+_MEDIA_TYPE = re.compile(r"(?:application|text)/[\w.+\-]+")
 _MODULE = re.compile(r"(?:tests|benchmarks)(?:\.\w+)+")
 _FOLDERS = ("src", "tests", "examples", "benchmarks")
 
@@ -29,7 +38,7 @@ def named(page: str) -> set[str]:
     """Return what a page's text names: paths, bare names of files, and modules that are run, as paths."""
     words = {word for code in _SPAN.findall(_FENCED.sub("", page)) for word in code.split()}
     modules = {word.replace(".", "/") + ".py" for word in words if _MODULE.fullmatch(word)}
-    return {word for word in words if _PATH.fullmatch(word)} | modules
+    return {word for word in words if _PATH.fullmatch(word) and not _MEDIA_TYPE.fullmatch(word)} | modules
 
 
 def is_there(name: str, folder: Path) -> bool:

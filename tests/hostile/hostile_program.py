@@ -2,17 +2,19 @@
 
 `programs/<group>/<id>.js` starts with a line `//! {...}`; the program is what follows. Where a program needs bytes that
 a text file should not hold, `<id>.json` has `{"expect": {...}, "program": "..."}`; where it is large and monotonous,
-`{"expect": {...}, "parts": [[text, count], ...]}`.
+`{"expect": {...}, "parts": [[text, count], ...]}`. What another face does otherwise stands in the member of its name.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "programs"
+EXEC_FOLDER = FOLDER.parent / "exec_programs"
+"""Those against what only exec has."""
 HEADER = "//! "
 
 ENDS = frozenset(
@@ -28,9 +30,11 @@ ENDS = frozenset(
         "bridge-limit",
         "tool-error",
         "engine",
+        "waits",
     )
 )
-"""What may be expected. A broken protocol and a dead worker may not: they would be holes."""
+"""What may be expected; "waits" of exec alone, for a program whose calls never end. A broken protocol and a dead worker
+may not: they would be holes."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Expectation:
 
     ``ends``: any of `ENDS`. ``value``, ``error_name``, ``message`` (a part of it): checked when the program returns,
     or throws. ``calls``: what reached the tools, in order; None when any number may.
-    ``sample``: the id of the published sample that this program is adapted from.
+    ``output``: the items that a program of exec has written, texts as such and other values in a list.
+    ``sample``: the id of the published sample that this program is adapted from. ``exec``: fields that differ in exec.
     """
 
     ends: tuple[str, ...]
@@ -48,10 +53,17 @@ class Expectation:
     error_name: str | None = None
     message: str | None = None
     console: list[str] | None = None
+    output: list[Any] | None = None
     memory_mib: int = 64
     stack_kib: int = 2048
     timeout_ms: int | None = None
     sample: str | None = None
+    exec: dict[str, Any] | None = None
+
+    def of_face(self, face: str | None) -> Expectation:
+        """Return what a face expects; None: codeMode."""
+        other: dict[str, Any] = (self.exec or {}) if face == "exec" else {}
+        return replace(self, **{**other, "ends": tuple(other.get("ends", self.ends))})
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,10 @@ class HostileProgram:
         """Short where the clock is meant to end the program, generous where it is not."""
         if self.expect.timeout_ms is not None:
             return self.expect.timeout_ms
-        return 400 if "timeout" in self.expect.ends else 8000
+        return 400 if "timeout" in self.expect.ends else 30_000
 
 
-def load_program(path: Path) -> HostileProgram:
+def load_program(path: Path, face: str | None = None) -> HostileProgram:
     """Read one file. Raises `ValueError` for a header that is missing or names an unknown end."""
     text = path.read_bytes().decode("utf-8")
     if path.suffix == ".json":
@@ -83,18 +95,18 @@ def load_program(path: Path) -> HostileProgram:
         if not first.startswith(HEADER):
             raise ValueError(f"{path} does not start with {HEADER!r}")
         header = json.loads(first.removeprefix(HEADER))
-    expect = Expectation(**{**header, "ends": tuple(header["ends"])})
+    expect = Expectation(**header).of_face(face)
     if not set(expect.ends) <= ENDS or not expect.ends:
         raise ValueError(f"{path} expects an unknown end: {expect.ends}")
     return HostileProgram(path.parent.name, path.stem, source, expect)
 
 
-def groups() -> list[str]:
+def groups(folder: Path = FOLDER) -> list[str]:
     """The names of all groups."""
-    return sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir())
+    return sorted(one.name for one in folder.iterdir() if one.is_dir())
 
 
-def load_group(group: str) -> list[HostileProgram]:
-    """Every program of a group, by id."""
-    files = [path for path in (FOLDER / group).iterdir() if path.suffix in (".js", ".json")]
-    return [load_program(path) for path in sorted(files)]
+def load_group(group: str, face: str | None = None, folder: Path = FOLDER) -> list[HostileProgram]:
+    """Every program of a group, by id, with what this face expects."""
+    files = [path for path in (folder / group).iterdir() if path.suffix in (".js", ".json")]
+    return [load_program(path, face) for path in sorted(files)]

@@ -31,7 +31,7 @@ AT_ONCE = 4
 SLACK_MS = 4000
 HOST_SECRET = "host-secret-4711"
 CANARY = "return [typeof pwn, typeof Object.prototype.pwn, Object.isFrozen(Array.prototype), await tools.x('canary')]"
-CANARY_OPTIONS = {"execution_policy": {"timeout_ms": 8000}}
+CANARY_OPTIONS = {"execution_policy": {"timeout_ms": 30_000}}
 CANARY_VALUE = ["undefined", "undefined", True, ["canary"]]
 
 # The class of an error says the end; order matters where classes inherit.
@@ -59,6 +59,13 @@ class Outcome:
     console: list[str] = field(default_factory=list)
     elapsed_ms: float = 0.0
     canary: Any = None
+    told: list[Any] = field(default_factory=list)  # of exec and wait: every result
+
+    @property
+    def output(self) -> list[Any]:
+        """What was written of texts and other values, through all results."""
+        items = [item for result in self.told for item in result.get("output", ())]
+        return [item["text"] if item["type"] == "text" else [item["value"]] for item in items]
 
     def problems(self) -> list[str]:
         """What is not as expected; empty when all is well."""
@@ -73,6 +80,8 @@ class Outcome:
             found.append(f"tools saw {self.calls!r:.300}, expected {expect.calls!r:.300}")
         if expect.console is not None and self.console != expect.console:
             found.append(f"console has {self.console!r:.300}, expected {expect.console!r:.300}")
+        if expect.output is not None and self.output != expect.output:
+            found.append(f"wrote {self.output!r:.300}, expected {expect.output!r:.300}")
         if self.elapsed_ms > self.program.timeout_ms + SLACK_MS:
             found.append(f"took {self.elapsed_ms:.0f} ms")
         if self.canary != CANARY_VALUE:

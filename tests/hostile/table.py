@@ -1,12 +1,15 @@
-"""Prints what came of every hostile program: ``python -m tests.hostile.table [group ...]``."""
+"""Prints what came of every hostile program: ``python -m tests.hostile.table [--exec] [group ...]``."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
+from codemode import PoolOptions, WorkerPool
+
+from . import exec_wait_run
 from .hostile_program import groups, load_group
-from .hostile_run import Outcome, run_programs
+from .hostile_run import AT_ONCE, Outcome, run_programs
 
 
 def row(outcome: Outcome) -> str:
@@ -17,12 +20,25 @@ def row(outcome: Outcome) -> str:
     return f"{program.id:34} {program.group:14} {expected:28} {outcome.end:14} {outcome.elapsed_ms:7.0f}{mark}"
 
 
+def outcomes_of(group: str, is_exec: bool) -> list[Outcome]:
+    """Run one group."""
+    if not is_exec:
+        return asyncio.run(run_programs(load_group(group)))
+    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
+        return asyncio.run(exec_wait_run.run_programs(load_group(group, "exec"), pool, lambda _: "plain"))
+
+
 def main() -> int:
-    """Run the named groups, or all, and print the table. The exit status is 1 when one program failed."""
+    """Run the named groups, or all, and print the table. The exit status is 1 when one program failed.
+
+    ``--exec``: as programs of exec.
+    """
+    is_exec = "--exec" in sys.argv
+    names = [name for name in sys.argv[1:] if name != "--exec"]
     print(f"{'id':34} {'group':14} {'expected':28} {'end':14} {'ms':>7}")
     total, failures = 0, []
-    for group in sys.argv[1:] or groups():
-        for outcome in asyncio.run(run_programs(load_group(group))):
+    for group in names or groups():
+        for outcome in outcomes_of(group, is_exec):
             print(row(outcome))
             total += 1
             failures += [f"{group}/{outcome.program.id}: {problem}" for problem in outcome.problems()]

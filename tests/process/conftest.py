@@ -17,6 +17,7 @@ from fetching import ask_at
 from http_server import HttpServer
 from kernel_driver import KernelDriver
 from leftovers import nothing_left as nothing_left_of_a_test
+from model_waits import ModelWaits
 from pausing import Spy
 from waiting import within
 from worker_driver import stub_image
@@ -72,6 +73,22 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
         pool.close()
 
 
+@pytest.fixture(scope="module")
+def _pool_of_a_file() -> Iterator[WorkerPool]:
+    with WorkerPool(PoolOptions(max_workers=2)) as pool:
+        yield pool
+
+
+@pytest.fixture
+def pool(_pool_of_a_file: WorkerPool) -> Iterator[WorkerPool]:
+    """The same two workers for all tests of a file, for a pool takes longer to start than most programs run.
+
+    No test may keep one.
+    """
+    yield _pool_of_a_file
+    assert _pool_of_a_file.active == 0
+
+
 @pytest.fixture
 def host() -> Iterator[Host]:
     """A host whose next program, on a worker that behaves, must run as ever."""
@@ -81,6 +98,11 @@ def host() -> Iterator[Host]:
     assert one.run(well_behaved) == "echo"
     assert one.calls == 1
     one.close()
+
+
+@pytest.fixture
+def model_waits(monkeypatch: pytest.MonkeyPatch) -> ModelWaits:
+    return ModelWaits(monkeypatch)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ WORKLOADS = [
     "W15",
     "W16",
     "W17",
+    "W18",
+    "W19",
 ]
 WAIT_SECONDS = 240
 
@@ -85,11 +88,20 @@ def test_a_profile_accounts_for_a_run(arguments: list[str], said: str):
     assert said in done.stdout
 
 
-def test_two_commits_are_compared_row_by_row():
-    command = [sys.executable, "-m", "benchmarks.compare", "HEAD", "--rounds", "2", "--runs", "1", "--only", "W9"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS)
-    assert done.returncode in (0, 1), done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["W9", "W9", "W9"]
+def test_two_commits_are_compared_row_by_row(
+    module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    compare, rows = module("compare"), dict[Path, Any]()
+    measured = compare.measured
+
+    def once(side: Path, options: list[str]) -> Any:
+        """The rows of a side, which in a second round are those of the first."""
+        return rows[side] if side in rows else rows.setdefault(side, measured(side, options))
+
+    monkeypatch.setattr(compare, "measured", once)
+    assert compare.main(["HEAD", "--rounds", "2", "--runs", "1", "--only", "W9"]) in (0, 1)
+    assert len(rows) == 2
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["W9", "W9", "W9"]
 
 
 @pytest.mark.parametrize(
@@ -110,10 +122,55 @@ def test_a_row_is_slower_when_the_middle_halves_lie_apart(
     assert compared.is_slower is is_slower
 
 
-def test_an_unknown_workload_is_refused():
-    done = benchmark("--only", "W99")
-    assert done.returncode == 2
-    assert "W99" in done.stderr
+def test_catalogs_and_waiting_runs_are_measured(module: Any, monkeypatch: pytest.MonkeyPatch):
+    catalogs, waiting = module("exec_wait_catalogs"), module("exec_wait")
+    monkeypatch.setattr(catalogs, "_RUNS", 1)
+    monkeypatch.setattr(waiting, "CALLS", (0, 2))
+    monkeypatch.setattr(waiting, "_HELD_COLD", 2)
+    (line,) = asyncio.run(catalogs.lines((1,)))
+    assert line.count(" late)") == 4
+    assert [one.split(":")[0].strip() for one in asyncio.run(waiting.sizes())[:3]] == [
+        "0 calls",
+        "2 calls",
+        "a recorded small call",
+    ]
+
+
+def test_pages_of_the_console_are_measured(module: Any, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("codemode_console")
+    console = module("console")
+    monkeypatch.setattr(console, "own_cluster", lambda _stack: None)
+    rows = asyncio.run(console.console_rows(300, 0))
+    assert [row.what for row in rows] == [f"{page}, SQLite" for page in console._PAGES]
+    assert all(row.ours > 0 and row.floor > 0 for row in rows)
+    assert all(int(re.search(r"([0-9]+) queries", row.note)[1]) <= 8 for row in rows)
+
+
+def test_the_gateway_is_measured_against_direct_use(module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    gateway = module("gateway")
+    monkeypatch.setattr(gateway, "SDK", gateway.STDLIB)
+    monkeypatch.setattr(gateway, "PYTHON", tmp_path / "none")
+    bench = gateway.Bench(tmp_path, calls=3, servers=2, seconds=0.0)
+    asyncio.run(bench.measure(1, untimed=0))
+    rows = {row.what: row for row in bench.rows()}
+    assert len(rows) == len(gateway.PAIRS)
+    assert {what for what, row in rows.items() if row.ratio is None} == {what for what in rows if "by proxy" in what}
+    assert all(row.ours > 0 and row.floor > 0 for row in rows.values() if row.ratio is not None)
+
+
+def test_what_a_client_of_the_gateway_is_given_is_counted(module: Any):
+    gateway = module("gateway")
+    servers = gateway.prompts.servers_of_the_sample()
+    given = asyncio.run(gateway.given_at_start(servers))
+    start, looked_up = gateway.token_rows_of(servers, given, (None, None))
+    assert 0 < start.ours < looked_up.ours < start.floor
+
+
+def test_an_unknown_workload_is_refused(module: Any, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        module("run").main(["--only", "W99"])
+    assert ended.value.code == 2
+    assert "W99" in capsys.readouterr().err
 
 
 def test_a_verdict_is_shown_beside_its_target(module: Any):

@@ -16,7 +16,7 @@ from leftovers import children, living_children, no_orphan_left, nothing_left
 
 from codemode import CodeModeTimeoutError, CodeModeWorkerError, WorkerPool, run_code_mode
 
-_INVOCATIONS, _TASKS, _SPARES = 300, 8, 2
+_INVOCATIONS, _TASKS, _SPARES = 150, 8, 2
 _TIMEOUT_MS = 1500
 # Waiting for two workers that never get ready may come before the clock of an invocation starts.
 _LONGEST_SECONDS = _TIMEOUT_MS / 1000 + 10

@@ -88,3 +88,8 @@ def test_interpreter_shutdown_in_the_middle_of_a_run() -> None:
     outcome = run_host("shutdown.py")
     assert (outcome.returncode, outcome.stdout) == (0, "ok\nthe worker pool is closed\n")
     assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.parametrize("way", ["warm", "cold"])
+def test_fork_while_a_program_of_exec_waits(way: str) -> None:
+    assert_fine(run_host("exec_wait_forks.py", way))

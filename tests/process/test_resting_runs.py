@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,19 +193,30 @@ def test_timers_go_on_at_rest(within, pool, is_cold):
 
 def test_a_guest_that_computes_fails_when_its_time_is_up(within, pool, is_cold):
     async def main():
-        surface = Surface([], pool=pool, profile=profile_of(timeout_ms=300))
-        outcome = await surface.start("await yield_control(); for (;;);")
-        return await at_rest(outcome, "yield", is_cold).go_on()
+        surface = Surface([], pool=pool, profile=profile_of(timeout_ms=60_000))
+        run = at_rest(await surface.start("await yield_control(); for (;;);"), "yield", is_cold)
+        machine = run._runner.machine  # from here on it may compute for so long and no longer
+        machine.settings = replace(machine.settings, limits=replace(machine.settings.limits, timeout_ms=300))
+        return await run.go_on()
 
     outcome = within(main())
     assert (outcome.status, type(outcome.error)) == ("failed", CodeModeTimeoutError)
     assert pool.active == 0
 
 
-def test_a_replay_does_not_count_as_the_guests_time(within, pool):
+def test_a_replay_does_not_count_as_the_guests_time(within, pool, monkeypatch):
+    begun: list[bool] = []
+    guests_clock = resting_runner.RestingRunner._guests_clock
+
+    def noted(runner: Any) -> Any:
+        begun.append(runner.machine.is_replaying)
+        return guests_clock(runner)
+
+    monkeypatch.setattr(resting_runner.RestingRunner, "_guests_clock", noted)
+
     async def main():
-        surface = Surface([], pool=pool, profile=profile_of(timeout_ms=2_000))
-        js = """const spin = () => { let n = 0; for (let i = 0; i < 3e6; i++) n += i; return n; };
+        surface = Surface([], pool=pool, profile=profile_of(timeout_ms=60_000))
+        js = """const spin = () => { let n = 0; for (let i = 0; i < 3e5; i++) n += i; return n; };
                 for (let i = 0; i < 4; i++) { spin(); await yield_control(); } return 1"""
         outcome = await surface.start(js)
         while outcome.status == "resting":
@@ -216,6 +228,7 @@ def test_a_replay_does_not_count_as_the_guests_time(within, pool):
     outcome, own = within(main())
     assert outcome.value == 1, outcome.error
     assert own > 0
+    assert begun == [False] * 4  # where each replay had ended
 
 
 def test_a_replay_that_takes_too_long_is_told_as_one(within, pool, monkeypatch):
@@ -394,7 +407,7 @@ def test_a_worker_that_was_taken_back_is_given_to_nobody(within, make_pool):
     async def main():
         surface = Surface([slow.tool], pool=pool)
         run = (await surface.start("return await tools.slow(1)", wait_ms=20)).rest.run
-        going_on = asyncio.ensure_future(run.go_on())
+        going_on = asyncio.ensure_future(run.go_on(30_000))
         await asyncio.sleep(0)
         busy = asyncio.ensure_future(surface.start("return await tools.slow(2)"))
         await until(lambda: 2 in slow.calls)
@@ -440,7 +453,7 @@ def test_a_tenants_share_gives_up_what_rests_in_it_and_the_whole_pool_what_rests
     assert (pool.active, share.active) == (0, 0)
 
 
-def test_a_sync_tool_that_runs_keeps_no_slot_of_a_run_without_a_worker(within, make_pool):
+def test_a_sync_tool_that_runs_keeps_no_slot_of_a_run_without_a_worker(within, make_pool, model_waits):
     pool, begun, may_end = make_pool(max_workers=1, on_saturation="fail"), threading.Event(), threading.Event()
 
     def wait(_input: Any, _context: Any) -> int:
@@ -450,7 +463,7 @@ def test_a_sync_tool_that_runs_keeps_no_slot_of_a_run_without_a_worker(within, m
 
     async def main():
         surface = Surface([Tool("wait", execute=wait)], pool=pool)
-        run = (await surface.start("return await tools.wait({})", wait_ms=50)).rest.run
+        run = (await model_waits.left(surface.start("return await tools.wait({})"), begun.is_set)).rest.run
         assert (run.is_warm, begun.is_set(), pool.active) == (False, True, 0)
         assert (await surface.start("return 1")).value == 1
         may_end.set()

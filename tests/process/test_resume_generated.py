@@ -29,14 +29,14 @@ from codemode.run import resume as continuations
 
 _EPOCH_MS = 1_700_000_000_000
 _SOME = settings(
-    max_examples=60,
+    max_examples=30,
     phases=[Phase.generate],  # shrinking a run that hangs would take minutes
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-_FEW = settings(_SOME, max_examples=25)
+_FEW = settings(_SOME, max_examples=15)
 
 
 class CodeMode:

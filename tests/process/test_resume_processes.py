@@ -82,7 +82,7 @@ def test_10_a_crashed_owner_is_not_replaced(paused, log):
     assert claims.execute("UPDATE resumes SET renewed_at_ms = 0").rowcount == 1
     claims.commit()
     claims.close()
-    first, second = (host("resume", paused, log, "old", "--claims") for _ in range(2))
+    first, second = (host("resume", paused, log, "old", "--claims", "--hasty") for _ in range(2))
     assert "outcome is unknown" in first["error"]
     ((_, kind),) = first["recovery"]
     assert kind == "code-mode/unknown-outcome"

@@ -27,7 +27,7 @@ from codemode import (
 )
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.ledger import Ledger
-from codemode.surfaces.code_mode.failure_text import failure_text
+from codemode.run.failure_text import failure_text
 
 CAUGHT = "try { await (CALL); return 'answered' } catch (e) { return [e.name, e.code, e.message] }"
 

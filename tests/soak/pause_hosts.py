@@ -158,7 +158,7 @@ class Person:
         self._decided = decided
         self._actor = actor
         self._clicked: set[str] = set()
-        self._unsure: dict[str, StoredRequest] = {}
+        self._unsure: dict[str, tuple[str, StoredRequest]] = {}
 
     async def work(self, after: int) -> None:
         """Follow what happens; of what has been dealt with a line is written."""
@@ -178,9 +178,9 @@ class Person:
                 continue
             self._clicked.add(request.interrupt_id)
             if request.kind == UNKNOWN_OUTCOME_KIND:
-                self._unsure[request.interrupt_id] = request
+                self._unsure[request.interrupt_id] = record_id, request
             else:
-                await self._click(request, self._opinion(request))
+                await self._click(record_id, request, self._opinion(request))
 
     def _opinion(self, request: StoredRequest) -> dict[str, Any]:
         # Of a process that was killed the next one must think the same.
@@ -189,11 +189,11 @@ class Person:
 
     async def _look_again(self) -> None:
         while True:
-            for request in list(self._unsure.values()):
+            for record_id, request in list(self._unsure.values()):
                 answer = self._found_out(request.input)
                 if answer is not None:
                     del self._unsure[request.interrupt_id]
-                    await self._click(request, answer)
+                    await self._click(record_id, request, answer)
             await asyncio.sleep(0.1)
 
     def _found_out(self, value: Any) -> dict[str, Any] | None:
@@ -205,7 +205,7 @@ class Person:
         at_it -= {pid for kind, one, pid in lines if one == value and kind == "ended"}
         return None if any(Path(f"/proc/{pid}").exists() for pid in at_it) else {"runAgain": True}
 
-    async def _click(self, request: StoredRequest, decision: dict[str, Any]) -> None:
+    async def _click(self, record_id: str, request: StoredRequest, decision: dict[str, Any]) -> None:
         name = request.interrupt_id
         for _ in range(2):
             try:

@@ -13,6 +13,7 @@ from tests.process.leftovers import nothing_left, read_line
 from tests.soak import stalls
 from tests.soak.chaos import run_chaos
 from tests.soak.load import cancel_waiting, run_at_once, run_from_threads
+from tests.soak.rests import run_rests
 from tests.soak.soak import Figures, problems_of, run_soak
 from tests.soak.tenants import Tenant, check_apart, side_by_side
 
@@ -33,10 +34,19 @@ def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, in
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
 
 
+@pytest.mark.parametrize(("start_method", "programs"), [("fork", 80), ("exec", 20)])
+def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None:
+    rests = run_rests(programs, seed=7, start_method=start_method, seconds=120)
+    # Without enough of each the test would prove nothing.
+    assert rests.ends["completed"] >= programs // 4, (rests.ends, rests.reign.sent)
+    assert rests.reign.sent["worker SIGKILL"] >= 5, rests.reign.sent
+    assert rests.pair.telemetry["wakesCold"] >= 1, rests.pair.telemetry
+
+
 def test_soak() -> None:
-    figures = run_soak(600, warm_up=300, every=200)
+    figures = run_soak(300, warm_up=150, every=100)
     assert problems_of(figures) == []
-    assert len(figures.latencies_ms) == 600
+    assert len(figures.latencies_ms) == 300
 
 
 def test_a_soak_that_leaks_is_told() -> None:

@@ -79,3 +79,9 @@ def new_database(folder: str, name: str) -> str:
     with psycopg.connect(dsn_of(folder, "postgres"), autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
     return dsn_of(folder, name)
+
+
+def new_url(folder: str, name: str) -> str:
+    """Make an empty database and return its URL, as configurations name it."""
+    new_database(folder, name)
+    return f"postgresql://tests@/{name}?host={folder}"

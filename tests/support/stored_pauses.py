@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import Any
 
@@ -53,3 +54,32 @@ class Catalog:
 
     def get(self, name: str) -> Any:
         return self if name == "refund" else None
+
+
+def put_as_version_2(
+    database: Any,
+    interrupt: Interrupt,
+    *,
+    number: int = 0,
+    state: str = "pending",
+    tenant: str = "",
+    labels: str = "{}",
+) -> str:
+    """Keep a pause in tables of version 2, as the store of then did, and return its record's id."""
+    record_id, one = f"r{number}", interrupt.requests[0]
+    with database.journaling() as session:
+        session.run(
+            "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels,"
+            " created_at_ms, expires_at_ms, interrupt, claim) VALUES (?, ?, 1, ?, '', ?, '', ?, 1, ?, ?, 0)",
+            *(record_id, number, state, tenant, labels, interrupt.continuation["auth"]["expiresAtMs"]),
+            json.dumps(interrupt.to_dict()),
+        )
+        session.run(
+            "INSERT INTO codemode_requests (interrupt_id, record_id, ordinal, kind, tool_name, input, payload,"
+            " description, state, is_taken, shown, tenant, app, position)"
+            " VALUES (?, ?, 0, ?, ?, '{}', '{}', '\"\"', 'waiting', 0, '', ?, '', ?)",
+            *(one.interrupt_id, record_id, APPROVAL_KIND, one.tool_name, tenant, number),
+        )
+        session.run("INSERT INTO codemode_changes VALUES (?, ?, ?, 'put')", number + 1, record_id, tenant)
+        session.run("UPDATE codemode_store SET sequence = ?", number + 1)
+    return record_id

@@ -157,7 +157,14 @@ def test_only_telemetry_knows_opentelemetry():
     assert knowing == ["observe/telemetry.py"]
 
 
+def test_only_the_gateway_knows_the_sdk_of_mcp():
+    sdk = {"mcp", "mcp_types"}
+    knowing = [file for file in FILES if {module.split(".")[0] for module in imports(file)} & sdk]
+    assert {room(file) for file in knowing} == {"mcp"}
+
+
 @pytest.mark.parametrize("file", [file for file in FILES if file.endswith("__init__.py")])
 def test_the_inits_of_rooms_are_empty(file: str):
     # Each package costs a start of its own.
-    assert file in ("__init__.py", "cli/__init__.py") or not (ROOT / file).read_text(encoding="utf-8").strip()
+    with_names = ("__init__.py", "cli/__init__.py", "mcp/__init__.py")
+    assert file in with_names or not (ROOT / file).read_text(encoding="utf-8").strip()

@@ -48,7 +48,11 @@ def used(module: str) -> set[str]:
 
 
 def test_the_plugins_are_found():
-    assert {path.relative_to(TREE / "integrations").parts[0] for path in FILES} == {"langchain", "pydantic-ai"}
+    assert {path.relative_to(TREE / "integrations").parts[0] for path in FILES} == {
+        "console",
+        "langchain",
+        "pydantic-ai",
+    }
     assert len(used("codemode")) > 5
 
 

@@ -27,7 +27,7 @@ def functions(text: str) -> Iterator[tuple[str, int]]:
 
 
 def test_the_sources_are_found():
-    assert {"code_mode", "kernel", "codemode_langchain", "codemode_pydantic_ai"} <= {
+    assert {"code_mode", "kernel", "codemode_console", "codemode_langchain", "codemode_pydantic_ai"} <= {
         path.parent.name for path in SOURCES
     }
 

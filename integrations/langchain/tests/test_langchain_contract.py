@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import UnknownInterruptError
@@ -20,6 +20,8 @@ from codemode.testing.contract import (
     CODE_CALL,
     CODE_MODE,
     CONTRACTS,
+    EXEC_WAIT,
+    EXEC_WAIT_CONTRACTS,
     Check,
     ContractAnswer,
     ContractTool,
@@ -74,6 +76,8 @@ class Plugin:
         made = [_langchain_tool(one) for one in tools]
         if self.face is CODE_MODE:
             hiding: Any = CodeModeMiddleware(approve=gated)
+        elif self.face is EXEC_WAIT:
+            hiding = ExecWaitMiddleware(approve=gated)
         else:
             hiding = CodeCallMiddleware(options={"directCalls": {"enabled": True}}, approve=gated)
         return agent((), made, hiding, model=scripted, checkpointer=self._saver)
@@ -114,10 +118,11 @@ def _value(text: str) -> Any:
         return text  # a text is shown to a model as it is
 
 
-@pytest.mark.parametrize(("face", "check"), CONTRACTS, ids=contract_id)
+@pytest.mark.parametrize(("face", "check"), [*CONTRACTS, *EXEC_WAIT_CONTRACTS], ids=contract_id)
 def test_contract(face: Face, check: Check):
     asyncio.run(check(Plugin(face)))
 
 
-def test_both_faces_are_checked():
+def test_all_faces_are_checked():
     assert {face.name for face, _ in CONTRACTS} == {CODE_MODE.name, CODE_CALL.name}
+    assert {face for face, _ in EXEC_WAIT_CONTRACTS} == {EXEC_WAIT}

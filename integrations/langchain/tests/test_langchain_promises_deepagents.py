@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware
+from exec_wait_agent import answers, directed, runs
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -216,3 +217,18 @@ def test_30_an_approval_inside_a_program_of_a_sub_agent(is_async: bool):
     assert asked == [["/inner"], ["/x"]]
     assert json.loads(content(output)) == ["inner is gone", "deleted /x"]
     assert desk.deleted == ["/inner", "/x"]
+
+
+def test_a_deep_agent_with_exec_and_wait(is_async: bool):
+    from deepagents import create_deep_agent
+
+    code = """await tools.write_file({file_path: "/a.txt", content: "tea"});
+        return [await tools.read_file({file_path: "/a.txt"}), ALL_TOOLS.map((one) => one.name)]"""
+    scripted = directed(runs(code))
+    graph = create_deep_agent(scripted, [], middleware=[ExecWaitMiddleware()], checkpointer=InMemorySaver())
+    output = Session(graph, is_async=is_async).start()
+    assert [one.name for one in scripted.shown[0]] == ["exec", "wait"]
+    read, names = answers(output)[0]["value"]
+    assert "tea" in read
+    assert {"ls", "task", "write_file"} <= set(names)
+    assert list(output["files"]) == ["/a.txt"]

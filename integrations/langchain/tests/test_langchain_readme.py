@@ -25,7 +25,7 @@ def blocks() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(8))
 def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "readme"}
@@ -33,7 +33,7 @@ def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_every_block_is_run():
-    assert len(blocks()) == 6
+    assert len(blocks()) == 8
 
 
 def terminal(directory: Path, answers: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeMode, answer, create_code_mode_tool
+from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeMode, ExecWait, answer, create_code_mode_tool
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
 from pydantic_ai.toolsets import FunctionToolset
@@ -18,6 +18,8 @@ from codemode.testing.contract import (
     CODE_CALL,
     CODE_MODE,
     CONTRACTS,
+    EXEC_WAIT,
+    EXEC_WAIT_CONTRACTS,
     Check,
     ContractAnswer,
     ContractTool,
@@ -104,6 +106,17 @@ class CallCapability(Capability):
         )
 
 
+class PairCapability(Capability):
+    """Agents with the `ExecWait` capability."""
+
+    face = EXEC_WAIT
+
+    def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
+        return Agent(
+            script.model, tools=made(tools), output_type=[str, DeferredToolRequests], capabilities=[ExecWait()]
+        )
+
+
 class WithoutCapability(Capability):
     """Agents whose own code answers what waits, in the metadata of the outer call."""
 
@@ -134,7 +147,8 @@ class CallToolset(WithoutCapability):
         return Agent(script.model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
 
 
-PLUGINS: tuple[type[Capability], ...] = (Capability, OneTool, CallCapability, CallToolset)
+PLUGINS: tuple[type[Capability], ...] = (Capability, OneTool, CallCapability, CallToolset, PairCapability)
+ALL = (*CONTRACTS, *EXEC_WAIT_CONTRACTS)
 
 
 def made(tools: Sequence[ContractTool]) -> list[Tool[Any]]:
@@ -149,7 +163,7 @@ def decision(given: ContractAnswer) -> Any:
 
 @pytest.mark.parametrize(
     ("plugin", "check"),
-    [(plugin, check) for plugin in PLUGINS for face, check in CONTRACTS if face is plugin.face],
+    [(plugin, check) for plugin in PLUGINS for face, check in ALL if face is plugin.face],
     ids=contract_id,
 )
 def test_contract(check: Check, plugin: type[Capability]) -> None:

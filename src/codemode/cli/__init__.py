@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from .exits import BAD_USAGE, INTERRUPTED_BY_USER, UsageError
+from .mcp_arguments import add_mcp, split_command
 
 _RUN_EXITS = """\
 exit codes:
@@ -22,11 +23,19 @@ _TOOLS_HELP = """\
 a tools file is plain Python: every public function that it defines is a tool, and so is every @tool and Tool;
 or it names them itself in a list or mapping `tools`
 """
+_KEY_HELP = """\
+the environment variable CODE_MODE_KEY holds the key with which the programs' pauses are signed: with it the console
+shows what programs are and have done, and goes on with them where --tools is given
+"""
+_TOKENS_HELP = """\
+a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenants": ["acme"], "may_decide": true}};
+"tenants": "*" is all of them; who has no "may_decide" may decide: "may_decide": false is for those who only look
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    options = _options(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run_command(options)
     except UsageError as error:
@@ -34,6 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED_BY_USER
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    if not arguments or arguments[0] != "mcp":
+        return _parser().parse_args(arguments)
+    # What stands behind -- is another program's, and versions of argparse differ on what they leave of it.
+    given, command_line = split_command(arguments)
+    options = _parser().parse_args(given)
+    options.command_line = command_line
+    return options
 
 
 def _run_command(options: argparse.Namespace) -> int:
@@ -45,6 +64,14 @@ def _run_command(options: argparse.Namespace) -> int:
         from .describe import describe
 
         return describe(options)
+    if options.command == "console":
+        from .console import console
+
+        return console(options)
+    if options.command == "mcp":
+        from .mcp import mcp
+
+        return mcp(options)
     from .doctor import doctor
 
     return doctor(options)
@@ -61,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_describe(commands)
     _add_doctor(commands)
+    _add_console(commands)
+    add_mcp(commands)
     return parser
 
 
@@ -110,3 +139,29 @@ def _add_doctor(commands: Any) -> None:
     doctor.add_argument(
         "--required", action="store_true", help='also fail when isolation="required" would refuse to run here'
     )
+
+
+def _add_console(commands: Any) -> None:
+    console: argparse.ArgumentParser = commands.add_parser(
+        "console",
+        allow_abbrev=False,
+        help="serve a page on which people decide the calls that wait",
+        description="Serve the approval console of a database. Without a file of tokens it makes one token, prints the"
+        " URL that holds it once, and is for this machine alone.",
+        epilog=f"{_KEY_HELP}\n{_TOKENS_HELP}\n{_TOOLS_HELP}\n"
+        "exit codes: 0 when it was told to end, 2 for what cannot be used",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    console.add_argument(
+        "--database",
+        metavar="URL",
+        required=True,
+        help="sqlite:///approvals.db, or postgresql://user@host/name (needs codemode-toolkit[postgres])",
+    )
+    console.add_argument(
+        "--tools", metavar="FILE", help="Python file with the tools: decided programs go on here (none: elsewhere)"
+    )
+    console.add_argument("--app", metavar="NAME", help="the app whose programs go on here (all by default)")
+    console.add_argument("--tokens", metavar="FILE", help="JSON file with the users by the hashes of their tokens")
+    console.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1)")
+    console.add_argument("--port", type=int, default=8822, metavar="N", help="port (default 8822; 0 takes a free one)")

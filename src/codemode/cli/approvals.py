@@ -23,15 +23,19 @@ class TerminalApprovals:
 
     async def __call__(self, request: ApprovalRequest) -> Any:
         """Return the decision about a call."""
+        return await self.decided(_shown(request))
+
+    async def decided(self, shown: str) -> Any:
+        """Return the decision about what is shown, a text that is visible already."""
         if self._mode == "all":
             return "approved"
         if self._mode == "deny":
             return {"approved": False, "reason": "denied by --approve deny"}
         async with self._turn:
-            return await self._ask(request)
+            return await self._ask(shown)
 
-    async def _ask(self, request: ApprovalRequest) -> Any:
-        print(_shown(request), file=sys.stderr, flush=True)
+    async def _ask(self, shown: str) -> Any:
+        print(shown, file=sys.stderr, flush=True)
         if not sys.stdin.isatty():
             print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
             return {"approved": False, "reason": "nobody could be asked"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import CodeModeError
 from ..interrupts.interrupt import Interrupt
-from ..surfaces.code_mode.failure_text import failure_text
+from ..run.failure_text import failure_text
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from ..trace.trace import Trace
 from ..trace.visible_text import counted, one_line, visible
@@ -24,7 +24,7 @@ _MAX_SHOWN_CHARACTERS = 120
 
 def run(options: argparse.Namespace) -> int:
     """Run the program and print what it returns."""
-    js = _source(options.program)
+    js = program_text(options.program)
     watcher = _Watcher()
     settings: dict[str, object] = {
         "approval": {"on_approval_required": TerminalApprovals(options.approve)},
@@ -89,7 +89,8 @@ def _reason(error: BaseException | None) -> str:
     return f": {one_line(f'{type(cause).__name__}: {cause}', _MAX_SHOWN_CHARACTERS)}"
 
 
-def _source(program: str) -> str:
+def program_text(program: str) -> str:
+    """Return the text of a file, or of stdin for ``-``. Raises `UsageError`."""
     try:
         data = sys.stdin.buffer.read() if program == "-" else Path(program).read_bytes()
         return data.decode("utf-8-sig")

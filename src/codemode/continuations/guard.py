@@ -11,17 +11,16 @@ has expired: by a slower clock it may still hold.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
-from weakref import WeakSet
 
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
+from ..host.forks import begin_anew_in_forks
 
 LAPSE_SECONDS = 60.0
 """How long a claim holds that nobody renews."""
@@ -131,9 +130,9 @@ class MemoryResumeGuard:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._with_outcome: deque[_Kept] = deque()
         self._lock = threading.Lock()
-        _guards.add(self)
+        begin_anew_in_forks(self)
 
-    def forget_lock(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: a thread that is not in it may hold the lock."""
         self._lock = threading.Lock()
 
@@ -240,15 +239,3 @@ def require_same_answers(kept_answers: str, claim: Claim, outcome: str | None) -
             "the continuation has already been resumed with other answers",
             details={"superseded": True, "outcome": outcome},
         )
-
-
-_guards: WeakSet[MemoryResumeGuard] = WeakSet()
-
-
-def _forget_locks() -> None:
-    for guard in list(_guards):
-        guard.forget_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)

@@ -7,14 +7,13 @@ and what an earlier owner still writes is refused. Time is judged by the journal
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
-from weakref import WeakSet
 
+from ..host.forks import begin_anew_in_forks
 from .guard import GuardClock, Pauses
 
 JOURNAL_LEASE_MS = 30_000
@@ -110,9 +109,9 @@ class MemoryJournal:
         self._clock = clock if clock is not None else GuardClock()
         self._kept: dict[str, _Kept] = {}
         self._lock = threading.Lock()
-        _journals.add(self)
+        begin_anew_in_forks(self)
 
-    def forget_lock(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: a thread that is not in it may hold the lock."""
         self._lock = threading.Lock()
 
@@ -198,15 +197,3 @@ class MemoryJournal:
             return None
         kept.changed_at = self._clock.seconds()
         return kept
-
-
-_journals: WeakSet[MemoryJournal] = WeakSet()
-
-
-def _forget_locks() -> None:
-    for journal in list(_journals):
-        journal.forget_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)

@@ -49,6 +49,12 @@ def set_keys() -> tuple[bytes, ...] | None:
     return _set
 
 
+def own_key() -> bytes | None:
+    """Return the random secret of this process where it is in use, None where one was set or none was needed yet."""
+    found = None if _set is not None else _own.get(os.getpid())
+    return None if found is None else found[-1]
+
+
 def process_max_age_ms() -> int:
     """Return how long a continuation holds."""
     return _max_age_ms

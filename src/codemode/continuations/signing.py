@@ -19,6 +19,11 @@ from ..errors import CodeModeProtocolError
 
 ALGORITHM = "HMAC-SHA256"
 _MAX_CLOCK_SKEW_MS = 60_000
+_UNKNOWN_KEY = (
+    "the continuation was signed with a key that is not known here: every process needs the same one, by"
+    " set_continuation_signing_key(...), by continuation={'keys': ...} of the tool's options, or for the command"
+    " `codemode console` in CODE_MODE_KEY"
+)
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
 
 
@@ -39,8 +44,8 @@ class KeyRing:
     """
 
     def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: Any = None) -> None:
-        self._keys = {_key_id(key): _derived(key, purpose) for key in keys}
-        self._signing_id = _key_id(keys[-1])
+        self._keys = {key_id(key): _derived(key, purpose) for key in keys}
+        self._signing_id = key_id(keys[-1])
         self._binding = binding
 
     @property
@@ -52,8 +57,7 @@ class KeyRing:
         """Return 32 derived bytes of a key, the signing one by default. Raises `CodeModeProtocolError` if unknown."""
         secret = self._keys.get(key_id if key_id is not None else self._signing_id)
         if secret is None:
-            said = "the continuation was signed with a key that is not known here"
-            raise CodeModeProtocolError(said, details={"unknown_key": True})
+            raise CodeModeProtocolError(_UNKNOWN_KEY, details={"unknown_key": True})
         return secret
 
     def sign(
@@ -113,7 +117,8 @@ def _checked_times(fields: Mapping[str, Any], now_ms: int | None) -> Auth:
     return Auth(fields["keyId"], fields["nonce"], issued, expires)
 
 
-def _key_id(key: bytes) -> str:
+def key_id(key: bytes) -> str:
+    """Return the name of a key, as a continuation says which one has signed it."""
     return hashlib.sha256(b"codemode key id:" + key).hexdigest()[:16]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from heapq import nlargest
@@ -26,6 +26,11 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     # A real comparison takes up to a fifth of a millisecond, and a thousand tools are no rarity.
     likely = nlargest(_MAX_COMPARED, known, key=shared)
     return get_close_matches(name, likely, n=MAX_NEAREST, cutoff=_CUTOFF)
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    """Return the question that is added to a message about an unknown name; nothing where no name is near."""
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def _pairs(text: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ REFUSED: str = _layers.REFUSED
 REQUIRED_LAYERS: tuple[str, ...] = _layers.REQUIRED_LAYERS
 
 _NOBODY = 65534
-_ADDRESS_SPACE_BYTES = 1 << 30
+_ADDRESS_SPACE_BYTES = 5 << 28  # a quarter more than the largest heap: the engine must notice first
 _CPU_SECONDS = 3600
 # Every descriptor in flight between zygote and host counts against this limit, for all zygotes of one user.
 _ZYGOTE_DESCRIPTORS = 1024

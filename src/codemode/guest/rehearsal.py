@@ -8,12 +8,14 @@ SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); 
 MODULE = """import { rehearse } from "@codemode/servers/rehearsed";
 const { n }: { n: number[] } = await rehearse({ n: [1, 'a'] }); globalThis.__codemode_result__ = n as unknown;"""
 _PROGRAM = b"""{
-    "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); return { n, at: Date.now() };",
+    "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); text(1); return { n, at: Date.now() };",
     "seed": "00000000000000000000000000000000", "now_ms": 1,
     "wrapper": "sloppy", "is_rehearsal": true,
-    "globals": ["tools", "console", "callTool", "getTool", "codecallContext", "mcpLog", "mcpNotify"],
+    "globals": ["tools", "console", "callTool", "getTool", "codecallContext", "mcpLog", "mcpNotify",
+        "ALL_TOOLS", "MCP", "API", "text", "json", "yield_control", "setTimeout", "clearTimeout"],
     "shadowed": ["process", "globalThis"], "given": {"context": {}, "namespaces": ["rehearsed"]},
     "result": {"depth": 9, "properties": 9},
+    "max_output_bytes": 1000, "says_in_text": true, "drains": true,
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
 _OF_MODULE = """{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__=await r({n:[1,'a']});",

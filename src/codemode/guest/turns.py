@@ -16,6 +16,7 @@ SHORTEST_SECONDS = 0.005
 NO_LIMIT = -1
 # An answer that has a value, and where that begins at the latest.
 VALUE, HEAD = ',"value":', 64
+AGAIN = "again"  # the kernel has asked what became of the program, and is told so in a job
 STOPPED = 'F{"message": "stopped", "origin": "time"}'
 
 
@@ -82,6 +83,9 @@ class Turns:
                 self._ended = self._now()
             self._context.set_time_limit(NO_LIMIT)
         lines = self._flat(self._kernel("drain", ""))
+        if lines == AGAIN:
+            self._run_jobs()
+            lines = self._flat(self._kernel("drain", ""))
         # The kernel says T last, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
 

@@ -37,7 +37,8 @@ _HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">III?", ">IB"))
 _ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD, _TIME = b"ARMDST"
 # What a program is to be read as, by the number in the frame.
 _MODULE_FACE = 2
-_NO_MEMORY = b'F{"message": "MemoryError"}'
+_OUT_OF_MEMORY = "out of memory"
+_NO_MEMORY = b'F{"message": "MemoryError", "origin": "memory"}'
 
 # The program's frame begins with its text. What it was given is named so, and alone may hold such integers as a value.
 _JS, _GIVEN, _DECODER = '{"js":', '"given":', json.JSONDecoder()
@@ -271,9 +272,12 @@ def _json_frame(kind: bytes, value: object) -> bytes:
 
 def _failure(error: Exception) -> bytes:
     # The engine throws null when it has no memory left for an error object.
-    text = "out of memory" if (said := str(error).strip()) == "null" else said
+    text = _OUT_OF_MEMORY if (said := str(error).strip()) == "null" else said
     name = "" if isinstance(error, EngineFailed) else type(error).__name__ + ": "
     origin = "request" if text == "kernel-error: unknown request" else "engine"
+    # Words of the engine's or the kernel's own: what a program throws never comes this way.
+    if text == _OUT_OF_MEMORY or text.endswith(": " + _OUT_OF_MEMORY):
+        origin = "memory"
     return _json_frame(b"F", {"message": (name + text)[:MESSAGE_CHARACTERS], "origin": origin})
 
 

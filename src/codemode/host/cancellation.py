@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
+
+_GRACE_SECONDS = 2.0
+"""How long whoever is cancelled waits for the end of what must not be lost."""
 
 FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 """What a tool's code may raise as its own failure: it ends neither the host, nor a task that nobody has cancelled."""
@@ -27,6 +30,33 @@ async def to_its_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT
     if not future.cancelled():
         future.exception()  # looked at, so that nothing warns about it
     raise cancelled
+
+
+async def kept_from_cancelling(
+    task: asyncio.Task[ResultT], keep: Callable[[ResultT], None], may_cut: Callable[[], bool] = lambda: False
+) -> ResultT:
+    """Return what a task comes to. Who is cancelled meanwhile leaves it to ``keep``, if it comes soon.
+
+    Where it ``may_cut`` the task is cancelled too, and so is one that takes longer than that.
+    """
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        if may_cut():
+            task.cancel()
+        try:
+            await asyncio.wait([task], timeout=_GRACE_SECONDS)
+        finally:
+            _leave_to(task, keep)
+        raise
+    return task.result()
+
+
+def _leave_to(task: asyncio.Task[ResultT], keep: Callable[[ResultT], None]) -> None:
+    if not task.done():
+        task.cancel()
+    elif not task.cancelled() and task.exception() is None:
+        keep(task.result())
 
 
 @asynccontextmanager

@@ -50,11 +50,12 @@ class Clock:
         if self._running:
             return
         self._running = True
-        self._started = self._now()
+        now = self._loop.time()
+        self._started = now - self._uncounted.seconds
         if self._began is None:
-            self._began = self._loop.time()
+            self._began = now
         if self._timer is None:
-            self._timer = self._loop.call_later(self._remaining, self._ring)
+            self._timer = self._loop.call_at(now + self._remaining, self._ring)
 
     def stop(self) -> None:
         """Stand still."""

@@ -136,8 +136,9 @@ class InvocationThreads:
         finally:
             with self._lock:
                 self._running -= 1
-                call = None if self._running else self._when_free
-            if call is not None:
+                call, is_free = self._when_free, not self._running
+                self._when_free = None if is_free else call  # once: a run that rests has work here again afterwards
+            if is_free and call is not None:
                 call()
 
 

@@ -29,7 +29,7 @@ from ..trace.late_values import Late
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
-_SEARCHES = ("$search", "searchTools")  # all other questions are about what there is
+_SEARCHES = ("$search", "searchTools", "search")  # all other questions are about what there is
 
 # As the kernel and the host write them. A body behind that may be long, and is nobody's business here; a longer
 # URL or method than this is refused, and shown in part.

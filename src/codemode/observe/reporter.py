@@ -48,7 +48,7 @@ class Reporter:
     that nobody hears of are made only when a trace wants them. ``is_watched`` is False when nobody hears of any;
     ``hooks`` add up how long they have kept the event loop; ``console`` is what was written so far. With
     ``hides_inputs`` a call of a tool is told of when it is known what may be seen of its input, at the latest when it
-    ends: what the program gave is never part of an event then.
+    ends: what the program gave is never part of an event then. ``kinds`` are those of the outer tool and of its input.
     """
 
     def __init__(
@@ -59,12 +59,14 @@ class Reporter:
         listeners: tuple[Listener, ...] = (),
         *,
         hides_inputs: bool = False,
+        kinds: tuple[str | None, str | None] = (None, None),
     ) -> None:
         self.hooks = Hooks(lifecycle)
         self._listeners = listeners
         self._hides_inputs = hides_inputs
         self.is_watched = bool(listeners) or lifecycle.has_hooks
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
+        self._kinds = kinds
         self._clock = _Clock()
         self._started_at_ms = self._clock()
         self._source_bytes = 0
@@ -81,7 +83,8 @@ class Reporter:
             text = measured(text, hashes=self.is_watched and source == "script")
         self._source_bytes = text.source_bytes
         if self.is_watched:
-            self._emit(InvocationStarted(**self._ids, **text._asdict(), source=source, resumed=resumed))
+            told = {**text._asdict(), **_kinds_told(self._kinds)}
+            self._emit(InvocationStarted(**self._ids, **told, source=source, resumed=resumed))
 
     def worker_taken(self) -> None:
         """Tell that there is a worker for it."""
@@ -156,7 +159,7 @@ class Reporter:
         for record in list(self._open.values()):
             self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
         times = (self._started_at_ms, self._clock())
-        return self._ids, *times, tuple(self._ended), tuple(self.console), self._source_bytes, result_bytes
+        return self._ids, self._kinds, *times, tuple(self._ended), tuple(self.console), self._source_bytes, result_bytes
 
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
@@ -207,6 +210,7 @@ class Reporter:
 
 def _trace(
     ids: dict[str, str],
+    kinds: tuple[str | None, str | None],
     started_at_ms: float,
     completed_at_ms: float,
     records: tuple[CallRecord, ...],
@@ -219,6 +223,7 @@ def _trace(
     ended: Any = Late(_results, records, ids)
     return Trace(
         **ids,
+        **_kinds_told(kinds),
         status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
         started_at_ms=started_at_ms,
         completed_at_ms=completed_at_ms,
@@ -230,6 +235,10 @@ def _trace(
         interrupted_by=interrupted_by,
         error=error,
     )
+
+
+def _kinds_told(kinds: tuple[str | None, str | None]) -> dict[str, Any]:
+    return {"tool_kind": kinds[0], "tool_input_kind": kinds[1]}
 
 
 def _results(records: tuple[CallRecord, ...], ids: dict[str, str]) -> tuple[Result, ...]:

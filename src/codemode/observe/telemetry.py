@@ -75,6 +75,13 @@ def telemetry_listeners(
     return (_Recorder(options, find_tool, outer_tool, told),) if options.is_enabled else ()
 
 
+def is_recorded() -> bool:
+    """Tell whether this process has somebody who records spans; without, they would be put together for nobody."""
+    from opentelemetry import trace as otel_trace
+
+    return not isinstance(otel_trace.get_tracer_provider(), otel_trace.ProxyTracerProvider)
+
+
 def require_opentelemetry(options: Telemetry) -> None:
     """Raise `ValueError` when telemetry is enabled and OpenTelemetry is not installed."""
     if not options.is_enabled:
@@ -87,6 +94,29 @@ def require_opentelemetry(options: Telemetry) -> None:
         raise ValueError(
             "telemetry.is_enabled needs OpenTelemetry: pip install 'codemode-toolkit[telemetry]'"
         ) from error
+
+
+def surface_counts(options: Telemetry) -> Callable[[str, int, Attributes], None] | None:
+    """Return what adds to a counter of a surface, by its name after ``code_mode.``; None unless enabled.
+
+    Raises `ValueError` when OpenTelemetry is not installed.
+    """
+    require_opentelemetry(options)
+    if not options.is_enabled:
+        return None
+    from opentelemetry import metrics
+
+    meter: Meter = options.meter or metrics.get_meter(_SCOPE, package_version())
+    counters = _instruments(meter).of_surfaces
+
+    def count(name: str, by: int, attributes: Attributes) -> None:
+        counter = counters.get(name)
+        if counter is None:  # what there is of something now may be less than it was
+            made = meter.create_up_down_counter if name.endswith(".current") else meter.create_counter
+            counter = counters[name] = made(f"code_mode.{name.removesuffix('.current')}")
+        counter.add(by, attributes)
+
+    return count
 
 
 @contextmanager
@@ -157,6 +187,10 @@ class _Recorder:
         }
         if self._options.function_id is not None:
             attributes["code_mode.function_id"] = self._options.function_id
+        if event.tool_kind is not None:
+            attributes["toolKind"] = event.tool_kind
+        if event.tool_input_kind is not None:
+            attributes["toolInputKind"] = event.tool_input_kind
         if self._options.record_inputs:
             attributes["code_mode.source_bytes"] = event.source_bytes
         self._outer = self._tracer.start_span(f"execute_tool {self._outer_tool}", attributes=attributes)
@@ -250,6 +284,7 @@ class _Instruments:
         self.bridge_requests = meter.create_counter("code_mode.bridge_requests", "{request}", "Calls of programs")
         self.workers_in_use = meter.create_up_down_counter("code_mode.workers.in_use", "{worker}", "Busy workers")
         self.worker_wait = meter.create_histogram("code_mode.worker.wait", "s", "Time spent waiting for a worker")
+        self.of_surfaces: dict[str, Any] = {}
         self.interrupts = meter.create_counter("code_mode.interrupts", "{interrupt}", "Programs that paused")
 
 

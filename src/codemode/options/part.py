@@ -66,10 +66,16 @@ class OptionPart:
         return part
 
     def over(self, defaults: Self) -> Self:
-        """Return the same options, with what the maker of ``defaults`` named for those that their own did not."""
+        """Return the same options, with what the maker of ``defaults`` named for those that their own did not.
+
+        They are of the class of ``defaults`` then, which may have other ranges.
+        """
         if defaults._said <= self._said:
             return self
-        return self.with_defaults(**{name: getattr(defaults, name) for name in defaults._said})
+        part = self
+        if not isinstance(self, type(defaults)):
+            part = type(defaults)(**{name: getattr(self, name) for name in self._said})
+        return part.with_defaults(**{name: getattr(defaults, name) for name in defaults._said})
 
     def says(self, name: str) -> bool:
         """Tell whether the maker of these options named this one."""

@@ -32,7 +32,9 @@ MAX_SOURCE_BYTES = 1_000_000
 """Guest line numbers must stay below those of the kernel, which start at 2**20."""
 
 MAX_MEMORY_LIMIT_BYTES = 768 * MIB
-"""The worker's address space ends at 1 GiB; the engine must notice first."""
+
+MAX_HEAP_BYTES = 1024 * MIB
+"""The largest heap of any program. The worker's address space ends at 1.25 GiB; the engine must notice first."""
 
 MAX_LEDGER_BYTES = 512 * MIB
 """What a paused invocation holds is opened again in memory, twice at times."""
@@ -75,6 +77,13 @@ class ExecutionPolicy(OptionPart):
     clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"), is_kept=True)
     tool_timeout_ms: int | None = optional_limit()
     on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class LargeHeapPolicy(ExecutionPolicy):
+    """Limits of a surface whose programs may have the largest heap that there is."""
+
+    memory_limit_bytes: int = limit(64 * MIB, MAX_HEAP_BYTES, minimum=MIB, is_told=True, is_kept=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

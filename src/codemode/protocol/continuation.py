@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..errors import CodeModeProtocolError
-from ..options.parts import ExecutionPolicy
+from ..options.parts import LargeHeapPolicy
 from .kept_ledger import check_ledger, entry_from_dict, entry_to_dict
 from .kept_values import (
     read_count,
@@ -60,7 +60,7 @@ class Continuation:
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
-        limits = {name: self.kept[name] for name in limits_that("is_kept", ExecutionPolicy)}
+        limits = {name: self.kept[name] for name in limits_that("is_kept", LargeHeapPolicy)}
         identity = {name: self.kept[name] for name in _IDENTITY if name not in _PROFILE}
         return replace(fresh, limits=replace(fresh.limits, **limits), given_json=self.given_json, **identity)
 
@@ -83,7 +83,7 @@ class Continuation:
         """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
         _require_version(read_mapping(value))
         body = read_object(value, _KEYS)
-        kept = read_object(body["settings"], {*_IDENTITY, *limits_that("is_kept", ExecutionPolicy)})
+        kept = read_object(body["settings"], {*_IDENTITY, *limits_that("is_kept", LargeHeapPolicy)})
         for name, read in _IDENTITY.items():
             read(kept[name])
         _check_limits(kept)
@@ -101,7 +101,7 @@ def replayed_settings(settings: Settings) -> dict[str, Any]:
     """Return what a replay must find unchanged, by name; everything else comes from the options of the resume."""
     profile = settings.profile
     kept: dict[str, Any] = {name: getattr(settings, name) for name in _IDENTITY if name not in _PROFILE}
-    kept |= {name: getattr(settings.limits, name) for name in limits_that("is_kept", ExecutionPolicy)}
+    kept |= {name: getattr(settings.limits, name) for name in limits_that("is_kept", LargeHeapPolicy)}
     kept["language_names"] = list(settings.language_names)
     return {**kept, "profile": profile.name, "parameters": dict(profile.parameters)}
 
@@ -175,7 +175,7 @@ def _long_text(name: object) -> str:
 def _check_limits(kept: Mapping[str, Any]) -> None:
     """Check each limit as the option that it was. A resume cannot widen what the machine stands."""
     try:
-        ExecutionPolicy(**{name: kept[name] for name in limits_that("is_kept", ExecutionPolicy)})
+        LargeHeapPolicy(**{name: kept[name] for name in limits_that("is_kept", LargeHeapPolicy)})
     except ValueError as error:
         raise CodeModeProtocolError(f"the continuation holds a limit that cannot be: {error}") from None
 

@@ -59,6 +59,8 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
         return syntax_error([{"message": event.message, "line": line, "column": column}])
     if event.origin == "result":
         return CodeModeSerializationError(f"the program's result is not JSON: {event.message}", details=details)
+    if event.origin == "memory":
+        details["is_out_of_memory"] = True
     if event.error_code:
         details["code"] = event.error_code
     return CodeModeError(event.message, details=details)
@@ -137,7 +139,11 @@ def timeout_error(settings: Settings) -> CodeModeError:
     """Return the error for a program whose clock has run out."""
     timeout_ms, clock = settings.limits.timeout_ms, settings.limits.clock
     did = "did not end within" if clock == "wall" else "ran, not counting its calls, for more than"
-    return CodeModeTimeoutError(f"the program {did} {timeout_ms} ms", details={"timeout_ms": timeout_ms})
+    text = f"the program {did} {timeout_ms} ms"
+    if settings.profile.at_deadline == "rest":
+        name = _shown_name("timeout_ms", settings)
+        text = f"the program computed for more than {timeout_ms} ms without an end ({name} is {timeout_ms})"
+    return CodeModeTimeoutError(text, details={"timeout_ms": timeout_ms})
 
 
 def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeModeError:
@@ -145,10 +151,10 @@ def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeMode
     if (own := _OWN_LIMITS.get(limit)) is not None and own[0] in settings.profile.request_kinds:
         return CodeModeBridgeLimitError(f"the program {own[2]}", details={"limit": limit, "max": own[1]})
     if limit == OUTPUT_LIMIT and settings.profile.output is not None:
-        return output_full(settings.profile.output.max_bytes)
+        return output_full(settings.profile.output.max_bytes, _shown_name(OUTPUT_LIMIT, settings))
     if limit not in _CALL_LIMITS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
-    maximum, named = getattr(settings.limits, limit), settings.profile.guest.limit_names.get(limit, limit)
+    maximum, named = getattr(settings.limits, limit), _shown_name(limit, settings)
     made = f"the program made more calls than {named} allows ({maximum})"
     if limit == "max_in_flight_bridge_requests":
         made = f"the program made more calls at once than {named} allows ({maximum}). Await some before making more"
@@ -160,10 +166,16 @@ def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeMode
     return error
 
 
-def output_full(maximum: int) -> CodeModeError:
-    """Return the error of a program that has written more than it may."""
+def _shown_name(limit: str, settings: Settings) -> str:
+    """Return what a limit is called where the program is."""
+    return settings.profile.guest.limit_names.get(limit, limit)
+
+
+def output_full(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
+    """Return the error of a program that has written more than it may, by a limit that is called so."""
     return CodeModeError(
-        f"the program wrote more than {maximum} bytes of output, console and value together. Write less",
+        f"the program wrote more than {maximum} bytes of output, console and value together, which is {name}."
+        " Write less",
         code="CODE_MODE_OUTPUT_LIMIT",
         details={"limit": OUTPUT_LIMIT, "max": maximum},
     )
@@ -174,25 +186,28 @@ def after_return(
 ) -> Completed | Failed:
     """Return the ending of a program that returned, by what its profile makes of calls that nobody waits for."""
     asked = ledger, taken, unsent, event.unobserved
-    most = settings.limits.max_result_bytes
+    most = settings.limits.max_result_bytes, _shown_name("max_result_bytes", settings)
     if settings.profile.unawaited != "refuse":
         abandoned = abandoned_calls(*asked)
         if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
             raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
-        return returned(event, most, abandoned)
+        return returned(event, *most, abandoned)
     calls = detached_calls(*asked)
-    return Failed(detached_error(calls)) if calls else returned(event, most)
+    return Failed(detached_error(calls)) if calls else returned(event, *most)
 
 
 def returned(
-    event: ProgramReturned, max_result_bytes: int, abandoned: tuple[DetachedCall, ...] = ()
+    event: ProgramReturned, max_result_bytes: int, name: str, abandoned: tuple[DetachedCall, ...] = ()
 ) -> Completed | Failed:
-    """Return the ending of a program that returned. Raises `CodeModeProtocolError` when its result is not there."""
+    """Return the ending of a program that returned. ``name`` is what ``max_result_bytes`` is called where it is.
+
+    Raises `CodeModeProtocolError` when its result is not there.
+    """
     size = event.value_bytes if event.value_json is None else utf8_length(event.value_json)
     if size is not None and size > max_result_bytes:
         return Failed(
             CodeModeSerializationError(
-                f"the program's result has {size} bytes; max_result_bytes is {max_result_bytes}. Return less",
+                f"the program's result has {size} bytes; {name} is {max_result_bytes}. Return less",
                 details={"bytes": size, "max_bytes": max_result_bytes},
             )
         )
@@ -281,7 +296,8 @@ def cut_short(
             return CodeModeWorkerError(f"the worker ended without a result: {reason}", details={"origin": "worker"})
         case EngineFailed(_, "time") if settings.profile.guest.stops_itself:
             return timeout_error(settings)
-        case EngineFailed(message):
-            return CodeModeError(message, details={"name": "InternalError"})
+        case EngineFailed(message, origin):
+            told = {"is_out_of_memory": True} if origin == "memory" else {}
+            return CodeModeError(message, details={"name": "InternalError", **told})
         case HostFailed(error):
             return error

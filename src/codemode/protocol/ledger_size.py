@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..data.json_values import utf8_length
 from ..errors import CodeModeError
 from ..profile import HostErrors
@@ -13,6 +15,8 @@ from .sidecar import Sidecar
 
 # So that a program which catches that the ledger is full can go on with calls that need little.
 _ROOM_FOR_INPUTS = 64 << 10
+# What is kept of an entry beside its texts: its keys, its status, and when it was answered.
+_ENTRY_BYTES = 130
 
 
 class LedgerSize:
@@ -32,11 +36,22 @@ class LedgerSize:
         self._kept_for: dict[int, CallSettled] = {}
         self._kept_bytes = 0
         self._last: CallSettled | None = None
+        self._entered, self._entries_bytes = 0, 0
 
     @property
     def bytes(self) -> int:
         """How many there are."""
         return self._bytes
+
+    def kept_bytes(self, entries: Sequence[LedgerEntry]) -> int:
+        """Return about how many a kept ledger has, with what stands in it beside the texts of its calls.
+
+        Entries are looked at once, be it that their program makes them again: what is asked for at each rest is cheap.
+        """
+        for entry in entries[self._entered :]:
+            self._entries_bytes += _ENTRY_BYTES + utf8_length(entry.name) + _bytes(entry.tool_call_id)
+        self._entered = max(self._entered, len(entries))
+        return self._bytes + self._entries_bytes
 
     def recorded(self, entry: LedgerEntry) -> None:
         """Count an entry of a recorded ledger, which went in once."""

@@ -310,7 +310,10 @@ class ProgramThrew:
 
 @record
 class EngineFailed:
-    """The engine could not go on. ``origin`` "request": it was handed the outcome of a request that it had not made."""
+    """The engine could not go on. ``origin`` "memory": it has none left for that.
+
+    "request": it was handed the outcome of a request that it had not made.
+    """
 
     message: str
     origin: str = "engine"

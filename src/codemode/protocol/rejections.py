@@ -18,7 +18,7 @@ from ..errors import (
 )
 from ..profile import HostErrors
 from ..trace.failures import message_of
-from ..trace.public_message import public_message, without_paths
+from ..trace.public_message import first_line, public_message, without_paths
 from .error_words import require_worded, worded
 from .ledger import LedgerEntry, Rejected
 
@@ -42,6 +42,8 @@ def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_
         fields_json = worded(error, entry.kind, entry.name, told.words, is_raised=is_raised)
         return Rejected(name, message, code, fields_json)
     if told.codes is None or entry.kind != "tool":
+        if told.detail == "message" and code in HIDDEN_CODES and error.__cause__ is not None:
+            message = first_line(message_of(error.__cause__), message)
         return Rejected(name, message, code)
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
     if is_hidden and told.detail == "message" and error.__cause__ is not None:

@@ -27,6 +27,9 @@ from .invocation import Invocation
 from .ledger import Fulfilled, Ledger, LedgerEntry, Progress, Waiting
 from .settings import Settings
 
+# What is kept of a call that runs beside its entry: whoever finds it may have to decide what becomes of it.
+_ASKED_BYTES = 400
+
 
 class RestingInvocation(Invocation):
     """The state of one invocation that may rest. ``resting`` says why it does; None: it does not.
@@ -59,12 +62,6 @@ class RestingInvocation(Invocation):
         if before is not None:
             self._carry(before)
 
-    @classmethod
-    def of(cls, machine: Invocation) -> RestingInvocation:
-        """Return one that may rest in the place of one that has not begun."""
-        recorded, resolved = machine._replay.recorded, machine._resolved  # noqa: SLF001 - the same machine, made anew
-        return cls(machine.settings, recorded=recorded, resolved=resolved, identify=machine._identify)  # noqa: SLF001
-
     @property
     def has_news(self) -> bool:
         """True at rest when there is something that the guest is handed when it goes on."""
@@ -87,8 +84,8 @@ class RestingInvocation(Invocation):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the texts in the ledger."""
-        return self._size.bytes
+        """About the bytes of its ledger as it is kept."""
+        return self._size.kept_bytes(self.ledger.entries) + _ASKED_BYTES * len(self._work.running)
 
     @property
     def output(self) -> int:
@@ -102,7 +99,8 @@ class RestingInvocation(Invocation):
 
     def entry(self, request_id: int) -> LedgerEntry:
         """Return what is known of a request, be it that it has not been made again yet."""
-        return self.ledger[request_id] if request_id in self.ledger else self._replay[request_id]
+        is_ahead = bool(self._carried) and request_id not in self.ledger
+        return self._replay[request_id] if is_ahead else self.ledger[request_id]
 
     def rest_where_it_is(self) -> None:
         """Come to rest without its worker, whatever the guest is doing: what it did not get to it does again."""
@@ -144,7 +142,7 @@ class RestingInvocation(Invocation):
             super()._release(entry)
 
     def _invoke_held(self) -> None:
-        held = [entry.id for entry in self._work.held]
+        held = [entry.id for entry in self._work.held] if self._resolved else ()
         super()._invoke_held()
         if not self._work.held:
             self._invoked.update(held)
@@ -157,7 +155,7 @@ class RestingInvocation(Invocation):
             return
         elif self.resting is not None:
             self._keep(event)
-        elif self._runs_ahead(event.id):
+        elif self._carried and self._runs_ahead(event.id):
             self._settle_ahead(event)
         else:
             super()._settled(event)
@@ -198,7 +196,7 @@ class RestingInvocation(Invocation):
             self.ledger.entries[entry.id - 1] = entry
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
-        if event.id in self._work.running and self._runs_ahead(event.id):
+        if self._carried and event.id in self._work.running and self._runs_ahead(event.id):
             was = self.entry(event.id)
             self._changed_ahead(was, self._replay.start(event))
         else:

@@ -63,6 +63,8 @@ class Settings:
             told["shadowed"] = list(face.shadowed)
         if face.result == "sanitised":
             told["result"] = {"depth": face.max_result_depth, "properties": face.max_result_properties}
+        elif face.result == "texts":
+            told["says_in_text"] = True
         if face.console != "plain":
             told["console"] = face.console
         if face.limit_names:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..continuations.renewal import Renewal
 from ..data.json_shape import weigh
@@ -22,6 +22,7 @@ from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
 from ..protocol.call_status import call_summaries
+from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger
 from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
@@ -62,6 +63,8 @@ class Execution:
     to go on (`WayOn`). Listeners hear of the end last, and what they have heard is the trace of the outcome.
     """
 
+    _kind: ClassVar[type[Invocation]] = Invocation
+
     def __init__(
         self,
         profile: Profile,
@@ -88,7 +91,7 @@ class Execution:
         self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
         require_cipher(options)
         require_journal_identity(options.continuation, outer.context_binding)
-        self._begun = partial(invocation_of, profile, catalog, options, outer, answered, self._given)
+        self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
         self._machine, invocation_id = self._begun()
         outer_id = self._machine.settings.outer_tool_call_id
         self._seat: DirectSeat | None = None  # of a call without a program
@@ -97,8 +100,8 @@ class Execution:
         self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
         called = profile.direct_tool if self._is_direct else profile.outer_tool
         listeners = (*telemetry_listeners(options, catalog.get, called, profile.host_errors), *outer.listeners)
-        hides_inputs = self._machine.settings.hides_inputs
-        self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners, hides_inputs=hides_inputs)
+        more: Any = {"hides_inputs": self._machine.settings.hides_inputs, "kinds": outer.kinds}
+        self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners, **more)
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, Resumable
+from ..interrupts.agent_pauses import kept_by
 from ..interrupts.interrupt import Interrupt, PendingRequest
 from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
@@ -22,8 +23,9 @@ class CallView:
 
     ``status`` is fulfilled with a ``value``, rejected with an ``error``, which is ``{"name", "message", "code"}``,
     waiting, or unknown: not begun, or cut off. ``answered`` is the place in the order in which the program was given
-    the outcomes, from 1; None while it has none. ``input`` is what the call ran with or waits with, else what the
-    program gave. ``line`` and ``column`` are known where some tool needs approval.
+    the outcomes, from 1, and ``ended_at_ms`` when the call had ended, in Unix time; None while it has no outcome.
+    ``input`` is what the call ran with or waits with, else what the program gave. ``line`` and ``column`` are known
+    where some tool needs approval.
     """
 
     order: int
@@ -35,6 +37,7 @@ class CallView:
     value: Any = None
     error: Mapping[str, str] | None = None
     answered: int | None = None
+    ended_at_ms: int | None = None
     line: int | None = None
     column: int | None = None
 
@@ -43,7 +46,8 @@ class CallView:
 class PauseView:
     """A paused program: its text, types stripped, all its calls so far, and what waits.
 
-    ``unreadable`` says why there are only requests: the reader has not the key. Nobody has checked them then.
+    ``unreadable`` says why there are only requests: the reader has not the key, or an agent's framework keeps the rest.
+    Nobody has checked them then.
     """
 
     js: str | None
@@ -68,6 +72,10 @@ def inspect_interrupt(
     text_or_none(context_binding, "context_binding")
     try:
         paused = Interrupt.of(interrupt)
+        framework = kept_by(paused.continuation)
+        if framework is not None:
+            said = f"what the agent goes on from is kept by {framework}"
+            return PauseView(js=None, calls=(), requests=paused.requests, unreadable=said)
         continuation, _ = opened(paused, settings, None, context_binding)
     except (AttributeError, TypeError) as error:
         raise CodeModeProtocolError("this is not an interrupt of code mode") from error
@@ -102,6 +110,7 @@ def _call(order: int, entry: LedgerEntry, answered: int | None) -> CallView:
         value=value,
         error=error,
         answered=answered,
+        ended_at_ms=entry.now_ms if isinstance(outcome, Fulfilled | Rejected) else None,
         line=line,
         column=column,
     )

@@ -41,6 +41,11 @@ def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedErro
     return CodeModeAbortedError(message, details={"origin": ORIGIN, "is_lost": is_lost})
 
 
+def held_elsewhere() -> CodeModeAbortedError:
+    """Return the error of a run that has waited long enough for a journal that another run has. Nothing was run."""
+    return journal_error("another run of this program has its journal, and goes on with it")
+
+
 def unavailable(what: str, failure: BaseException) -> CodeModeAbortedError:
     """Return the error of a run whose journal raised something."""
     error = journal_error(f"the journal of this program cannot be {what}: {failure}")

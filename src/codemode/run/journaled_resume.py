@@ -25,7 +25,7 @@ from .answered_pause import AnsweredPause
 from .claimed_resume import ClaimedResume
 from .execution import Execution
 from .journal_access import EndedRun, JournalAccess
-from .journal_identity import is_of_journal
+from .journal_identity import held_elsewhere, is_of_journal
 from .journaled import InvocationJournal
 from .journaling import Journaling, now_waiting
 from .outcome import RunOutcome
@@ -42,6 +42,7 @@ class JournaledResume:
     """A resume that was checked, its claim, and its journal.
 
     ``made`` gives the execution of a pause, and ``require_runnable`` raises where the continuation does not hold.
+    ``waits_ms`` is how long it waits at the most for a journal that another run has.
     """
 
     answered: AnsweredPause
@@ -50,6 +51,7 @@ class JournaledResume:
     made: Callable[[AnsweredPause], Execution]
     require_runnable: Callable[[], Awaitable[None]]
     approval: ApprovalPolicy
+    waits_ms: int | None = None
 
     async def run(self, execution: Execution) -> RunOutcome:
         """Go on, or return what these answers have come to already. ``execution`` is that of the pause as it is."""
@@ -63,7 +65,7 @@ class JournaledResume:
     async def _run(self, execution: Execution) -> RunOutcome:
         engine = self.answered.continuation.engine
         access = self.journaling.access(self.answered.continuation.js, execution.settings)
-        opened, paused = await access.open(engine=engine), None
+        opened, paused = await self._opened(access, engine), None
         while opened.outcome is not None:
             ended = await access.ended(opened)
             if self._mine in ended.claims[-1:] and not self._waits_in(ended):
@@ -81,6 +83,13 @@ class JournaledResume:
         finally:  # if it still is to be given up, nothing was run
             if outcome is None or outcome.rest is None or outcome.is_replayed:
                 await (journal.release() if paused is None else journal.put_back(paused))
+
+    async def _opened(self, access: JournalAccess, engine: str) -> OpenedJournal:
+        try:
+            async with asyncio.timeout(None if self.waits_ms is None else self.waits_ms / 1000):
+                return await access.open(engine=engine)
+        except TimeoutError:
+            raise held_elsewhere() from None
 
     @property
     def _mine(self) -> Claimed:
@@ -125,7 +134,11 @@ class JournaledResume:
             await journal.write(refused(self._mine))
             raise
         if isinstance(standing, str):
-            return await self.claim.recorded(standing)
+            outcome = await self.claim.recorded(standing)
+            if outcome.rest is None:
+                return outcome
+            # Whoever had it at rest is gone, for the journal is free, and knows how far it has come.
+            return await self.made(paused).resume()
         if not is_repeat:
             await self._require_runnable()
             if standing is LAPSED:  # by a host that kept no journal

@@ -24,7 +24,7 @@ from ..tools.prepared import PreparedTool
 from .genuine import restored_profile
 from .held_journal import HeldJournal, JournalHeld
 from .journal_access import JournalAccess
-from .journal_identity import EndedBefore
+from .journal_identity import EndedBefore, held_elsewhere
 from .journaled import InvocationJournal
 from .kept_inputs import KeptInputs
 from .outcome import RunOutcome
@@ -87,6 +87,7 @@ class Journaling:
         self._key = ""
         self._held: HeldJournal | None = None
         self.waits_apart = False  # with no worker in its hands
+        self.waits_ms: int | None = None  # for so long at the most
 
     async def run(
         self,
@@ -98,14 +99,15 @@ class Journaling:
 
         While it ``rests`` the journal stays this host's. Where it is another's for now, and the run ``waits_apart``,
         ``work`` has ended with its worker, and is done once more when the journal is there, behind ``begin_anew``.
-        Raises `CodeModeAbortedError` when the outcome could not be kept.
+        Raises `CodeModeAbortedError` when the outcome could not be kept, or another has the journal for too long.
         """
         try:
             with underway(self._key) as self._run:
                 try:
                     outcome = await work()
                 except JournalHeld as apart:
-                    await apart.held.wait()
+                    if not await apart.held.wait(None if self.waits_ms is None else self.waits_ms / 1000):
+                        raise held_elsewhere() from None
                     begin_anew()
                     outcome = await work()
             error = outcome.error

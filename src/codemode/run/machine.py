@@ -23,6 +23,7 @@ _SALT, _SEED = slice(16, 32), slice(32, None)
 
 
 def invocation_of(
+    kind: type[Invocation],
     profile: Profile,
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions,
@@ -30,7 +31,7 @@ def invocation_of(
     answered: AnsweredPause | None,
     given: Mapping[str, Any] | None,
 ) -> tuple[Invocation, str]:
-    """Return the machine, and the id by which listeners know this run."""
+    """Return the machine, of this kind, and the id by which listeners know this run."""
     random = secrets.token_hex(32)
     invocation_id = "code-mode-" + random[:16]
     calls_directly = is_direct(given)
@@ -50,10 +51,10 @@ def invocation_of(
     if answered is None:
         keeping, binding = options.continuation, outer.context_binding
         identify = derived_identity(keeping, outer.tool_call_id, binding, outer.started_at_ms, given)
-        return Invocation(settings, identify=identify), invocation_id
+        return kind(settings, identify=identify), invocation_id
     continuation = answered.continuation
     resolved = answered.answers.keys()
-    machine = Invocation(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
+    machine = kind(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
     return machine, invocation_id
 
 

@@ -274,6 +274,7 @@ class _ToolCall:
             outer_tool_call_id=calls.outer_tool_call_id,
             source=calls.source,
             context=calls.context,
+            tool_id=self._tool.id or self._entry.name,
         )
 
     def _allow(self, checked: CheckedInput) -> None:

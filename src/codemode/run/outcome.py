@@ -58,6 +58,11 @@ class RestingRun(Protocol):
     on_news: Callable[[], None]
 
     @property
+    def has_begun(self) -> bool:
+        """True once `abort` ends it; before, whoever starts it is to be cancelled."""
+        ...
+
+    @property
     def is_resting(self) -> bool:
         """True while somebody can go on with it."""
         ...
@@ -112,11 +117,15 @@ def changed(outcome: RunOutcome, **changes: Any) -> RunOutcome:
 
 @record
 class AtRest:
-    """Why a program rests, what is in flight, and ``run``, which goes on with it; None where this was recorded."""
+    """Why a program rests, what is in flight, and ``run``, which goes on with it; None where this was recorded.
+
+    ``output_bytes`` are those of what it has written since the rest before.
+    """
 
     reason: RestReason
     pending: Sequence[PendingCall]
     run: RestingRun | None = None
+    output_bytes: int = 0
 
 
 @late("trace")

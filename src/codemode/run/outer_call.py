@@ -21,7 +21,10 @@ class OuterCall:
     ``clock_ms`` is the clock that the program is told of with each answer, the host's when None. ``listeners`` hear
     every event of the run before the hooks of its options do, and what they raise changes as little. ``wait_ms`` is how
     long it waits for a program that may rest, as long as that may compute when None; with ``takes_output`` what such a
-    program had written counts as handed over when it is interrupted.
+    program had written counts as handed over when it is interrupted. With ``keeps_output`` nothing counts so before it
+    has ended: whoever goes on with what it is interrupted by is given all of it again.
+    ``tool_kind`` and ``tool_input_kind`` are told to whoever listens, for a surface whose tool has a name that others
+    have too.
     Raises `ValueError` when one of them is of a wrong kind.
     """
 
@@ -35,6 +38,14 @@ class OuterCall:
     listeners: tuple[Callable[[Any], Any], ...] = ()
     wait_ms: int | None = None
     takes_output: bool = False
+    keeps_output: bool = False
+    tool_kind: str | None = None
+    tool_input_kind: str | None = None
+
+    @property
+    def kinds(self) -> tuple[str | None, str | None]:
+        """Of which kind the outer tool is, and its input."""
+        return self.tool_kind, self.tool_input_kind
 
     def __post_init__(self) -> None:
         """Check what reaches tools, a signature and the guest's clock."""

@@ -76,6 +76,8 @@ class ProgramChecker:
 
     def check(self, js: str, facts: Facts | None) -> ProgramAccepted | ProgramRefused:
         """Return that the program may run, with all that it is given, or what is certainly wrong with it."""
+        if js == self._source:
+            js = self._source  # nothing was stripped of it, and it is kept once
         fitted = self._fitted()
         if fitted is not None and fitted.found is not None and fitted.found[0] is self._given:
             return fitted.found[1]

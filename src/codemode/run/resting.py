@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
-from ..data.json_values import check_values, decode_json, utf8_length
+from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
+from ..host.cancellation import kept_from_cancelling, to_its_end
 from ..host.clock import now_ms
 from ..host.threads import run_check
 from ..interrupts.interrupt import Interrupt
@@ -15,6 +16,7 @@ from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
 from ..protocol.continuation import Continuation
+from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger, Progress
 from ..protocol.resting import RestingInvocation, answer_yields
 from ..tools.catalog import ToolCatalog
@@ -22,16 +24,18 @@ from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version
 from ..workers.pool import WorkerPool
 from .answered_pause import AnsweredPause
+from .at_home import at_home
 from .execution import Execution
 from .journaling import Journaling
-from .outcome import AtRest, OutputItem, PendingCall, RunOutcome, changed, pending_calls
+from .outcome import AtRest, PendingCall, RunOutcome, changed, pending_calls
 from .outer_call import OuterCall
 from .programs import is_checked
 from .recovery import Recovery, interrupt_at
-from .resting_runner import RestingRunner, Written
+from .resting_runner import RestingRunner
+from .written_items import items_of
 
 ResultT = TypeVar("ResultT")
-_WHAT = "an item of the program's output"
+_Stop: TypeAlias = events.Ending | events.RestReason
 
 
 class RestingExecution(Execution):
@@ -40,6 +44,8 @@ class RestingExecution(Execution):
     It lives on the event loop of its start, with its calls. At rest it may be without a worker, and go on with any
     other one; whether it was makes no difference to what it comes to.
     """
+
+    _kind: ClassVar[type[Invocation]] = RestingInvocation
 
     def __init__(
         self,
@@ -55,19 +61,28 @@ class RestingExecution(Execution):
         if answered is not None:
             answer_yields(answered.continuation.ledger, (outer.clock_ms or now_ms)())
         super().__init__(profile, catalog, options, outer, pool, answered, given, journaling)
-        self._machine = RestingInvocation.of(self._machine)
         self._progress = self._machine.ledger.progress
         self._runner: RestingRunner | None = None
         self._loop = asyncio.get_running_loop()
         self._is_starting, self._is_going_on, self._is_over = True, False, False
         self._closing: asyncio.Task[None] | None = None
+        self._owed: RunOutcome | None = None  # that came when whoever waited for it had been cancelled
         self.on_news: Callable[[], None] = _nobody
 
     # -- at rest
 
     @property
+    def has_begun(self) -> bool:
+        """True once it has had a worker: `abort` ends it. Before, whoever starts it is to be cancelled."""
+        return self._runner is not None
+
+    @property
     def is_resting(self) -> bool:
-        """True while somebody can go on with it."""
+        """True while somebody can go on with it, or get an outcome that nobody has got yet."""
+        return self._owed is not None or self._rests
+
+    @property
+    def _rests(self) -> bool:
         runner = self._runner
         return runner is not None and runner.machine.resting is not None and not runner.ended.done()
 
@@ -106,13 +121,13 @@ class RestingExecution(Execution):
 
         Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` when it needs a worker and there is none: it rests
         on. Raises `CodeModeProtocolError` when it is not at rest, or somebody else goes on with it already. Who is
-        cancelled leaves it at rest.
+        cancelled leaves it at rest; what it has come to by then is for whoever goes on with it next.
         """
         return await self._at_home(lambda: self._go_on(self._wait_ms if wait_ms is None else wait_ms))
 
     def drop_worker(self) -> None:
         """Give up worker and slot of a program at rest, on its own loop: it makes no difference to what comes."""
-        if self.is_resting and not self._is_going_on:
+        if self._rests and not self._is_going_on:
             cast("RestingRunner", self._runner).drop_worker()
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
@@ -132,10 +147,15 @@ class RestingExecution(Execution):
     def _wait_ms(self) -> int:
         return self._outer.wait_ms or self._machine.settings.limits.timeout_ms
 
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._runner = None
+        self._progress = self._machine.ledger.progress
+
     async def _run_to_its_end(self, source: str) -> RunOutcome:
         try:
             try:
-                ending = await self._begin(source)
+                stop = await self._begin(source)
             except BaseException:
                 await self._close()
                 raise
@@ -143,14 +163,20 @@ class RestingExecution(Execution):
             raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
         except CodeModeError as error:  # there was no worker
             return self.failed(await self._ended(error))
-        return await self._stopped(ending)
+        try:
+            return await self._stopped(stop)
+        except BaseException:  # cancelled, before its worker was given back
+            await self._close()
+            raise
 
-    async def _begin(self, source: str) -> events.Ending | None:
+    async def _begin(self, source: str) -> _Stop:
         machine = self._machine
         lease = await self._worker()
         try:
             program = self._checker(source)
             check = (is_checked, None) if program is None else (program.check, program.preparation)
+            if self._journaling is not None and program is not None:
+                self._journaling.waits_apart, self._journaling.waits_ms = True, self._wait_ms
             calls, own_ms = self._nested_calls(), self._progress.own_ms
             more = (calls, self._reporter, *check, self._journaling)
             runner = RestingRunner(machine, lease, *more, wait_ms=self._wait_ms, own_ms=own_ms)
@@ -159,7 +185,7 @@ class RestingExecution(Execution):
             raise
         self._runner = runner
         runner.on_news = self._tell_news
-        runner.ended.add_done_callback(self._ended_by_itself)
+        runner.on_ended = self._ended_by_itself
         self._loop.call_soon(lease.refill, 1)
         if program is None:
             runner.start(machine.receive(self._accepted(source)))
@@ -169,19 +195,28 @@ class RestingExecution(Execution):
         return await _stop(runner)
 
     async def _go_on(self, wait_ms: int) -> RunOutcome:
-        runner = self._runner
+        runner, owed = self._runner, self._owed
         if runner is None or not self.is_resting or self._is_going_on:
             raise CodeModeProtocolError("the program is not at rest, or somebody goes on with it already")
+        if owed is not None:
+            self._owed = None
+            return owed
         self._is_going_on = True
         try:
-            return await self._leg(lambda: self._gone_on(runner, wait_ms))
+            leg = self._loop.create_task(self._leg(lambda: self._gone_on(runner, wait_ms)))
+            return await kept_from_cancelling(leg, self._owe, lambda: not _has_stopped(runner))
         finally:
             self._is_going_on = False
 
-    async def _gone_on(self, runner: RestingRunner, wait_ms: int) -> events.Ending | None:
+    def _owe(self, outcome: RunOutcome) -> None:
+        self._owed = outcome
+
+    async def _gone_on(self, runner: RestingRunner, wait_ms: int) -> _Stop:
         try:
             return await self._handed_in(runner, wait_ms)
         except asyncio.CancelledError:
+            if runner.ended.done():  # at the same moment
+                return runner.ended.result()
             runner.drop_worker()
             raise
         except BaseException:
@@ -189,7 +224,7 @@ class RestingExecution(Execution):
                 await self._close()
             raise
 
-    async def _leg(self, work: Callable[[], Awaitable[events.Ending | None]]) -> RunOutcome:
+    async def _leg(self, work: Callable[[], Awaitable[_Stop]]) -> RunOutcome:
         """Return the outcome of one more part of the run; its journal, if it has one, is kept or ended."""
 
         async def done() -> RunOutcome:
@@ -198,17 +233,14 @@ class RestingExecution(Execution):
         with self._threads.serving():
             return await (done() if self._journaling is None else self._run_journaled(done, self._journaling))
 
-    async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> events.Ending | None:
-        """Hand in what has come, on the worker that was kept or on another one; without one first wait for something.
-
-        Returns the ending; None: it has come to rest.
-        """
+    async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> _Stop:
+        """Hand in what has come, on the worker that was kept or on another; without one first wait for something."""
         runner.take_worker_back()
         while not runner.is_warm and runner.machine.has_work and not runner.machine.has_news:
             runner.wait_for_news(wait_ms)
-            ending = await _stop(runner)
-            if ending is not None or runner.is_wait_over:
-                return ending
+            stop = await _stop(runner)
+            if not isinstance(stop, str) or runner.is_wait_over:
+                return stop
             wait_ms = max(1, wait_ms - runner.waited_ms)
         await runner.answer_yields()
         if runner.ended.done():
@@ -224,34 +256,35 @@ class RestingExecution(Execution):
             self._machine = runner.go_on_with(lease, self._accepted(js), wait_ms)
         return await _stop(runner)
 
-    async def _stopped(self, ending: events.Ending | None) -> RunOutcome:
+    async def _stopped(self, stop: _Stop) -> RunOutcome:
         """Return the outcome of a program that has come to rest, or to its end."""
         runner = cast("RestingRunner", self._runner)
         written = runner.take_written()
         machine, before = runner.machine, self._progress.output
         try:
-            output = await _items(written, self._options.execution_policy.max_values)
-        except CodeModeProtocolError as error:
+            output = await items_of(written, self._options.execution_policy.max_values)
+        except CodeModeError as error:
             runner.feed(events.HostFailed(error))
-            output, ending = (), events.Failed(error)
-        is_handed_over = not isinstance(ending, events.Interrupted) or self._outer.takes_output
+            output, stop = (), events.Failed(error)
+        is_heard = not isinstance(stop, events.Interrupted) or self._outer.takes_output
+        is_handed_over = is_heard and not self._outer.keeps_output
         self._progress = Progress(machine.output if is_handed_over else before, runner.own_ms, machine.turns)
-        if ending is None:
+        if isinstance(stop, str):
             self._is_starting = False
             runner.keep_worker()
-            rest = AtRest(runner.rested.result(), self.pending, self)
+            output_bytes = sum(utf8_length(one.text) for one in written)
+            rest = AtRest(stop, self.pending, self, output_bytes)
             return RunOutcome("resting", *self._record, warnings=self._warnings, output=output, rest=rest)
         machine.ledger.progress = self._progress
         self._is_over = True
         await self._close()
-        return changed(await self._concluded(ending), output=output)
+        outcome = await (self._completed(stop) if isinstance(stop, events.Completed) else self._cut_off(stop))
+        return changed(outcome, output=output) if output else outcome
 
-    async def _concluded(self, ending: events.Ending) -> RunOutcome:
+    async def _cut_off(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
         if isinstance(ending, events.Failed):
             return self.failed(await self._ended(ending.error))
-        if isinstance(ending, events.Interrupted):
-            return await self._interrupted()
-        return await self._completed(ending)
+        return await self._interrupted()
 
     async def _close(self) -> None:
         runner = self._runner
@@ -267,11 +300,11 @@ class RestingExecution(Execution):
                 runner.feed(events.HostFailed(error))  # whoever waits for it concludes
             return self.failed(error)
         runner.feed(events.HostFailed(error))
-        return await self._leg(lambda: _stop(runner))
+        return await to_its_end(self._leg(lambda: _stop(runner)))
 
     async def _kept(self) -> Interrupt:
         runner = self._runner
-        if runner is None or not self.is_resting:
+        if runner is None or not self._rests:
             raise CodeModeProtocolError("the program is not at rest")
         machine, keeping = runner.machine, self._options.continuation
         was, settings, js = machine.ledger, machine.settings, machine.js or ""
@@ -286,7 +319,7 @@ class RestingExecution(Execution):
         with self._threads.serving():
             return await run_check(len(js) + machine.size_bytes, kept)
 
-    def _ended_by_itself(self, _ended: Any) -> None:
+    def _ended_by_itself(self) -> None:
         """End the calls of a run that has ended at rest, by a lost journal or a worker that broke the rules."""
         if not (self._is_going_on or self._is_over or self._is_starting or self._loop.is_closed()):
             self._closing = self._loop.create_task(self._close())
@@ -296,35 +329,19 @@ class RestingExecution(Execution):
         self.on_news()
 
     async def _at_home(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
-        """Do something on the loop that the run lives on."""
-        if asyncio.get_running_loop() is self._loop:
-            return await work()
-        if self._loop.is_closed():
-            raise CodeModeAbortedError("the event loop on which this run was started is closed")
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+        return await at_home(self._loop, work)
 
 
 def _nobody() -> None:
     """Stand in for whoever wants to hear of news."""
 
 
-async def _stop(runner: RestingRunner) -> events.Ending | None:
-    """Wait for an end, or a rest: None."""
-    waited: list[Awaitable[Any]] = [runner.ended, runner.rested]
-    await asyncio.wait(cast("Any", waited), return_when=asyncio.FIRST_COMPLETED)
-    return runner.ended.result() if runner.ended.done() else None
+def _has_stopped(runner: RestingRunner) -> bool:
+    """Tell whether a program that somebody goes on with has come to its end, or to rest once more."""
+    return runner.ended.done() or runner.rested.done()
 
 
-async def _items(written: list[Written], max_values: int) -> tuple[OutputItem, ...]:
-    """Return what was written, as values. Raises `CodeModeProtocolError` for what is not the JSON that it should be."""
-
-    def read(one: Written) -> OutputItem:
-        if one.kind != "json":
-            return OutputItem(one.kind, one.text, one.level)
-        check_values(one.text, max_values, _WHAT)
-        return OutputItem("json", decode_json(one.text))
-
-    try:
-        return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read, written)))
-    except ValueError as error:
-        raise CodeModeProtocolError(f"{_WHAT} cannot be read: {error}") from error
+async def _stop(runner: RestingRunner) -> _Stop:
+    """Wait for an end, or a rest, and return which, or why."""
+    reason = None if runner.ended.done() else await runner.rested
+    return runner.ended.result() if reason is None or runner.ended.done() else reason

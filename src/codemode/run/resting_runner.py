@@ -11,11 +11,12 @@ from ..errors import CodeModeTimeoutError
 from ..host.clock import Clock
 from ..protocol import events
 from ..protocol.ledger import Fulfilled
-from ..protocol.messages import WorkerMessage
 from ..protocol.resting import RestingInvocation
 from .runner import Runner
 
 if TYPE_CHECKING:
+    from types import CoroutineType
+
     from ..protocol.ledger import LedgerEntry
     from ..workers.lease import Lease
 
@@ -34,7 +35,8 @@ class Written:
 class RestingRunner(Runner):
     """Drives one invocation on one worker after another, or on none while it rests.
 
-    ``rested`` gives why it has come to rest, once for each time that somebody goes on with it; ``ended`` is as ever.
+    ``rested`` gives why it has come to rest, once for each time that somebody goes on with it, or None when it has
+    ended; ``ended`` is as ever. ``on_ended`` is called when it ends while nobody waits for that.
     ``written`` is what the program has written and nobody has taken yet. ``on_news`` is called when the outcome of a
     call has come at rest.
     """
@@ -46,8 +48,15 @@ class RestingRunner(Runner):
         self.is_warm = True
         self.is_wait_over = False  # of a call that waits without a worker
         self.on_news: Callable[[], None] = _nobody
+        self.on_ended: Callable[[], None] = _nobody
         self._reported: set[int] = set()  # requests of which listeners have been told
-        self._wait = self._leg(wait_ms)
+        if machine.is_replaying:
+            self._clock = self._replays_clock()
+        self.rested: asyncio.Future[events.RestReason | None] = self._loop.create_future()
+        # As long as the guest's own clock runs, a wait that is no shorter cannot be over: it has no clock until then.
+        is_behind = not machine.is_replaying and wait_ms >= machine.settings.limits.timeout_ms
+        self._wait_ms = wait_ms
+        self._wait = None if is_behind else self._clock_of(wait_ms, self.end_wait)
 
     @property
     def machine(self) -> RestingInvocation:
@@ -57,7 +66,8 @@ class RestingRunner(Runner):
     @property
     def own_ms(self) -> int:
         """How long the guest has computed."""
-        is_counted = not (self.machine.is_replaying or self.machine.resting)
+        machine = self._machine
+        is_counted = not (machine.is_replaying or machine.resting or self.ended.done())
         return int((self.own_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
 
     def start(self, effects: Iterable[events.Effect]) -> None:
@@ -84,15 +94,14 @@ class RestingRunner(Runner):
 
     def wait_for_news(self, wait_ms: int) -> None:
         """Let the time run of a call that waits for something to hand in, without a worker."""
-        self.rested = self._loop.create_future()
         self.is_wait_over = False
-        self._wait = self._clock_of(wait_ms, self.end_wait)
+        self._wait = self._waiting(wait_ms)
         self._start_wait()
 
     @property
     def waited_ms(self) -> int:
         """How long the call of the model has waited."""
-        return int(self._wait.ran_seconds * 1000)
+        return 0 if self._wait is None else int(self._wait.ran_seconds * 1000)
 
     def keep_worker(self) -> None:
         """Keep the worker of a program at rest as long as nobody else needs its slot."""
@@ -126,12 +135,6 @@ class RestingRunner(Runner):
             self.machine.rest_where_it_is()
             self._stop_clocks()
 
-    def feed(self, event: WorkerMessage | events.HostEvent) -> None:
-        """Tell the invocation what happened and do what it answers. A worker that ends at rest is given up."""
-        if type(event) is events.WorkerEnded and self.machine.resting is not None:
-            self.drop_worker()
-        super().feed(event)
-
     async def answer_yields(self) -> None:
         """Answer at rest where the program has yielded. Returns once that is written, where there is a journal."""
         answered = self._loop.create_future()
@@ -160,10 +163,21 @@ class RestingRunner(Runner):
         return written
 
     def _leg(self, wait_ms: int) -> Clock:
-        self.rested: asyncio.Future[events.RestReason] = self._loop.create_future()
         self._clock.close()
-        self._clock = self._replays_clock() if self.machine.is_replaying else self._guests_clock()
+        self._clock = self._replays_clock() if self._machine.is_replaying else self._guests_clock()
+        return self._waiting(wait_ms)
+
+    def _waiting(self, wait_ms: int) -> Clock:
+        """Return the clock of a call of the model that waits for this run to rest or to end."""
+        self.rested = self._loop.create_future()
         return self._clock_of(wait_ms, self.end_wait)
+
+    def _stand_still(self) -> None:
+        super()._stand_still()
+        if self._wait is None:
+            waited_ms = int(self._clock.ran_seconds * 1000)
+            self._wait = self._clock_of(max(1, self._wait_ms - waited_ms), self.end_wait)
+            self._start_wait()
 
     def _guests_clock(self) -> Clock:
         limit_ms = self.machine.settings.limits.timeout_ms
@@ -176,8 +190,16 @@ class RestingRunner(Runner):
         return self._clock_of(limit_ms, lambda: self.feed(events.HostFailed(error)))
 
     def _start_wait(self) -> None:
-        if not self.machine.wait_stands:
+        if self._wait is not None and not self._machine.wait_stands:
             self._wait.start()
+
+    def _stop_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.stop()
+
+    def _close_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.close()
 
     def end_wait(self) -> None:
         """Let the call of the model wait no longer: the program rests as soon as it is idle, if it does not."""
@@ -188,16 +210,17 @@ class RestingRunner(Runner):
             self._wake()
 
     def _wake(self) -> None:
-        self._wait.stop()
+        self._stop_wait()
         if not self.rested.done():
             self.rested.set_result("pending_tools")
 
-    def _perform(self, effect: events.Effect) -> None:
-        if isinstance(effect, events.WriteConsole):
-            self.written.append(Written("console", effect.text, effect.level))
-        elif isinstance(effect, events.Invoke):
-            self._reported.add(effect.entry.id)
-        super()._perform(effect)
+    def _write(self, level: str, text: str) -> None:
+        self.written.append(Written("console", text, level))
+        super()._write(level, text)
+
+    def _call(self, entry: LedgerEntry) -> CoroutineType[Any, Any, None]:
+        self._reported.add(entry.id)
+        return super()._call(entry)
 
     def _perform_resting(self, effect: events.RestingEffect) -> None:
         match effect:
@@ -208,10 +231,10 @@ class RestingRunner(Runner):
                 self._clock = self._guests_clock()
                 self._clock.start()
             case events.PauseWait():
-                self._wait.stop()
+                self._stop_wait()
             case events.ResumeWait():
                 if not self.rested.done():
-                    self._wait.start()
+                    self._start_wait()
             case events.Rest(reason):
                 self.own_seconds += self._clock.ran_seconds
                 self._stop_clocks()
@@ -228,14 +251,30 @@ class RestingRunner(Runner):
 
     def _stop_clocks(self) -> None:
         self._clock.close()
-        self._wait.close()
+        self._close_wait()
 
     def _finish(self, ending: events.Ending) -> None:
-        if self.machine.resting is None:
+        if self._machine.resting is None:
             self.own_seconds = self.own_ms / 1000
-        self._wait.close()
+        self._close_wait()
         self._lease.take_back()
         super()._finish(ending)
+        self._tell_ended()
+
+    def _fail(self, error: BaseException) -> None:
+        super()._fail(error)
+        self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        if self.rested.done():
+            self.on_ended()
+        else:
+            self.rested.set_result(None)
+
+    def _worker_ended(self, reason: str) -> None:
+        if self._machine.resting is not None:
+            self.drop_worker()
+        super()._worker_ended(reason)
 
 
 def _nobody() -> None:

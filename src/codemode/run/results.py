@@ -18,15 +18,19 @@ async def read_result(text: str | None, max_values: int, sidecar: Sidecar | None
     if text is None:
         return None, None
     if sidecar is None or not may_have_places(text):
-        return await run_check(len(text), lambda: _read(text, max_values)), utf8_length(text)
-    return await run_check(LARGE_CHARACTERS, lambda: (_read(text, max_values, sidecar), sidecar.length(text)))
+        return await run_check(len(text), lambda: read_value(text, max_values)), utf8_length(text)
+    return await run_check(LARGE_CHARACTERS, lambda: (read_value(text, max_values, sidecar), sidecar.length(text)))
 
 
-def _read(text: str, max_values: int, sidecar: Sidecar | None = None) -> Any:
-    check_values(text, max_values, _WHAT)
+def read_value(text: str, max_values: int, sidecar: Sidecar | None = None, what: str = _WHAT) -> Any:
+    """Return a value that a program has made, of its JSON text.
+
+    Raises `CodeModeSerializationError` for what is too deep or too much, `CodeModeProtocolError` for no JSON at all.
+    """
+    check_values(text, max_values, what)
     if nests_deeper_than(text, MAX_DEPTH):
-        raise CodeModeSerializationError(f"{_WHAT} nests deeper than {MAX_DEPTH} levels")
+        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels")
     try:
-        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.value(text, _WHAT)
+        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.value(text, what)
     except ValueError as error:
-        raise CodeModeProtocolError(f"{_WHAT} cannot be read: {error}") from error
+        raise CodeModeProtocolError(f"{what} cannot be read: {error}") from error

@@ -134,7 +134,8 @@ async def _resume(
         return await _claimed(ClaimedResume(claim, execution), require)
     made = partial(_execution_of(own), own, tools, settings, outer_call, pool, journaling=journaling)
     with _refusals():
-        return await JournaledResume(answered, claim, journaling, made, require, settings.approval).run(execution)
+        more = (require, settings.approval, outer_call.wait_ms)
+        return await JournaledResume(answered, claim, journaling, made, *more).run(execution)
 
 
 async def _claimed(resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]]) -> RunOutcome:

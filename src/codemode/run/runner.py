@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from .journaled import InvocationJournal
     from .journaling import Journaling
 
-# How long the caller waits for cancelled calls to see the cancellation.
-_CANCEL_GRACE_SECONDS = 1.0
-# How much later than a program's time is over its worker may say what it has written.
-_GRACE_MS = 2000
+_CANCEL_GRACE_SECONDS = 1.0  # how long the caller waits for cancelled calls to see the cancellation
+_GRACE_MS = 2000  # how much later than a program's time is over its worker may say what it has written
 _PROGRAM, _PREPARATION = 0, -1  # the tasks of what comes before the program runs, beside those of requests
 ResultT = TypeVar("ResultT")
 
@@ -74,7 +72,7 @@ class Runner:
         return lease.channel(
             max_frame_bytes(self._machine.settings),
             on_message=self.feed,
-            on_end=lambda reason: self.feed(events.WorkerEnded(reason)),
+            on_end=self._worker_ended,
             on_violation=self._cut_off,
             on_failure=self._fail,
         )
@@ -89,9 +87,11 @@ class Runner:
 
     def feed(self, event: WorkerMessage | events.HostEvent) -> None:
         """Tell the invocation what happened and do what it answers."""
-        effects = self._machine.receive(event)
-        if effects:
+        if effects := self._machine.receive(event):
             self.perform(effects)
+
+    def _worker_ended(self, reason: str) -> None:
+        self.feed(events.WorkerEnded(reason))
 
     def perform(self, effects: Iterable[events.Effect]) -> None:
         """Perform effects in order. Performing one may cause more; they wait their turn."""
@@ -132,7 +132,7 @@ class Runner:
             case events.SetTimers() | events.StopTimer():
                 self._change_timers(effect)
             case events.PauseClock():
-                self._clock.stop()
+                self._stand_still()
             case events.GiveGrace():
                 self._clock = self._clock_of(_GRACE_MS, lambda: self.feed(events.DeadlinePassed()))
                 self._clock.start()
@@ -143,13 +143,16 @@ class Runner:
             case events.CheckProgram(js, facts):
                 self._check_program(js, facts)
             case events.WriteConsole(level, text):
-                self._reporter.console_written(level, text)
+                self._write(level, text)
             case events.TellNotice(kind, payload_json):
                 self._reporter.notice(kind, payload_json)
             case events.Replayed(entry):
                 self._replayed(entry)
             case _:
                 self._perform_resting(effect)
+
+    def _write(self, level: str, text: str) -> None:
+        self._reporter.console_written(level, text)
 
     def _perform_resting(self, effect: events.RestingEffect) -> None:
         """Do nothing: no other programs than those that may rest have such effects."""
@@ -179,7 +182,7 @@ class Runner:
     def _await(self, doing: Awaitable[ResultT], then: Callable[[ResultT], None], otherwise: str) -> None:
         """Do something that is no part of the program's time, and go on ``then``."""
         self._is_preparing = True
-        self._clock.stop()
+        self._stand_still()
         task: asyncio.Future[ResultT] = asyncio.ensure_future(doing)
         self._tasks[_PREPARATION] = task
         task.add_done_callback(lambda _: self._done(task, then, otherwise))
@@ -189,8 +192,7 @@ class Runner:
         if task.cancelled():  # by the end of the run, or from inside
             self._fail(CodeModeError(f"{otherwise}: what does it was cancelled"))
             return
-        error = task.exception()
-        if error is not None:
+        if (error := task.exception()) is not None:
             self._fail(error)
         elif not self.ended.done():
             self._is_preparing = False
@@ -210,8 +212,7 @@ class Runner:
         try:
             self._checked(await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
-            if not self.ended.done():
-                self.ended.set_exception(error)
+            self._fail(error)
         finally:
             self._call_done(_PROGRAM)
 
@@ -230,15 +231,18 @@ class Runner:
         if accepted is not None:
             self.feed(accepted)
 
+    def _stand_still(self) -> None:
+        self._clock.stop()
+
     def _change_timers(self, effect: events.SetTimers | events.StopTimer) -> None:
         if self._timers is None:
-            self._timers = Timers(self._calls.now_ms, self._timer_fired)
+            self._timers = Timers(self._calls.now_ms, self._deliver)
         if isinstance(effect, events.SetTimers):
             self._timers.set(effect.entries)
         else:
             self._timers.stop(effect.id)
 
-    def _timer_fired(self, settled: events.CallSettled) -> None:
+    def _deliver(self, settled: events.CallSettled) -> None:
         if self._journal is None:
             self._hand_in(settled)
         else:
@@ -308,11 +312,7 @@ class Runner:
         self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.add(settled.error)
-        if journal is None:
-            self._calls.kept_inputs.let_go(settled.id)
-            self.feed(settled)
-        else:
-            journal.settled(settled, self._hand_in)
+        self._deliver(settled)
 
     def _hand_in(self, settled: events.CallSettled) -> None:
         try:

@@ -54,6 +54,18 @@ def load_execution():
 
 
 @cache
+def load_resting():
+    """Import what runs programs that may rest. Raises as `load_execution` does."""
+    load_execution()
+    try:
+        with importing:
+            from . import resting
+    except OSError as error:
+        raise CodeModeWorkerError(f"what runs programs cannot be imported: {error}") from error
+    return resting
+
+
+@cache
 def load_continuations():
     """Import what goes on with paused programs, as late."""
     with importing:

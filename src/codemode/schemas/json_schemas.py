@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, cast
 
 from ..data.json_values import encode_json
@@ -78,6 +79,35 @@ class DictSchema:
         if problems:
             raise SchemaMismatch(problems)
         return plain
+
+    def located(self, value: Any, most: int) -> list[tuple[tuple[str | int, ...], str]]:
+        """Return what a value breaks as pairs of a place and its wording, at most so many; defaults count as given."""
+        try:
+            filled = _fill_defaults(value, self.json_schema, self.json_schema) if self._has_defaults else value
+        except RecursionError:
+            return [((), TOO_DEEP["message"])]
+        try:
+            found = self._document.failures(filled, most)
+        except (RecursionError, UnknownReference, OverflowError, TooMuchWork):
+            return [((), one["message"]) for one in self._problems(filled)]
+        return list(dict.fromkeys(islice((place for one in found for place in one.located()), most)))
+
+    def fitting(self, value: Any) -> Callable[[Any, Any], bool | None]:
+        """Return what tells whether a part of this very schema takes a part of this very value.
+
+        All that it is asked takes no more steps than one check of the value: it says None once they are spent.
+        """
+        check = self._document.check(value)
+
+        def fits(part: Any, inner: Any) -> bool | None:
+            try:
+                return check.fits(self._document.root, part, inner)
+            except TooMuchWork:
+                return None
+            except (RecursionError, UnknownReference, OverflowError):
+                return False
+
+        return fits
 
     def _problems(self, value: Any) -> list[Problem]:
         try:

@@ -72,7 +72,7 @@ def _call(tool: DescribedTool, takes: Part | None, gives: Part | None, printer: 
 
 
 def opening(tool: DescribedTool) -> str:
-    return f"{jsdoc(_tool_doc(tool))}{member_name(tool.name)}"
+    return f"{jsdoc(tool_doc(tool))}{member_name(tool.name)}"
 
 
 def _parameter(schema: Any, takes: Part | None, printer: TypePrinter) -> str:
@@ -85,7 +85,8 @@ def _parameter(schema: Any, takes: Part | None, printer: TypePrinter) -> str:
     return f"input{mark}: {printer.root(takes)}"
 
 
-def _tool_doc(tool: DescribedTool) -> Doc:
+def tool_doc(tool: DescribedTool) -> Doc:
+    """What stands in the comment of a tool: its summary, its annotations and an example."""
     tags: list[str] = []
     hints = _hints(tool.annotations)
     if hints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -26,3 +27,21 @@ class DescribedTool(Protocol):
 
     @property
     def annotations(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A tool as it is described under another name than its own."""
+
+    name: str
+    description: str
+    input_json_schema: Any
+    output_json_schema: Any
+    input_examples: tuple[Any, ...]
+    annotations: Mapping[str, Any]
+
+
+def renamed(tool: DescribedTool, name: str) -> Renamed:
+    """Return a tool as it is described under this name."""
+    schemas = tool.input_json_schema, tool.output_json_schema
+    return Renamed(name, tool.description, *schemas, tool.input_examples, tool.annotations)

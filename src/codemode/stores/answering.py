@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -18,12 +17,14 @@ from .applying import (
     refusal_of,
     renewed,
     resumed,
+    takes_record,
     tool_of,
     written,
 )
 from .audit import By
 from .errors import StoreError
 from .keeping import said_by
+from .owners import new_owner
 from .session import Database, Session
 from .states import record_after
 from .values import ALL_TENANTS, LEASE_MS, Lease, Tenant
@@ -48,7 +49,7 @@ class Answering(ABC):
     ) -> Any:
         """See `InterruptStore.answer`."""
         by = said_by(actor, address=address)
-        owner = secrets.token_hex(8)
+        owner = new_owner()
         with self._database.watch() as watch:
             while True:
                 answers = await self._checked({interrupt_id: resolution}, tenant)
@@ -66,7 +67,8 @@ class Answering(ABC):
     async def _resumed(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
         try:
             async with renewed(self, lease):
-                result = await resumed(resume, lease.interrupt, lease.resolutions)
+                paused = lease.record if takes_record(resume) else lease.interrupt
+                result = await resumed(resume, paused, lease.resolutions)
         except (Exception, asyncio.CancelledError) as error:
             end = end_of(error)
             if end is not None:

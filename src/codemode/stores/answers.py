@@ -38,8 +38,20 @@ def shown(request: StoredRequest | PendingRequest) -> str:
     """Return the digest of what a person was shown."""
     if not isinstance(request, StoredRequest | PendingRequest):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"request must be one of the requests of a record or an interrupt, got {request!r:.200}")
-    kind = request.kind if isinstance(request, StoredRequest) else str(request.payload.get("kind", ""))
-    return content_digest({"id": request.interrupt_id, "tool": request.tool_name, "input": request.input, "kind": kind})
+    kind, given = (request.kind, request.input) if isinstance(request, StoredRequest) else asked(request)
+    return content_digest({"id": request.interrupt_id, "tool": request.tool_name, "input": given, "kind": kind})
+
+
+def asked(request: PendingRequest) -> tuple[str, Any]:
+    """Return of which kind a request is for people, and what they are shown.
+
+    A framework that gates its tools itself asks in its own words: ``asksApproval`` says that it is an approval all the
+    same, of ``args``.
+    """
+    payload = request.payload
+    if payload.get("asksApproval") is True and "args" in payload:
+        return APPROVAL_KIND, payload["args"]
+    return str(payload.get("kind", "")), request.input
 
 
 def read(
@@ -86,7 +98,7 @@ def _problems(request: StoredRequest, decision: Any) -> list[str]:
         read_answers([_entry(request)], {request.interrupt_id: decision})
         if request.kind != APPROVAL_KIND or not is_object(decision) or "input" not in decision:
             return []
-        edited = _edited(request, decision)
+        edited = edited_input(request, decision)
     except CodeModeProtocolError as error:
         return [error.message]
     except (ValueError, TypeError, RecursionError) as error:
@@ -94,7 +106,8 @@ def _problems(request: StoredRequest, decision: Any) -> list[str]:
     return [] if request.input_schema is None else _misfits(request.input_schema, edited)
 
 
-def _edited(request: StoredRequest, decision: dict[str, Any]) -> Any:
+def edited_input(request: StoredRequest, decision: dict[str, Any]) -> Any:
+    """Return the input that an approval has in place of the one that was shown, with its integers as they are."""
     return integers_as_in(request.input, without_texts(decision)["input"])
 
 
@@ -111,7 +124,7 @@ def _said(request: StoredRequest, decision: Any) -> dict[str, Any]:
     said = {"decision": "approved" if decision["approved"] else "denied", "reason": reason}
     if "input" not in decision:
         return said
-    edited = _edited(request, decision)
+    edited = edited_input(request, decision)
     diff = differences(request.input, edited)
     return {**said, "decision": "edited" if diff else "approved", "digest": content_digest(edited), "diff": tuple(diff)}
 
@@ -128,7 +141,8 @@ def _misfits(schema: Any, edited: Any) -> list[str]:
 
 def _entry(request: StoredRequest) -> LedgerEntry:
     """Return a ledger entry that waits as the request does: what reads an answer asks nothing else of it."""
-    given, payload = encode_json(request.input, what="the input"), encode_json(dict(request.payload), what="payload")
+    given = encode_json(request.input, what="the input")
+    payload = encode_json({**request.payload, "kind": request.kind}, what="payload")
     waiting = Waiting(request.interrupt_id, payload, given, 1)
     return LedgerEntry(1, "tool", request.tool_name, given, outcome=waiting)
 

@@ -101,6 +101,22 @@ def require_resume(resume: Callable[..., Any]) -> Callable[..., Any]:
     return resume
 
 
+def takes_record(resume: Callable[..., Any]) -> bool:
+    """Tell whether ``resume`` says of itself that it goes on from a `Record`."""
+    return getattr(resume, "takes_record", False) is True
+
+
+def takes_lease(resume: Callable[..., Any]) -> bool:
+    """Tell whether ``resume`` says of itself that it goes on from a `Lease`: record and interrupt together."""
+    return getattr(resume, "takes_lease", False) is True
+
+
+def app_of(resume: Callable[..., Any]) -> str | None:
+    """Return the app of what goes on from its own records alone; None where that says nothing."""
+    app = getattr(tool_of(resume), "app", None)
+    return app if takes_record(resume) and isinstance(app, str) else None
+
+
 def tool_of(resume: Callable[..., Any]) -> Any:
     """Return the tool that ``resume`` is a method of, which knows the forms of what comes to be asked."""
     return getattr(resume, "__self__", None)

@@ -30,6 +30,7 @@ OWN_KINDS = frozenset(
         "expired",
         "withdrawn",
         "purged",
+        "notice_failed",
         "unreadable",
     }
 )
@@ -45,8 +46,8 @@ MAX_DETAIL_BYTES = 16 << 10
 class AuditLine:
     """Something that somebody has decided, or what came of it.
 
-    ``kind`` is put, decided, refused, paused, completed, failed, lost, closed, run_again, expired, withdrawn or purged,
-    or what `InterruptStore.note` was given.
+    ``kind`` is put, decided, refused, paused, completed, failed, lost, closed, run_again, expired, withdrawn, purged
+    or notice_failed, or what `InterruptStore.note` was given.
     ``at_ms`` is Unix time by the database's clock. ``actor`` is who decided: ``system`` where time did, None where a
     program's host wrote what it came to. ``tenant`` is None for lines that belong to no tenant.
     ``decision`` is approved, edited, denied, answered, value, error or run_again, and ``reason`` its words, at most

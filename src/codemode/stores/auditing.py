@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 from ..host.threads import LARGE_CHARACTERS, run_check
 from . import finding
 from .audit import AuditLine, noted
-from .keeping import require_text, said_by
+from .keeping import require_name, require_text, said_by
+from .rows import tenants_of
 from .session import Session
-from .values import ALL_TENANTS, Tenant
+from .values import ALL_TENANTS, Tenant, Tenants
 
 ResultT = TypeVar("ResultT")
 
@@ -27,16 +28,19 @@ class Auditing(ABC):
         tenant: Tenant,
         address: str | None = None,
         details: Mapping[str, Any] | None = None,
+        record_id: str | None = None,
     ) -> None:
         """See `InterruptStore.note`."""
         by, whose = said_by(actor, address=address), None if tenant is ALL_TENANTS else require_text(tenant, "tenant")
+        about = None if record_id is None else require_name(record_id, "record_id")
         said = await run_check(LARGE_CHARACTERS, lambda: noted(kind, details or {}))
-        await self._write(lambda session: session.audit(kind, whose, actor=by.actor, address=by.address, details=said))
+        line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": said}
+        await self._write(lambda session: session.audit(kind, whose, about, **line))
 
     async def audit(
         self,
         *,
-        tenant: Tenant,
+        tenant: Tenants,
         after: int | None = None,
         record_id: str | None = None,
         limit: int | None = None,
@@ -45,6 +49,7 @@ class Auditing(ABC):
         """See `InterruptStore.audit`."""
         if after is not None:
             finding.require_sequence(after)
+        tenants_of(tenant)
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         which = finding.Lines(tenant, record_id, newest_first)

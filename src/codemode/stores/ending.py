@@ -98,7 +98,9 @@ def purge(session: Session, older_than_ms: int) -> int:
         "SELECT id FROM codemode_records WHERE ended_at_ms <= ? ORDER BY ended_at_ms LIMIT ?",
         *(session.now_ms - older_than_ms, AT_ONCE),
     )
-    for table in ("requests", "versions", "changes"):
+    if not found:
+        return 0
+    for table in ("requests", "labels", "versions", "changes", "notices"):
         session.each(f"DELETE FROM codemode_{table} WHERE record_id = ?", found)
     session.each("DELETE FROM codemode_records WHERE id = ?", found)
     return len(found)

@@ -11,10 +11,10 @@ from ..errors import Resumable
 from ..host.own_thread import in_own_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
-from . import ending, keeping, resting
+from . import ending, finding, keeping, resting
 from .rows import interrupt_of
 from .session import Session
-from .values import ALL_TENANTS, LEASE_MS, Lease, Tenant
+from .values import ALL_TENANTS, LEASE_MS, LastResumed, Lease, Tenant
 
 ResultT = TypeVar("ResultT")
 
@@ -51,6 +51,10 @@ class Holding(ABC):
             lambda: keeping.kept(kept, tool, tenant, app, labels, source, payload), "codemode-store"
         )
         return await self._write_claim(lambda session: resting.begin(session, new, whose, lease_ms))
+
+    async def last_resumed(self, *, tenant: str, app: str) -> LastResumed | None:
+        """See `InterruptStore.last_resumed`."""
+        return await self._read(lambda session: finding.last_resumed(session, tenant, app))
 
     async def _take(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
         # As in `claim`: while there is nothing to do nobody is kept from writing.

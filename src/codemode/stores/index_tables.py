@@ -11,6 +11,16 @@ _LISTED = "ON codemode_records"
 _CLAIMED = "ready_at_ms) WHERE ready_at_ms IS NOT NULL"
 _WAITS = "position, app) WHERE state = 'waiting'"
 
+RESUMED = (
+    "ALTER TABLE codemode_records ADD COLUMN resumed_by TEXT",
+    "ALTER TABLE codemode_records ADD COLUMN resumed_at_ms BIGINT",
+    (
+        f"CREATE INDEX codemode_records_by_resumed {_LISTED} (tenant, app, resumed_at_ms)"
+        " WHERE resumed_at_ms IS NOT NULL"
+    ),
+)
+"""Who has last begun to go on with a record: its owner is told no more once it is given back."""
+
 INDEXES = (
     *(f"DROP INDEX codemode_records_by_{name}" for name in _REPLACED),
     f"CREATE INDEX codemode_records_by_tenant {_LISTED} (tenant, position, app) WHERE state <> 'resting'",

@@ -11,12 +11,15 @@ from ..data.json_values import encode_json
 from ..data.records import record
 from ..errors import CodeModeProtocolError
 from ..interrupts.interrupt import Interrupt, PendingRequest
-from .answers import shown
+from .answers import asked, shown
 from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError
+from .labels import insert_labels
+from .listing_tables import IS_OPEN
 from .rows import marks, requests_named, requests_of
 from .session import Row, Session, is_plain
 from .states import OWNED, RecordState, record_after, request_after
+from .values import StoredPause
 
 MAX_PAYLOAD_BYTES = 16 << 20
 MAX_LABEL_BYTES = 16 << 10
@@ -26,7 +29,10 @@ _FORM = ("input_schema", "description", "annotations")
 
 @record
 class Kept:
-    """An interrupt with what its record says of it, as texts; ``forms`` has what is known of the tools, by name."""
+    """An interrupt with what its record says of it, as texts; ``forms`` has what is known of the tools, by name.
+
+    ``waits_for_all``: it goes on with answers to all of its requests alone.
+    """
 
     interrupt: Interrupt
     text: str
@@ -40,6 +46,7 @@ class Kept:
     payload: str | None
     forms: Mapping[str, tuple[str | None, str, str | None]]
     shown: Mapping[str, str]
+    waits_for_all: bool = False
 
 
 def kept(
@@ -71,12 +78,13 @@ def kept(
         None if payload is None else encode_json(payload, max_bytes=MAX_PAYLOAD_BYTES, what="the payload"),
         _forms(interrupt, tool),
         {one.interrupt_id: shown(one) for one in interrupt.requests},
+        isinstance(interrupt, StoredPause) and interrupt.waits_for_all,
     )
 
 
-def again(interrupt: Interrupt, tool: Any = None, payload: Any = None) -> Kept:
-    """Write what a record goes on with, whose own columns stay; its payload unless there is another."""
-    return kept(interrupt, tool, payload=payload)
+def again(interrupt: Interrupt, tool: Any = None, payload: Any = None, source: str | None = None) -> Kept:
+    """Write what a record goes on with, whose own columns stay; payload and source unless there are others."""
+    return kept(interrupt, tool, payload=payload, source=source)
 
 
 def put(session: Session, new: Kept) -> str:
@@ -139,8 +147,10 @@ def pause(session: Session, record_id: str, state: RecordState, new: Kept) -> No
     _insert_requests(session, record_id, new, known, asked - stands.keys(), len(stands))
     session.run(
         "UPDATE codemode_records SET version = ?, state = ?, interrupt = ?, expires_at_ms = ?, owner = NULL,"
-        " ready_at_ms = ?, rests_until_ms = NULL, not_resumable = NULL, refusals = 0 WHERE id = ?",
-        *(version, after, new.text, new.expires_at_ms, session.now_ms if is_ready else None, record_id),
+        " payload = COALESCE(?, payload), source = COALESCE(?, source), ready_at_ms = ?, rests_until_ms = NULL,"
+        " not_resumable = NULL, refusals = 0 WHERE id = ?",
+        *(version, after, new.text, new.expires_at_ms, new.payload, new.source),
+        *(session.now_ms if is_ready else None, record_id),
     )
     _insert_version(session, record_id, version, new)
     session.note(record_id, tenant, "paused")
@@ -173,6 +183,7 @@ def insert_record(session: Session, new: Kept, kind: str, **columns: Any) -> str
         **columns,
     }
     session.run(f"INSERT INTO codemode_records ({', '.join(own)}) VALUES ({marks(own)})", *own.values())
+    insert_labels(session, [(record_id, json.loads(new.labels))])
     return record_id
 
 
@@ -186,9 +197,10 @@ def _insert_requests(
 ) -> None:
     session.each(
         "INSERT INTO codemode_requests (interrupt_id, record_id, ordinal, kind, tool_name, input, payload,"
-        " input_schema, description, annotations, shown, at_line, at_column, state, is_taken, tenant, app, position)"
+        " input_schema, description, annotations, shown, at_line, at_column, state, is_taken, tenant, app, position,"
+        " expires_at_ms, is_open)"
         " SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS BIGINT), CAST(? AS BIGINT), 'waiting', 0, tenant, app,"
-        " position FROM codemode_records WHERE id = ?",
+        f" position, expires_at_ms, {IS_OPEN.format('')} FROM codemode_records WHERE id = ?",
         (
             (
                 one.interrupt_id,
@@ -226,8 +238,9 @@ def _state(session: Session, record_id: str) -> RecordState:
 
 
 def _said(one: PendingRequest) -> Row:
-    kind = require_text(str(one.payload.get("kind", "")), "kind")
-    return (kind, require_text(one.tool_name, "tool_name"), json.dumps(one.input), json.dumps(dict(one.payload)))
+    kind, given = asked(one)
+    texts = require_text(kind, "kind"), require_text(one.tool_name, "tool_name")
+    return (*texts, json.dumps(given), json.dumps(dict(one.payload)))
 
 
 def _form(one: PendingRequest, new: Kept, known: Mapping[str, tuple[str | None, str, str | None]]) -> Row:
@@ -302,9 +315,15 @@ def require_lease(lease_ms: int) -> int:
     return lease_ms
 
 
+def require_name(value: Any, name: str) -> str:
+    """Return a text of at most 1,000 characters that every database takes. Raises `ValueError`."""
+    if len(require_text(value, name)) > _MAX_NAME_CHARACTERS:
+        raise ValueError(f"{name} must have at most {_MAX_NAME_CHARACTERS} characters, got {len(value)}")
+    return value
+
+
 def said_by(actor: str, *, reason: str | None = "", address: str | None = None) -> By:
     """Return who says so, as the audit keeps it. Raises `ValueError`."""
     for name, text in (("actor", actor), ("address", "" if address is None else address)):
-        if len(require_text(text, name)) > _MAX_NAME_CHARACTERS:
-            raise ValueError(f"{name} must have at most {_MAX_NAME_CHARACTERS} characters, got {len(text)}")
+        require_name(text, name)
     return By(actor, "" if reason is None else str(reason), address)

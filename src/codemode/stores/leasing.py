@@ -16,11 +16,11 @@ from .outcomes import error_text, value_text
 from .rows import RECORD_COLUMNS, KeptRequest, clause, interrupt_of, records_of, requests_of
 from .session import Row, Session
 from .states import OWNED, RecordEvent, RecordState, record_after, request_after
-from .values import Lease, Tenant
+from .values import LastResumed, Lease, StoredPause, Tenant
 
 _AGAIN_MS = 5_000
 _FIRST_RETRY_MS, _LAST_RETRY_MS = 5_000, 600_000
-_CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim"
+_CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim, resumed_by, resumed_at_ms"
 
 
 def candidate(session: Session, tenant: Tenant, app: str | None) -> str | None:
@@ -41,7 +41,8 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
     row = session.one(f"SELECT {_CLAIM_COLUMNS} FROM codemode_records WHERE id = ?", record_id)
     if row is None:
         raise LookupError(record_id)
-    state, number = cast("RecordState", row[2]), row[-1] + 1
+    *kept_columns, text, claims, resumed_by, resumed_at_ms = row
+    state, number = cast("RecordState", row[2]), claims + 1
     after = record_after(state, "claim", record_id)
     kept = requests_of(session, [record_id])
     is_takeover = state in OWNED or any(one.is_taken for one in kept)
@@ -50,19 +51,21 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
         "UPDATE codemode_requests SET is_taken = 1 WHERE interrupt_id = ?", ((one.interrupt_id,) for one in taken)
     )
     session.run(
-        "UPDATE codemode_records SET state = ?, owner = ?, claim = ?, ready_at_ms = ?, rests_until_ms = ? WHERE id = ?",
-        *(after, owner, number, *held_until(session, after, lease_ms), record_id),
+        "UPDATE codemode_records SET state = ?, owner = ?, claim = ?, ready_at_ms = ?, rests_until_ms = ?,"
+        " resumed_by = ?, resumed_at_ms = ? WHERE id = ?",
+        *(after, owner, number, *held_until(session, after, lease_ms), owner, session.now_ms, record_id),
     )
     session.note(record_id, row[4], "claimed")
-    (record,) = records_of(session, [(*row[:2], after, *row[3:-2])])
+    (record,) = records_of(session, [(*kept_columns[:2], after, *kept_columns[3:])])
     return Lease(
         record=record,
         number=number,
         owner=owner,
         lease_ms=lease_ms,
         is_takeover=is_takeover,
-        interrupt=interrupt_of(row[-2]),
+        interrupt=interrupt_of(text),
         resolutions={one.interrupt_id: one.decision for one in taken},
+        resumed_before=None if resumed_at_ms is None else LastResumed(resumed_by, resumed_at_ms),
     )
 
 
@@ -99,6 +102,8 @@ def result_of(result: Any, tool: Any = None) -> Kept | Ended:
     paused = result.recovery if isinstance(result, CodeModeError) else result
     if isinstance(result, CodeModeError) and paused is None:
         return _failed(result)
+    if isinstance(result, StoredPause):
+        return again(result, result.tool or tool, result.payload, result.source)
     if isinstance(result, CodeModeError | Interrupt):
         return again(Interrupt.of(cast("Resumable", paused)), tool)
     try:
@@ -120,7 +125,7 @@ def settle(session: Session, lease: Lease, written: Kept | Ended) -> bool:
         return False
     if isinstance(written, Kept):
         if session.one("SELECT 1 FROM codemode_versions WHERE nonce = ?", written.nonce):
-            return release(session, lease, Back({}, _AGAIN_MS, None))
+            return release(session, lease, Back({}, _AGAIN_MS, None, written.waits_for_all))
         pause(session, lease.record.id, state, written)
     else:
         _apply(session, lease)
@@ -154,11 +159,15 @@ def mark_lost(session: Session, records: list[Row], state: RecordState = "resumi
 
 @value
 class Back:
-    """With what a record is given back: why some answers wait again, for how long, why it cannot be resumed there."""
+    """With what a record is given back: why some answers wait again, for how long, why it cannot be resumed there.
+
+    ``waits_for_all``: answers were missing, so that nobody can have begun, and it is ready with the next one.
+    """
 
     refusals: Mapping[str, str]
     delay_ms: int
     not_resumable: str | None
+    waits_for_all: bool = False
 
 
 def release(session: Session, lease: Lease, back: Back) -> bool:
@@ -169,22 +178,24 @@ def release(session: Session, lease: Lease, back: Back) -> bool:
     state = owned(session, lease)
     if state is None:
         return False
-    delay_ms = max(back.delay_ms, _refused(session, lease, back.not_resumable))
+    delay_ms = max(0 if back.waits_for_all else back.delay_ms, _refused(session, lease, back.not_resumable))
     refused = frozenset[str]() if lease.is_takeover else back.refusals.keys() & lease.resolutions.keys()
     session.each(
         "UPDATE codemode_requests SET state = ?, decision = NULL, actor = NULL, decided_at_ms = NULL, refusal = ?"
         " WHERE interrupt_id = ?",
         ((request_after("decided", "refuse"), _text(back.refusals[one]), one) for one in sorted(refused)),
     )
-    if not lease.is_takeover:
-        session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
     left = requests_of(session, [lease.record.id])
+    if back.waits_for_all or not lease.is_takeover:
+        session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
     for one in left:
         if one.request.interrupt_id in refused:
             _audit_refusal(session, lease, one)
-    is_ready = not any(one.request.state == "waiting" for one in left) or any(
-        one.request.state == "decided" for one in left
-    )
+    decided = [one for one in left if one.request.state == "decided"]
+    # What was decided meanwhile is nobody's yet.
+    is_new = any(not one.is_taken for one in decided)
+    is_ready = is_new if back.waits_for_all else bool(decided)
+    is_ready = is_ready or not any(one.request.state == "waiting" for one in left)
     after = record_after(state, "release")
     ready_at_ms, rests_until_ms = held_until(session, after, delay_ms)
     session.run(
@@ -201,8 +212,12 @@ def _refused(session: Session, lease: Lease, reason: str | None) -> int:
     if reason is None:
         return 0
     row = session.one("SELECT refusals FROM codemode_records WHERE id = ?", lease.record.id) or (0,)
-    statement = "UPDATE codemode_records SET not_resumable = ?, refusals = refusals + 1 WHERE id = ?"
-    session.run(statement, _text(reason), lease.record.id)
+    before = lease.resumed_before
+    session.run(
+        "UPDATE codemode_records SET not_resumable = ?, refusals = refusals + 1, resumed_by = ?, resumed_at_ms = ?"
+        " WHERE id = ?",
+        *(_text(reason), *((None, None) if before is None else (before.owner, before.at_ms)), lease.record.id),
+    )
     return min(_FIRST_RETRY_MS << min(row[0], 16), _LAST_RETRY_MS)
 
 
@@ -239,10 +254,12 @@ def end_all(
     session: Session, records: Sequence[Row], event: RecordEvent, outcome: str, by: By, said: Mapping[str, Any]
 ) -> None:
     """End records of which the rows have id, tenant and state."""
+    # Somebody could go on with it after all.
+    cleared = ", not_resumable = NULL" if event in ("complete", "fail") else ""
     ends = [(record_after(state, event, record_id), record_id, tenant) for record_id, tenant, state in records]
     session.each(
         "UPDATE codemode_records SET state = ?, outcome = ?, interrupt = NULL, owner = NULL, ready_at_ms = NULL,"
-        " rests_until_ms = NULL, ended_at_ms = ? WHERE id = ?",
+        f" rests_until_ms = NULL, ended_at_ms = ?{cleared} WHERE id = ?",
         ((after, outcome, session.now_ms, record_id) for after, record_id, _ in ends),
     )
     reason = cut(by.reason) or None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
@@ -12,8 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
+from ..host.forks import begin_anew_in_forks, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailable
+from .listing_tables import CHANGED, FOLLOWED
 from .schema import bring_up_to_date
 from .session import Dialect, Row, Session, making, time_of, transaction, written
 from .sql_store import SqlStore
@@ -54,6 +54,16 @@ DIALECT = Dialect(
         (
             "CREATE TRIGGER codemode_audit_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON codemode_audit"
             " FOR EACH STATEMENT EXECUTE FUNCTION codemode_audit_stays()"
+        ),
+    ),
+    following=(
+        (
+            "CREATE OR REPLACE FUNCTION codemode_follow_record() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$BEGIN {FOLLOWED} RETURN NULL; END$$"
+        ),
+        (
+            "CREATE TRIGGER codemode_records_are_followed AFTER UPDATE OF state, expires_at_ms ON codemode_records"
+            f" FOR EACH ROW WHEN {CHANGED} EXECUTE FUNCTION codemode_follow_record()"
         ),
     ),
 )
@@ -124,8 +134,7 @@ class _Database:
         self._pool: Any = None
         self._is_made = False
         self._listener: _Listener | None = None
-        if hasattr(os, "register_at_fork"):
-            _databases.add(self)
+        begin_anew_in_forks(self)
 
     @property
     def time(self) -> str:
@@ -205,7 +214,7 @@ class _Database:
     def after_fork(self) -> None:
         """In a forked child: its threads and its side of the connections are not in it."""
         self._lock = threading.Lock()
-        _inherited.append((self._pool, self._listener))
+        leave_to_the_parent(self._pool, self._listener)
         self._pool = self._listener = None
 
     def _opened(self) -> Any:
@@ -271,16 +280,3 @@ def _driver() -> tuple[type[Exception], Any, Any]:
             "PostgresInterruptStore needs psycopg with its pool: pip install 'codemode-toolkit[postgres]'"
         ) from error
     return driver.Error, driver.connect, pools.ConnectionPool
-
-
-_inherited: list[Any] = []
-_databases: weakref.WeakSet[_Database] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for database in list(_databases):
-        database.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -5,7 +5,7 @@ A store of your own fulfils `InterruptStore`; `tests/unit/stores` holds what is 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Protocol
@@ -15,8 +15,22 @@ from ..continuations.journal import Journal
 from ..errors import Resumable
 from ..interrupts.interrupt import Interrupt
 from .audit import AuditLine
-from .states import RecordState
-from .values import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant, Watch
+from .notices import FailedNotice, Outbox
+from .values import (
+    ALL_TENANTS,
+    LEASE_MS,
+    Change,
+    LastResumed,
+    Lease,
+    ListedState,
+    ListOrder,
+    Page,
+    Record,
+    StoredRequest,
+    Tenant,
+    Tenants,
+    Watch,
+)
 
 
 class InterruptStore(Protocol):
@@ -65,17 +79,30 @@ class InterruptStore(Protocol):
     async def list(
         self,
         *,
-        tenant: Tenant,
+        tenant: Tenants,
         app: str | None = None,
         tool: str | None = None,
-        state: RecordState | None = None,
+        state: ListedState | None = None,
+        labels: Mapping[str, str] | None = None,
+        order: ListOrder = "newest",
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """Return records, the newest first; ``tool`` is one that waits, ``after`` a page's ``next``.
+        """Return records; ``tool`` is one that waits, ``labels`` are had with these texts, ``after`` a page's ``next``.
 
-        Those that rest are listed only where ``state`` says so.
+        ``state`` "waiting" is all about which a person may decide. Those that rest are listed only where ``state`` says
+        so. ``order`` "expiring" has the soonest to expire first, of what waits alone. A record that is there all the
+        while is on one page alone, whatever comes and goes meanwhile. Raises `ValueError`, also for an ``after`` of
+        another order.
         """
+        ...
+
+    async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
+        """Return those of these records, at most 500, that there are, in this order and as `list` gives them."""
+        ...
+
+    async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
+        """Return how many requests wait for a person, by tool: the most first, of at most 100 tools."""
         ...
 
     def shown(self, request: Any) -> str:
@@ -140,6 +167,13 @@ class InterruptStore(Protocol):
         """
         ...
 
+    async def last_resumed(self, *, tenant: str, app: str) -> LastResumed | None:
+        """Return who has last claimed a record of a tenant's app, for whoever wants to know where they go on.
+
+        A claim that was released with ``not_resumable`` does not count.
+        """
+        ...
+
     async def rest(
         self,
         interrupt: Resumable,
@@ -200,37 +234,19 @@ class InterruptStore(Protocol):
         ...
 
     async def withdraw(
-        self,
-        record_id: str,
-        *,
-        actor: str,
-        reason: str = "",
-        tenant: Tenant = ALL_TENANTS,
-        address: str | None = None,
+        self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a record that waits."""
         ...
 
     async def close_lost(
-        self,
-        record_id: str,
-        *,
-        actor: str,
-        reason: str = "",
-        tenant: Tenant = ALL_TENANTS,
-        address: str | None = None,
+        self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a record that is lost."""
         ...
 
     async def run_again(
-        self,
-        record_id: str,
-        *,
-        actor: str,
-        reason: str = "",
-        tenant: Tenant = ALL_TENANTS,
-        address: str | None = None,
+        self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """Let a record that is lost go on from its last pause, with the answers that it was given.
 
@@ -254,8 +270,12 @@ class InterruptStore(Protocol):
         """
         ...
 
-    def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncIterator[Change]:
-        """Give all changes behind a sequence, and then each as it comes. Nothing is left out."""
+    def changes(self, *, tenant: Tenant, after: int = 0, follow: bool = True) -> AsyncIterator[Change]:
+        """Give all changes behind a sequence, and with ``follow`` then each as it comes. Nothing is left out."""
+        ...
+
+    async def changes_head(self) -> int:
+        """Return the sequence of the last change: what is read from here on has it."""
         ...
 
     async def note(
@@ -266,18 +286,20 @@ class InterruptStore(Protocol):
         tenant: Tenant,
         address: str | None = None,
         details: Mapping[str, Any] | None = None,
+        record_id: str | None = None,
     ) -> None:
-        """Write a line without a record into the audit: that somebody signed in, was refused, took a copy.
+        """Write a line of your own into the audit: that somebody signed in, was refused, took a copy.
 
         ``kind`` is a text of at most 100 characters, none of the store's own kinds; ``details`` plain JSON of at most
-        16 KiB; a line of `ALL_TENANTS` belongs to no tenant. Raises `ValueError`, `CodeModeSerializationError`.
+        16 KiB; a line of `ALL_TENANTS` belongs to no tenant. By ``record_id``, at most 1,000 characters of a record or
+        of whatever else it is about, `audit` finds it. Raises `ValueError`, `CodeModeSerializationError`.
         """
         ...
 
     def audit(
         self,
         *,
-        tenant: Tenant,
+        tenant: Tenants,
         after: int | None = None,
         record_id: str | None = None,
         limit: int | None = None,
@@ -294,6 +316,14 @@ class InterruptStore(Protocol):
 
         Kept where nobody can reach it from the database, it shows in `verify_audit` what happened to lines until then.
         """
+        ...
+
+    def outbox(self, target: str) -> Outbox:
+        """Return the notices for a target of this name, to be sent. Those of all tenants. Raises `ValueError`."""
+        ...
+
+    async def failed_notices(self, record_ids: Iterable[str], *, tenant: Tenant) -> tuple[FailedNotice, ...]:
+        """Return the notices of these records, at most 500, that were given up."""
         ...
 
     def watch(self) -> AbstractContextManager[Watch]:

@@ -13,7 +13,7 @@ from .leasing import claim, held_until, owned
 from .rows import RECORD_COLUMNS, clause, records_of, unknown
 from .session import Session
 from .states import RecordState, record_after, request_after
-from .values import Lease, Tenant
+from .values import LastResumed, Lease, Tenant
 
 
 def begin(session: Session, new: Kept, owner: str, lease_ms: int) -> Lease:
@@ -52,7 +52,8 @@ def rest(session: Session, lease: Lease, new: Kept) -> Lease | None:
     if after != state:
         session.note(record_id, lease.record.tenant, "rested")
     (record,) = records_of(session, session.rows(_RECORD, record_id))
-    return dataclasses.replace(lease, record=record, interrupt=new.interrupt, resolutions={})
+    resumed = LastResumed(lease.owner, session.now_ms)
+    return dataclasses.replace(lease, record=record, interrupt=new.interrupt, resolutions={}, resumed_before=resumed)
 
 
 def take(session: Session, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:

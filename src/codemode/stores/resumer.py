@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
 from .applying import (
+    app_of,
     cannot_say,
     end_of,
     may_have_begun,
@@ -19,10 +19,13 @@ from .applying import (
     renewed,
     require_resume,
     resumed,
+    takes_lease,
+    takes_record,
     tool_of,
     written,
 )
 from .keeping import require_lease
+from .owners import new_owner
 from .protocol import InterruptStore
 from .rows import require_tenant
 from .values import LEASE_MS, Lease, Tenant
@@ -37,8 +40,10 @@ _RETRY_MS = 5_000
 class Resumer:
     """Applies the decisions in a store, while its ``async with`` block runs, at most ``concurrency`` records at once.
 
-    ``resume`` takes an interrupt and its answers as `CodeModeTool.resume` does, or with ``with_record`` the `Record`.
-    All of ``tenant``, of ``app`` where one is named. Leaving the block claims nothing more and waits for what runs.
+    ``resume`` takes an interrupt and its answers as `CodeModeTool.resume` does, or with ``with_record`` the `Record`,
+    as a ``resume`` whose attribute ``takes_record`` is True always does. All of ``tenant``, of ``app`` where one is
+    named, or where such a ``resume`` belongs to what has one. Leaving the block claims nothing more and waits for what
+    runs.
     Raises `ValueError` for a tool whose options use another guard than the store's, and for what is no function.
     """
 
@@ -58,12 +63,12 @@ class Resumer:
         _require_guard(store, require_resume(resume))
         self._store = store
         self._tenant: Tenant = require_tenant(tenant)
-        self._app = app
+        self._app = app if app is not None else app_of(resume)
         self._resume = resume
-        self._with_record = with_record
+        self._with_record = with_record or takes_record(resume)
         self._lease_ms = require_lease(lease_ms)
         self._slots = asyncio.Semaphore(concurrency)
-        self._owner = secrets.token_hex(8)
+        self._owner = new_owner()
         self._running: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
 
@@ -127,7 +132,8 @@ class Resumer:
             _log.error("a record could not be resumed", exc_info=error)
 
     async def _apply(self, lease: Lease) -> None:
-        paused = lease.record if self._with_record else lease.interrupt
+        record_or_pause = lease.record if self._with_record else lease.interrupt
+        paused = lease if takes_lease(self._resume) else record_or_pause
         try:
             async with renewed(self._store, lease):
                 result = await resumed(self._resume, paused, lease.resolutions)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
+from ..host import steps
 from ..interrupts.interrupt import Interrupt
 from .answers import shown
 from .errors import UnknownRequest
 from .outcomes import told_of
 from .session import Row, Session
-from .values import ALL_TENANTS, Record, RecordVersion, StoredRequest, Tenant
+from .values import ALL_TENANTS, Record, RecordVersion, StoredRequest, Tenant, Tenants
 
+MOST_TENANTS = 200
 RECORD_COLUMNS = (
     "id, version, state, outer_tool, tenant, app, labels, source, payload, created_at_ms, expires_at_ms, outcome,"
     " not_resumable"
 )
+_LARGE_CHARACTERS = 1 << 12
 LISTED_COLUMNS = RECORD_COLUMNS.replace("source, payload", "NULL, NULL")
 _REQUEST_COLUMNS = (
     "interrupt_id, kind, tool_name, input, payload, input_schema, description, annotations, state, decision, actor,"
@@ -37,6 +41,15 @@ def require_tenant(tenant: Tenant) -> Tenant:
     return tenant
 
 
+def tenants_of(tenant: Tenants) -> tuple[str | None, ...]:
+    """Return the names of tenants, None for all. Raises `ValueError`."""
+    if not isinstance(tenant, AbstractSet):
+        return (None if require_tenant(tenant) is ALL_TENANTS else str(tenant),)
+    if len(tenant) > MOST_TENANTS:
+        raise ValueError(f"tenant must be at most {MOST_TENANTS} names, got {len(tenant)}")
+    return tuple(sorted(str(require_tenant(one)) for one in tenant))
+
+
 def unknown(what: str) -> UnknownRequest:
     """Return the error for an id that is not kept, or not for whoever asks."""
     return UnknownRequest(f"{what!r} is not pending: nothing is kept here under this id")
@@ -50,10 +63,10 @@ def request_of(row: Sequence[Any]) -> StoredRequest:
         interrupt_id=interrupt_id,
         kind=kind,
         tool_name=tool_name,
-        input=json.loads(given),
-        payload=json.loads(payload),
+        input=_value(given),
+        payload=_value(payload),
         input_schema=_read(schema),
-        description=json.loads(description),
+        description=_value(description),
         annotations=_read(annotations),
         state=state,
         decision=_read(decision),
@@ -106,7 +119,7 @@ def records_of(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
         f" WHERE record_id IN ({marks(ids)}) ORDER BY record_id, version"
     )
     for record_id, version, created_at_ms, interrupt_ids in session.rows(statement, *ids):
-        versions[record_id].append(RecordVersion(version, created_at_ms, tuple(json.loads(interrupt_ids))))
+        versions[record_id].append(RecordVersion(version, created_at_ms, tuple(_value(interrupt_ids))))
     return tuple(_record_of(row, requests[row[0]], versions[row[0]]) for row in rows)
 
 
@@ -121,7 +134,7 @@ def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVer
         outer_tool=outer_tool,
         tenant=tenant,
         app=app,
-        labels=json.loads(labels),
+        labels=_value(labels),
         source=_read(source),
         payload=_read(payload),
         created_at_ms=created,
@@ -134,11 +147,18 @@ def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVer
 
 def interrupt_of(text: str) -> Interrupt:
     """Read a kept interrupt."""
-    return Interrupt.from_dict(json.loads(text))
+    return Interrupt.from_dict(_value(text))
+
+
+def _value(text: str) -> Any:
+    """Read kept JSON, of which a program may have written much in small pieces."""
+    if len(text) < _LARGE_CHARACTERS:
+        return json.loads(text)
+    return steps.without_collector(lambda: json.loads(text))
 
 
 def _read(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    return None if text is None else _value(text)
 
 
 def marks(values: Sized) -> str:

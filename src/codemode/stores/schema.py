@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .audit import BEGINNING
 from .errors import StoreUnavailable
-from .index_tables import INDEXES
+from .index_tables import INDEXES, RESUMED
 from .journal_tables import JOURNALS
+from .labels import fill_labels
+from .listing_tables import FILL_LABELS, FOLLOW_RECORDS, LISTING
+from .outbox_tables import OUTBOXES
 
 if TYPE_CHECKING:
     from .session import Session
@@ -68,9 +72,16 @@ _VERSION_2 = (
     "ALTER TABLE codemode_records ADD COLUMN refusals BIGINT NOT NULL DEFAULT 0",
 )
 
-UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
+_VERSION_3 = (*OUTBOXES, *LISTING, *RESUMED)
+
+UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
 """What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key."""
 
+_WORK: dict[str, Callable[[Session], None]] = {
+    _APPEND_ONLY: lambda session: session.keep_lines(),
+    FILL_LABELS: fill_labels,
+    FOLLOW_RECORDS: lambda session: session.follow_records(),
+}
 _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, sequence BIGINT NOT NULL)"
 
 
@@ -91,8 +102,8 @@ def bring_up_to_date(session: Session) -> None:
         )
     for statements in UPGRADES[version:]:
         for statement in statements:
-            if statement == _APPEND_ONLY:
-                session.keep_lines()
+            if statement in _WORK:
+                _WORK[statement](session)
             else:
                 session.run(statement.replace("{clustered}", session.dialect.clustered))
     if found is None:

@@ -37,6 +37,7 @@ class Dialect:
     notify: str | None
     find_tables: str
     append_only: tuple[str, ...]
+    following: tuple[str, ...]
 
 
 class Database(Protocol):
@@ -173,6 +174,11 @@ class Session:
     def keep_lines(self) -> None:
         """Let nobody change or delete lines of the audit."""
         for statement in self.dialect.append_only:
+            self.run(statement)
+
+    def follow_records(self) -> None:
+        """Let labels and requests say of their record what is true of it, whoever changes it."""
+        for statement in self.dialect.following:
             self.run(statement)
 
     def write_news(self) -> None:

@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from ..continuations.guard import ResumeGuard
+from ..continuations.key_warnings import warn_if_own
 from ..errors import Resumable
 from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
-from . import deciding, ending, finding, journal, keeping, leasing
+from . import deciding, ending, finding, journal, keeping, leasing, listing
 from .answering import Answering
 from .answers import Answer, decision_texts, read, require_decisions, shown
 from .auditing import Auditing
 from .holding import Holding
 from .journal import SqlJournal
+from .outbox import Notifying
 from .outcomes import given_back, lost
-from .rows import interrupt_of
+from .rows import interrupt_of, tenants_of
 from .session import Database, Session
-from .states import RECORD_STATES, RecordState
-from .values import ALL_TENANTS, LEASE_MS, Change, Lease, Page, Record, StoredRequest, Tenant, Watch
+from .values import (
+    ALL_TENANTS,
+    LEASE_MS,
+    Change,
+    Lease,
+    ListedState,
+    ListOrder,
+    Page,
+    Record,
+    StoredRequest,
+    Tenant,
+    Tenants,
+    Watch,
+)
 from .warned import ExpiryWarning
 
 ResultT = TypeVar("ResultT")
 _LOOK_SECONDS = 0.5
 
 
-class SqlStore(Answering, Auditing, Holding):
+class SqlStore(Answering, Auditing, Holding, Notifying):
     """What `InterruptStore` promises, over whatever driver it is given."""
 
     def __init__(self, database: Database, guard: ResumeGuard, *, keeps_ended_ms: int | None = None) -> None:
@@ -69,6 +83,9 @@ class SqlStore(Answering, Auditing, Holding):
             lambda: keeping.kept(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload), "codemode-store"
         )
 
+        if self._database.sees_other_processes:
+            warn_if_own(new.text, new.payload)
+
         def work(session: Session) -> str:
             self._warning.look(new.expires_at_ms - session.now_ms)
             if self._keeps_ended_ms is not None:
@@ -90,22 +107,32 @@ class SqlStore(Answering, Auditing, Holding):
     async def list(
         self,
         *,
-        tenant: Tenant,
+        tenant: Tenants,
         app: str | None = None,
         tool: str | None = None,
-        state: RecordState | None = None,
+        state: ListedState | None = None,
+        labels: Mapping[str, str] | None = None,
+        order: ListOrder = "newest",
         after: str | None = None,
         limit: int = 50,
     ) -> Page:
         """See `InterruptStore.list`."""
-        if state is not None and state not in RECORD_STATES:
-            raise ValueError(f"state must be one of {', '.join(RECORD_STATES)}, got {state!r}")
-        if not 1 <= limit <= finding.MOST_LISTED:
-            raise ValueError(f"limit must be from 1 to {finding.MOST_LISTED}, got {limit}")
-        position = finding.position_of(after)
-        return await self._read(
-            lambda session: finding.page(session, tenant, finding.Filters(app, tool, state), position, limit)
+        asked = listing.filters_of(
+            tenant, app=app, tool=tool, state=state, labels=labels, order=order, after=after, limit=limit
         )
+        return await self._read(lambda session: listing.page(session, asked))
+
+    async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
+        """See `InterruptStore.records`."""
+        ids, tenants = [*record_ids], tenants_of(tenant)
+        if len(ids) > listing.MOST_LISTED:
+            raise ValueError(f"record_ids must be at most {listing.MOST_LISTED}, got {len(ids)}")
+        return await self._read(lambda session: listing.named(session, ids, tenants))
+
+    async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
+        """See `InterruptStore.counts`."""
+        tenants = tenants_of(tenant)
+        return await self._read(lambda session: listing.counts(session, tenants, app))
 
     def shown(self, request: Any) -> str:
         """See `InterruptStore.shown`."""
@@ -145,14 +172,15 @@ class SqlStore(Answering, Auditing, Holding):
         until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         with self._database.watch() as watch:
             while True:
-                state, text = await self._read(lambda session: finding.outcome(session, record_id, tenant))
+                state, text, unfit = await self._read(lambda session: finding.outcome(session, record_id, tenant))
                 if text is not None:
                     return await run_check(LARGE_CHARACTERS, lambda text=text: given_back(text))
                 if state == "lost":
                     raise lost()
                 left = _LOOK_SECONDS if until is None else until - time.monotonic()
                 if left <= 0:
-                    raise TimeoutError(f"record {record_id!r} is {state} still")
+                    why = "" if unfit is None else f"; the last host that was to resume it could not: {unfit}"
+                    raise TimeoutError(f"record {record_id!r} is {state} still{why}")
                 await watch.wait(min(left, _LOOK_SECONDS))
 
     async def claim(
@@ -256,7 +284,7 @@ class SqlStore(Answering, Auditing, Holding):
             total += part
         return total
 
-    async def changes(self, *, tenant: Tenant, after: int = 0) -> AsyncGenerator[Change]:
+    async def changes(self, *, tenant: Tenant, after: int = 0, follow: bool = True) -> AsyncGenerator[Change]:
         """See `InterruptStore.changes`."""
         finding.require_sequence(after)
         with self._database.watch() as watch:
@@ -265,8 +293,14 @@ class SqlStore(Answering, Auditing, Holding):
                 for change in found:
                     yield change
                     after = change.sequence
+                if not found and not follow:
+                    return
                 if not found:
                     await watch.wait(_LOOK_SECONDS)
+
+    async def changes_head(self) -> int:
+        """See `InterruptStore.changes_head`."""
+        return await self._read(finding.changes_head)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """See `InterruptStore.watch`."""

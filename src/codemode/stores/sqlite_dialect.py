@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
-import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
+from ..host.forks import leave_to_the_parent
 from .errors import StoreUnavailable
+from .listing_tables import CHANGED, FOLLOWED
 from .session import Dialect
 
 DIALECT = Dialect(
@@ -37,15 +36,15 @@ DIALECT = Dialect(
             ),
         )
     ),
+    following=(
+        (
+            "CREATE TRIGGER codemode_records_are_followed AFTER UPDATE OF state, expires_at_ms ON codemode_records"
+            f" WHEN {CHANGED} BEGIN {FOLLOWED} END"
+        ),
+    ),
 )
 PATIENCE_SECONDS = 30
 _PAUSE_SECONDS = 0.005
-
-
-class _Forked(Protocol):
-    def after_fork(self) -> None:
-        """Begin anew in a forked child."""
-        ...
 
 
 def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connection:
@@ -127,26 +126,7 @@ def close_free(free: Free) -> None:
             free.pop().close()
 
 
-def leave_to_the_parent(free: Free) -> None:
+def leave_free(free: Free) -> None:
     """In a forked child: connections do not survive it, and closing them would take away locks of the parent."""
-    _inherited.extend(free)
+    leave_to_the_parent(*free)
     free.clear()
-
-
-def begin_anew_in_forks(database: _Forked) -> None:
-    """Tell a database of each fork, as long as it lives."""
-    if hasattr(os, "register_at_fork"):
-        _databases.add(database)
-
-
-_inherited: list[sqlite3.Connection] = []
-_databases: weakref.WeakSet[_Forked] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for database in list(_databases):
-        database.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -12,15 +12,15 @@ from typing import TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sqlite_guard import make_private
+from ..host.forks import begin_anew_in_forks
 from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
 from .sqlite_dialect import (
     DIALECT,
     Free,
-    begin_anew_in_forks,
     close_all,
     connected,
-    leave_to_the_parent,
+    leave_free,
     lent,
     made_lasting,
     told,
@@ -53,7 +53,7 @@ class Looks:
 
     def after_fork(self) -> None:
         """In a forked child."""
-        leave_to_the_parent(self._free)
+        leave_free(self._free)
 
 
 class SqliteFile:
@@ -149,8 +149,8 @@ class SqliteFile:
         """In a forked child: a thread that is not in it may hold a lock."""
         self._making = threading.Lock()
         self._journals.after_fork()
-        leave_to_the_parent(self._free)
-        leave_to_the_parent(self._journals.free)
+        leave_free(self._free)
+        leave_free(self._journals.free)
 
     @contextmanager
     def _usable(self) -> Generator[None]:

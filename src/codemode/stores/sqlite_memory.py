@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock
+from ..host.forks import begin_anew_in_forks
 from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
-from .sqlite_dialect import DIALECT, Free, begin_anew_in_forks, close_all, connected, told
+from .sqlite_dialect import DIALECT, Free, close_all, connected, told
 from .watches import LocalWatch, LocalWatches
 
 _PATH = ":memory:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -21,6 +22,11 @@ class AllTenants(Enum):
 ALL_TENANTS: Final = AllTenants.ALL_TENANTS
 """Said in place of a tenant by whoever is to see those of all."""
 Tenant: TypeAlias = str | Literal[AllTenants.ALL_TENANTS]
+Tenants: TypeAlias = AbstractSet[str] | Tenant
+"""Of a set those of any of its names are seen, at most 200."""
+ListedState: TypeAlias = RecordState | Literal["waiting"]
+"""Records are ``waiting`` while a person may decide about one of their requests: they are pending or resuming."""
+ListOrder: TypeAlias = Literal["newest", "expiring"]
 
 LEASE_MS: Final = JOURNAL_LEASE_MS
 
@@ -95,7 +101,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, the newest first. ``next`` is the cursor of the next page; None when this is the last."""
+    """Records, in the order that was asked for. ``next`` is the cursor of the next page; None when this is the last."""
 
     records: tuple[Record, ...]
     next: str | None
@@ -106,12 +112,13 @@ class Change:
     """Something has happened to a record. Sequences grow in the order in which changes can be seen.
 
     ``kind`` is put, rested, decided, claimed, paused, released, completed, failed, lost, run_again, expired or
-    withdrawn.
+    withdrawn. ``tenant`` is the record's.
     """
 
     sequence: int
     record_id: str
     kind: str
+    tenant: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +126,8 @@ class Lease:
     """A record that somebody goes on with: ``interrupt`` with all answers there are, in ``resolutions``.
 
     ``number`` tells this claim from later ones. ``is_takeover``: the one before did not come to its end, and the
-    answers are those that it was given. A record that rests has none: nobody was asked.
+    answers are those that it was given. A record that rests has none: nobody was asked. ``resumed_before`` says who had
+    claimed it last before.
     """
 
     record: Record
@@ -129,6 +137,30 @@ class Lease:
     is_takeover: bool
     interrupt: Interrupt
     resolutions: Mapping[str, Any]
+    resumed_before: LastResumed | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredPause(Interrupt):
+    """A pause with what its record says of it from now on: what a ``resume`` of your own gives back.
+
+    ``tool``, ``source`` and ``payload`` are as `InterruptStore.put` has them; None leaves those of the record. The
+    pause that was resumed itself says that nothing was run, with ``waits_for_all`` because answers are missing: then
+    the record is given to nobody before there is another one.
+    """
+
+    tool: Any = None
+    source: str | None = None
+    payload: Any = None
+    waits_for_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LastResumed:
+    """Who has last claimed a record of an app and could resume it, ``owner``, and when."""
+
+    owner: str
+    at_ms: int
 
 
 class Watch(Protocol):

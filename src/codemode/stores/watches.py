@@ -8,7 +8,9 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Protocol
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
+
+from ..host.forks import begin_anew_in_forks
 
 _LOOK_SECONDS = 0.05
 
@@ -54,7 +56,7 @@ class LocalWatches:
         self._lock = threading.Lock()
         self._look = look
         self._is_looking = False
-        _every.add(self)
+        begin_anew_in_forks(self)
 
     @contextmanager
     def watch(self) -> Generator[LocalWatch]:
@@ -114,14 +116,11 @@ def watches_of(database: str, look: Look | None = None) -> LocalWatches:
 
 _sharing = threading.Lock()
 _shared: WeakValueDictionary[str, LocalWatches] = WeakValueDictionary()
-_every: WeakSet[LocalWatches] = WeakSet()
 
 
 def _after_fork() -> None:
     global _sharing  # noqa: PLW0603 - one lock for the process
     _sharing = threading.Lock()
-    for watches in list(_every):
-        watches.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

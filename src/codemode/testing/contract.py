@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .code_call_contract import CODE_CALL_ALONE
-from .faces import CODE_CALL, CODE_MODE, Face
+from .faces import CODE_CALL, CODE_MODE, EXEC_WAIT, Face
 from .plugin_under_test import (
     SECRET,
     Check,
@@ -38,6 +38,8 @@ __all__ = [
     "CODE_CALL",
     "CODE_MODE",
     "CONTRACTS",
+    "EXEC_WAIT",
+    "EXEC_WAIT_CONTRACTS",
     "Check",
     "ContractAnswer",
     "ContractTool",
@@ -66,6 +68,13 @@ async def has_an_object_of_tools(plugin: PluginUnderTest) -> None:
     """What the tools hang on says what it is, though tools have the names that the language reads of it."""
     tools = [ContractTool(name="toString", function=Desk().stock)]
     assert await run(plugin, tools, "return String(tools);") == Finished(value="[tool]")
+
+
+async def shows_exec_and_wait(plugin: PluginUnderTest) -> None:
+    """The model is offered exec and wait alone, and what it reads of exec tells of the tools."""
+    shown = await plugin.shown(Desk().tools)
+    assert sorted(shown) == ["exec", "wait"]
+    assert "How many of a product there are." in shown["exec"]
 
 
 async def gives_the_value(plugin: PluginUnderTest) -> None:
@@ -246,6 +255,11 @@ CONTRACTS: tuple[tuple[Face, Check], ...] = (
     *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_FACE)),
 )
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""
+
+EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
+    (EXEC_WAIT, check) for check in (shows_exec_and_wait, *_EVERY_FACE) if check is not calls_any_name
+)
+"""The same for exec and wait, whose programs call by its id a tool with a name that the language reads of objects."""
 
 
 def contract_id(value: Any) -> str:

@@ -70,5 +70,22 @@ class _CodeCall:
         return (True, status["result"]) if status["status"] == "ok" else (False, status)
 
 
+@dataclass(frozen=True)
+class _ExecWait:
+    name: str = "exec"
+    offered: tuple[str, ...] = ("exec", "wait")
+    tells_what_was_done: bool = True
+
+    def request(self, program: str) -> Request:
+        return "exec", {"code": program}
+
+    def answer(self, value: Any) -> tuple[bool, Any]:
+        if not isinstance(value, dict) or "status" not in value:
+            raise AssertionError(f"a model was given {json.dumps(value, default=repr)}, which has no status")
+        result = cast("Mapping[str, Any]", value)
+        return (True, result["value"]) if result["status"] == "completed" else (False, result)
+
+
 CODE_MODE: Face = _CodeMode()
 CODE_CALL: Face = _CodeCall()
+EXEC_WAIT: Face = _ExecWait()

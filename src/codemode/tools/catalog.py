@@ -131,7 +131,7 @@ class Catalog(Generic[ToolT]):
 
     @cached_property
     def _may_ask(self) -> bool:
-        return any(getattr(tool, "needs_approval", False) is not False for tool in self._tools.values())
+        return any(getattr(tool, "may_ask", False) for tool in self._tools.values())
 
     def get(self, name: str) -> ToolT | None:
         """The tool registered under exactly ``name``."""
@@ -146,8 +146,9 @@ class Catalog(Generic[ToolT]):
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """The error for a name that is not registered; its message suggests the nearest ones."""
-        shown, near = name[:MAX_NAME_CHARACTERS], self.nearest(name)
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        from ..data.similar_names import did_you_mean
+
+        shown, hint = name[:MAX_NAME_CHARACTERS], did_you_mean(self.nearest(name))
         details = {"tool_name": shown, "available_tools": self._names}
         error = CodeModeToolError(f"There is no tool named {shown!r}.{hint}", details=details)
         error.reason = "unknown_tool"

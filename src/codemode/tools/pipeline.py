@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
@@ -24,7 +24,8 @@ class PipelineCall:
 
     ``input`` is a copy of the validated input as plain JSON, for ``after`` of that with which the tool ran: changing it
     changes nothing, what counts is what the hook returns. ``source`` says whether a program makes the call or the model
-    itself does ("invoke"). ``context`` is what the outer call was given.
+    itself does ("invoke"). ``context`` is what the outer call was given. ``tool_id`` tells tools of one name
+    apart where a catalog has several; elsewhere it is what programs call.
     """
 
     tool_name: str
@@ -33,3 +34,4 @@ class PipelineCall:
     outer_tool_call_id: str
     source: Literal["script", "invoke"] = "script"
     context: Any = None
+    tool_id: str = field(default="", compare=False)

@@ -41,11 +41,15 @@ def prepared(tool: Tool) -> PreparedTool:
 class PreparedTool:
     """What a `Tool` says, and the means to act on it: what a catalog holds, and what is called."""
 
+    id: str = ""
+    """Under which name a catalog has it where another one is called; else empty."""
+
     def __init__(self, tool: Tool) -> None:
         self.name = tool.name
         self.description = tool.description
         self.execute = tool.execute
         self.needs_approval = tool.needs_approval
+        self.may_ask = tool.needs_approval is not False or tool.is_gated_elsewhere
         self.input_examples = tool.input_examples
         self.to_model_output = tool.to_model_output
         self.annotations = tool.annotations

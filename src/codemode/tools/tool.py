@@ -42,6 +42,7 @@ class Tool:
     annotations: Mapping[str, Any]
     metadata: Mapping[str, Any]
     is_foreign: ClassVar[bool] = False  # of a framework or server: nobody here can mend its schemas
+    is_gated_elsewhere: ClassVar[bool] = False  # by a framework, which may ask a person about any call of it
     schemas: ClassVar[ToolSchemas]  # each tool has its own, and it is no field
 
     def __init__(

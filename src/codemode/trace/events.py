@@ -219,13 +219,16 @@ class InvocationStarted(Event):
     """The run begins; it has no worker yet. Of the program there are length and SHA-256, of UTF-8, never the text.
 
     ``source`` "invoke": the model calls one tool itself, and there is no SHA-256. ``resumed``: it goes on from a pause,
-    and what a pause keeps is the program without its types.
+    and what a pause keeps is the program without its types. ``tool_kind`` and ``tool_input_kind`` tell the outer tool
+    from others of its name, where a surface has such; the second is the language of the program.
     """
 
     source_bytes: int
     source_sha256: str | None
     source: Literal["script", "invoke"] = "script"
     resumed: bool = False
+    tool_kind: str | None = None
+    tool_input_kind: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)

@@ -7,6 +7,8 @@ import re
 from .visible_text import one_line
 
 MAX_PUBLIC_CHARACTERS = 200
+MAX_LINE_CHARACTERS = 500
+_CREDENTIALS = re.compile(r"(://)[^/\s@]{1,500}@")
 _MAX_READ_CHARACTERS = 8_000  # of a text that may be any size
 _REMOVED = "[path]"
 
@@ -68,6 +70,13 @@ def public_message(text: str, instead: str) -> str:
     for pattern in (_STACK_IN_ONE_LINE, _LINE_NUMBERS, _EMPTY_BRACKETS):
         shown = pattern.sub("", shown)
     shown = one_line(" ".join(shown.split()), MAX_PUBLIC_CHARACTERS)
+    return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
+
+
+def first_line(text: str, instead: str) -> str:
+    """Return the first line of a text without paths and credentials, at most 500 characters; ``instead`` of nothing."""
+    line = next((one for one in text[:_MAX_READ_CHARACTERS].splitlines() if one.strip()), "")
+    shown = one_line(without_paths(_CREDENTIALS.sub(r"\1", line)).strip(), MAX_LINE_CHARACTERS)
     return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
 
 

@@ -36,7 +36,8 @@ _FAINT = "opacity:.65"
 class Trace(Event):
     """A whole invocation: every bridge request in the order in which they ended, and the console output.
 
-    ``source_bytes`` counts the program, ``result_bytes`` the JSON text that it returned.
+    ``source_bytes`` counts the program, ``result_bytes`` the JSON text that it returned. ``tool_kind`` and
+    ``tool_input_kind`` are those of `InvocationStarted`.
     """
 
     status: Literal["completed", "failed", "interrupted"]
@@ -49,6 +50,8 @@ class Trace(Event):
     result_bytes: int | None = None
     interrupted_by: Any = None
     error: BaseException | None = None
+    tool_kind: str | None = None
+    tool_input_kind: str | None = None
 
     def to_text(self) -> str:
         """Return an aligned timeline for a terminal."""

@@ -265,8 +265,10 @@ class _ForkedLife:
         """How a dead worker ended when it was neither by itself nor by SIGKILL, else an empty string."""
         deadline = time.monotonic() + _ENDING_TIMEOUT_MS / 1000
         self._zygote.poll_packets()
-        while self.ending is None and self._zygote.is_alive() and time.monotonic() < deadline:
-            self._zygote.await_packets(int((deadline - time.monotonic()) * 1000) + 1)
+        while not (self.never_started or self.ending is not None) and self._zygote.is_alive():
+            if (left_ms := int((deadline - time.monotonic()) * 1000)) < 0:
+                break
+            self._zygote.await_packets(left_ms + 1)
         return self.never_started or self.ending or ""
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 pause FILE KEY...                 write the interrupt to FILE
 resume FILE LOG KEY... [--claims] print what came of it; each execution of the tool adds a line to LOG
 crash FILE LOG KEY --claims       die in the middle of the tool
+
+With --hasty it takes no more than a moment to find that nobody renews a claim.
 """
 
 import json
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import codemode
+from codemode.continuations import sql_guard
 
 # Without --claims the warning about a key that is shared and a guard that is not would be right, and noise here.
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
@@ -45,6 +48,8 @@ def main(action: str, file: str, *rest: str) -> None:
         interrupt = codemode.run_code_mode_sync(JS, tools, options=options([*rest], claims))
         path.write_text(json.dumps(interrupt.to_dict()))
         return
+    if "--hasty" in rest:
+        sql_guard._WATCH_SECONDS = 0.2
     interrupt = json.loads(path.read_text())
     if sys.stdin.readline() != "go\n":
         return

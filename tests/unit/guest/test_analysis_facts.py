@@ -182,6 +182,10 @@ def test_literal_input(argument, known):
         ("const require = tools.a; require('x');", []),
         ("x.require('y'); x.import('y'); x = { import: 1, export: 2 };", []),
         ("// import x from 'y'\n'import(1)';", []),
+        ("return import.meta", ["import.meta"]),
+        ("`a ${`${import . meta.url}`}`", ["import.meta"]),
+        ("import.meta.env; import/* x */.meta", ["import.meta", "import.meta"]),
+        ("'import.meta'; `import.meta`; /import.meta/; x.import.meta; importMeta; new.target", []),
     ],
 )
 def test_module_uses(source, kinds):

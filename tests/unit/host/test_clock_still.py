@@ -22,7 +22,7 @@ class Told:
     def time(self) -> float:
         return self.at
 
-    def call_later(self, *_: object) -> None:
+    def call_at(self, *_: object) -> None:
         """Set no timer."""
 
 

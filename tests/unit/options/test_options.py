@@ -8,6 +8,7 @@ from codemode.options.parts import (
     ContinuationOptions,
     ExecutionPolicy,
     FetchPolicy,
+    LargeHeapPolicy,
     Lifecycle,
     ModelOutput,
     PoolOptions,
@@ -74,6 +75,17 @@ def test_some_limits_have_a_maximum(name, maximum):
     assert getattr(ExecutionPolicy(**{name: maximum}), name) == maximum
     with pytest.raises(ValueError, match=rf"execution_policy\.{name} must be at most {maximum}"):
         ExecutionPolicy(**{name: maximum + 1})
+
+
+def test_a_surface_with_larger_heaps_has_a_range_of_its_own():
+    largest = LargeHeapPolicy(memory_limit_bytes=1 << 30)
+    with pytest.raises(ValueError, match=rf"memory_limit_bytes must be at most {1 << 30}"):
+        LargeHeapPolicy(memory_limit_bytes=(1 << 30) + 1)
+    options = CodeModeOptions(execution_policy={"max_values": 7}).under(largest)
+    policy = options.execution_policy
+    assert (type(policy), policy.memory_limit_bytes, policy.max_values) == (LargeHeapPolicy, 1 << 30, 7)
+    assert policy.says("max_values")
+    assert not policy.says("timeout_ms")
 
 
 @pytest.mark.parametrize(

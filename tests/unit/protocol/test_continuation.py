@@ -114,7 +114,7 @@ def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
         max_rows: int = limit(3)
         max_words: int = limit(3, is_kept=True)
 
-    monkeypatch.setattr(continuation, "ExecutionPolicy", Wider)
+    monkeypatch.setattr(continuation, "LargeHeapPolicy", Wider)
     settings = replace(SETTINGS, limits=Wider(max_files=5, max_rows=5, max_words=5))
     told = settings.for_worker()
     assert (told["max_files"], "max_rows" in told, "max_words" in told) == (5, False, False)

@@ -151,6 +151,20 @@ def test_what_a_host_cannot_resume_says_why_and_keeps_its_answers(make, clock):
     through(make, scenario)
 
 
+@pytest.mark.parametrize("result", [{"done": True}, CodeModeAbortedError("it was stopped")])
+def test_an_end_that_one_host_has_come_to_says_no_more_that_another_could_not(make, result):
+    async def scenario(store):
+        record_id = await store.put(paused("a"), tenant="acme")
+        await store.decide({"a": OK}, actor="ana", tenant=ALL)
+        assert await store.release(await store.claim(owner="o", tenant=ALL), not_resumable="another key")
+        await store.run_again(record_id, actor="ana")
+        assert await store.settle(await store.claim(owner="better", tenant=ALL), result)
+        record = await store.record(record_id, tenant="acme")
+        assert (record.state in ("completed", "failed"), record.not_resumable) == (True, None)
+
+    through(make, scenario)
+
+
 def test_it_is_tried_less_and_less_often_and_at_once_where_somebody_says_so(make, clock):
     async def scenario(store):
         record_id = await store.put(paused("a", age_ms=1000 * HOUR_MS))

@@ -257,6 +257,21 @@ def test_lines_are_read_from_where_somebody_was(make):
     through(make, scenario)
 
 
+def test_lines_of_several_tenants_are_read_as_one_list(make):
+    async def scenario(store):
+        for number in range(260):  # more than are read at once, and of no tenant too
+            await store.note("k", actor="ana", tenant=("t", "u", "v", ALL_TENANTS)[number % 4])
+        for names in (set(), {"t"}, {"t", "v"}, frozenset({"t", "u", "v", "none", "\0"})):
+            own = [one.sequence for one in await lines(store) if one.tenant in names]
+            assert [one.sequence for one in await lines(store, tenant=names)] == own
+            backwards = await lines(store, tenant=names, newest_first=True, after=201, limit=7)
+            assert [one.sequence for one in backwards] == [one for one in own if one < 201][::-1][:7]
+        with pytest.raises(ValueError, match="200"):
+            await lines(store, tenant={str(number) for number in range(201)})
+
+    through(make, scenario)
+
+
 def test_lines_outlive_their_records(make, clock):
     async def scenario(store):
         record_id = await store.put(paused("a"), tenant="acme")
@@ -289,6 +304,26 @@ def test_notes_are_bounded_and_pass_for_no_line_of_the_stores_own(make):
         await store.note("k", actor="ana", tenant="t", details=hostile)
         (line,) = await lines(store)
         assert line.details["n"] == 2**90
+        assert await verify_audit(store) is None
+
+    through(make, scenario)
+
+
+def test_notes_are_found_by_what_they_are_about(make):
+    async def scenario(store):
+        kept = await store.put(paused("a"), tenant="acme")
+        about = "x:5\U0001f600"
+        for record_id in (about, kept, None):
+            await store.note("odd", actor="ana", tenant="acme", record_id=record_id)
+        await store.note("odd", actor="bob", tenant=ALL_TENANTS, record_id=about)
+        assert [one.actor for one in await lines(make(), record_id=about)] == ["ana", "bob"]
+        assert [one.actor for one in await lines(store, tenant="acme", record_id=about)] == ["ana"]
+        assert await lines(store, tenant="other", record_id=about) == []
+        assert [one.kind for one in await lines(store, record_id=kept)] == ["put", "odd"]
+        assert await lines(store, record_id="x:6") == []
+        for wrong in ("\0", "\ud800", "x" * 1001, 5):
+            with pytest.raises(ValueError, match="record_id"):
+                await store.note("odd", actor="ana", tenant="acme", record_id=wrong)
         assert await verify_audit(store) is None
 
     through(make, scenario)

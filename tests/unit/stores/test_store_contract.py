@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from datetime import timedelta
 
 import pytest
@@ -517,6 +519,24 @@ def test_changes_miss_nothing_and_keep_tenants_apart(make):
     through(make, scenario)
 
 
+def test_changes_are_given_up_to_their_head_to_whoever_does_not_follow(make):
+    async def scenario(store):
+        assert await store.changes_head() == 0
+        assert [one async for one in store.changes(tenant=ALL_TENANTS, follow=False)] == []
+        for name in range(3):
+            await store.put(paused(str(name)), tenant="acme" if name else "other")
+        await store.note("signed_in", actor="ana", tenant="acme")  # no change of a record
+        head = await make().changes_head()
+        every = [one async for one in store.changes(tenant=ALL_TENANTS, follow=False)]
+        assert [one.tenant for one in every] == ["other", "acme", "acme"]
+        assert every[-1].sequence == head
+        own = [one async for one in store.changes(tenant="acme", after=every[1].sequence, follow=False)]
+        assert own == every[2:]
+        assert [one async for one in store.changes(tenant=ALL_TENANTS, after=head, follow=False)] == []
+
+    through(make, scenario)
+
+
 async def _first(changes, count):
     async for change in changes:
         yield change
@@ -587,5 +607,80 @@ def test_what_cannot_be_meant_is_refused_by_its_name_and_uses_nothing_up(make):
         await store.withdraw(record_id, actor="ana", reason=None)
         with pytest.raises(RecordWithdrawn, match=r"^the record was withdrawn$"):
             await store.outcome(record_id, tenant="acme")
+
+    through(make, scenario)
+
+
+def test_who_has_last_gone_on_with_an_app_is_told_after_it_has_given_back(make, clock):
+    async def scenario(store):
+        assert await store.last_resumed(tenant="acme", app="shop") is None
+        for name in ("a", "b"):
+            await store.put(paused(name), tenant="acme", app="shop")
+        await store.put(paused("c"), tenant="acme", app="other")
+        await store.put(paused("d"), tenant="evil", app="shop")
+        assert await store.last_resumed(tenant="acme", app="shop") is None  # nobody has claimed any
+        told = []
+        for number, (name, tenant) in enumerate([("a", "acme"), ("b", "acme"), ("c", "acme"), ("d", "evil")]):
+            clock.moved_ms += 1000
+            await decided(store, name)
+            lease = await store.claim(owner=f"host {number}", tenant=tenant)
+            told.append(await store.last_resumed(tenant="acme", app="shop"))
+            if number % 2:
+                await store.settle(lease, {"done": True})
+            else:
+                await store.release(lease)
+                await store.withdraw(lease.record.id, actor="ana")
+        assert [one.owner for one in told] == ["host 0", "host 1", "host 1", "host 1"]
+        assert told[1].at_ms - told[0].at_ms >= 1000
+        assert await store.last_resumed(tenant="acme", app="shop") == told[1]
+        assert (await store.last_resumed(tenant="acme", app="other")).owner == "host 2"
+        assert (await store.last_resumed(tenant="evil", app="shop")).owner == "host 3"
+        for nothing in ("\0", "\ud800", "nobody"):
+            assert await store.last_resumed(tenant="acme", app=nothing) is None
+            assert await store.last_resumed(tenant=nothing, app="shop") is None
+
+    through(make, scenario)
+
+
+def test_a_claim_that_was_refused_is_not_where_programs_go_on(make, clock):
+    async def scenario(store):
+        async def refused(name):
+            clock.moved_ms += 1000
+            lease = await store.claim(owner="no key", tenant="acme", record_id=name)
+            assert await store.release(lease, not_resumable="another key")
+
+        only = await store.put(paused("a", "b"), tenant="acme", app="shop")
+        await decided(store, "a")
+        await refused(only)
+        assert await store.last_resumed(tenant="acme", app="shop") is None  # nobody could
+        await store.run_again(only, actor="ana")
+        lease = await store.claim(owner="better", tenant="acme", record_id=only)
+        told = await store.last_resumed(tenant="acme", app="shop")
+        assert told.owner == "better"
+        assert await store.settle(lease, paused("b"))
+        await decided(store, "b")
+        for _ in range(2):
+            await refused(only)
+            assert await store.last_resumed(tenant="acme", app="shop") == told
+            await store.run_again(only, actor="ana")
+        other = await store.put(paused("c"), tenant="acme", app="shop")
+        await decided(store, "c")
+        await refused(other)
+        assert await store.last_resumed(tenant="acme", app="shop") == told
+
+    through(make, scenario)
+
+
+def test_a_resumer_says_on_which_host_it_is(make):
+    async def scenario(store):
+        async def resume(_interrupt, *, resolutions):
+            return len(resolutions)
+
+        record_id = await store.put(paused("a"), tenant="acme", app="shop")
+        await decided(store, "a")
+        async with Resumer(store, tenant="acme", resume=resume):
+            assert await store.outcome(record_id, tenant="acme", timeout_ms=20_000) == 1
+        found = await store.last_resumed(tenant="acme", app="shop")
+        assert found.owner.startswith(f"{socket.gethostname()[:100]} process {os.getpid()} ")
 
     through(make, scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sqlite3
 from datetime import timedelta
@@ -12,6 +13,7 @@ from stored_pauses import HOUR_MS, OK, Catalog, paused
 from waiting import within
 
 from codemode import ALL_TENANTS, SqliteInterruptStore, verify_audit
+from codemode.stores.labels import label_key
 from codemode.stores.session import Session
 
 MANY = 100_000
@@ -28,8 +30,12 @@ FILLED = (
     (
         "INSERT INTO codemode_requests SELECT 'q' || i, 'r' || i, 0, 'approval', 'tool' || (i % 7), '{{}}', '{{}}',"
         " NULL, '\"\"', NULL, CASE WHEN i % 10 = 6 THEN 'waiting' WHEN i % 10 = 7 THEN 'decided' ELSE 'applied' END,"
-        " NULL, NULL, NULL, NULL, 0, NULL, 'tenant' || (i % 40), 'app' || (i % 3), i, NULL, NULL FROM n"
-        " WHERE i % 10 <> 9"
+        " NULL, NULL, NULL, NULL, 0, NULL, 'tenant' || (i % 40), 'app' || (i % 3), i, NULL, NULL, {now} + 86400000 + i,"
+        " CASE WHEN {state} IN ('pending', 'resuming') THEN 1 ELSE 0 END FROM n WHERE i % 10 <> 9"
+    ),
+    (
+        "INSERT INTO codemode_labels SELECT 'r' || i, '{label}', 'tenant' || (i % 40), 'app' || (i % 3), i, {state},"
+        " {now} + 86400000 + i FROM n"
     ),
     "INSERT INTO codemode_versions SELECT 'n' || i, 'r' || i, 1, {now}, '[]' FROM n",
     "INSERT INTO codemode_changes SELECT i, 'r' || i, 'tenant' || (i % 40), 'put' FROM n",
@@ -39,6 +45,11 @@ FILLED = (
         " CASE WHEN i % 9 = 0 THEN {now} END, NULL, 0, 0, {now} + 86400000 FROM n"
     ),
     "INSERT INTO codemode_journal_lines SELECT 'j' || i, i, 1, '[]' FROM n",
+    "INSERT INTO codemode_outboxes SELECT 'target' || i, {many} - i FROM n",
+    (
+        "INSERT INTO codemode_notices SELECT 'r' || i, 1, 'target' || (i % 5), 'tenant' || (i % 40), 'waiting', 0, 0,"
+        " CASE WHEN i % 9 = 0 THEN {now} + 86400000 + i END, NULL, {now} FROM n"
+    ),
     "UPDATE codemode_store SET sequence = {many}, audit_sequence = {many}",
 )
 STATE = (
@@ -113,6 +124,7 @@ async def operations(store, size, counted=None):
     claims = [({"tenant": tenant, **app}) for tenant in ("tenant1", ALL_TENANTS) for app in ({}, {"app": "app1"})]
     leases = [await _claim(does, store, number, claim) for number, claim in enumerate(claims)]
     lease = next(found for found in leases if found is not None)
+    await does("last resumed", store.last_resumed(tenant="tenant1", app="app1"))
     await does("renew", store.renew(lease))
     await does("release", store.release(lease, refusals=dict.fromkeys(lease.resolutions, "no")))
     await store.decide(dict.fromkeys(names, OK), actor="a", tenant="tenant1")
@@ -123,7 +135,61 @@ async def operations(store, size, counted=None):
     await does("note", store.note("signed-in", actor="ana", tenant="t"))
     await does("head", store.audit_head())
     await _journals(does, store, size)
+    await _notices(does, store, names)
     return counts
+
+
+async def _notices(does, store, names):
+    outbox = store.outbox("target1")
+    while await outbox.fill():
+        pass
+    ids = [await store.put(paused(f"n{one}")) for one in names[:20]]
+    await does("fill", outbox.fill())
+    await does("fill nothing", outbox.fill())
+    await does("claim notices", _taken(outbox, ids, len(ids)))
+    for one in ids:
+        await store.withdraw(one, actor="ana")
+    await outbox.fill()
+    (ids,) = [[await store.put(paused(f"m{one}"))] for one in names[:1]]
+    await outbox.fill()
+    (notice,) = await _taken(outbox, ids, 100)
+    await does("retry", outbox.settle(notice, error="no", retry_ms=0))
+    (notice,) = await _taken(outbox, ids, 100)
+    await does("fail", outbox.settle(notice, error="no"))
+    await does("failed notices", store.failed_notices([*ids, "x"], tenant="tenant1"))
+    await store.withdraw(ids[0], actor="ana")
+
+
+async def _taken(outbox, ids, limit):
+    while taken := await outbox.claim(limit=limit):
+        if found := [one for one in taken if one.record.id in ids]:
+            return found
+    raise AssertionError("nobody is told")
+
+
+async def lists(store, counted=None):
+    """List in every way that takes another question; return what each cost."""
+    costs = []
+
+    async def does(work):
+        before = 0 if counted is None else len(counted.statements)
+        await work
+        costs.append(0 if counted is None else len(counted.statements) - before)
+
+    cursors = {"newest": "90000", "expiring": "90000-90000"}
+    tenants = ("tenant1", frozenset({"tenant1", "tenant2", "tenant3"}), ALL_TENANTS)
+    labelled = (None, {"agent": "refunds"}, {"agent": "refunds", "x": "y"}, {"x": "y"})
+    for tenant, order, labels in itertools.product(tenants, cursors, labelled):
+        states = (None, "waiting", "pending", "lost") if order == "newest" else ("waiting",)
+        for tool, state in itertools.product((None, "tool1"), states):
+            for more in ({}, {"app": "app1", "after": cursors[order]}):
+                asked = {"tenant": tenant, "order": order, "labels": labels, "tool": tool, "state": state, **more}
+                await does(store.list(**asked, limit=20))
+    for tenant in tenants:
+        await does(store.records([f"r{number}" for number in range(200)], tenant=tenant))
+        for app in (None, "app1"):
+            await does(store.counts(tenant=tenant, app=app))
+    return costs
 
 
 async def _journals(does, store, size):
@@ -202,6 +268,12 @@ def test_an_operation_asks_as_often_however_much_there_is(make, monkeypatch, clo
             assert first == more
             assert max(first.values()) < 25
             assert (first["write"], first["open"]) == (1, 1)
+            listed = await lists(store, counted)
+            at = {"tenant": "tenant1", "app": "app1", "labels": {"agent": "refunds", "x": "y"}}
+            for number in range(30):
+                await store.put(paused(f"l{number}"), **at)
+            assert max(await lists(store, counted)) == 5
+            assert max(listed) <= 5
             await ends(store, clock, 2)  # what is left from before goes too
             assert await ends(store, clock, 1, counted) == await ends(store, clock, 40, counted)
             assert await verify_audit(store) is None
@@ -215,7 +287,15 @@ def filled(run, now):
         if rows:
             begun, values = statement.split(" SELECT ", 1)
             statement = f"{begun} {rows} SELECT {values}"
-        run(statement.format(many=MANY, state=STATE, now=now, interrupt=json.dumps(paused("of many").to_dict())))
+        run(
+            statement.format(
+                many=MANY,
+                state=STATE,
+                now=now,
+                interrupt=json.dumps(paused("of many").to_dict()),
+                label=label_key("agent", "refunds"),
+            )
+        )
 
 
 async def everything(store, now, run):
@@ -237,6 +317,7 @@ def questions(asked):
 async def asked_with_many(store, clock, monkeypatch):
     asked = Asked(monkeypatch, store._database)
     await operations(store, 3)
+    await lists(store)
     await ends(store, clock, 3)
     return questions(asked.statements)
 
@@ -252,7 +333,9 @@ def test_with_very_many_records_sqlite_looks_at_few(tmp_path, clock, monkeypatch
     for statement, values in plans.items():
         steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
         found += [
-            (statement, one) for one in steps if one.startswith("SCAN") and "INDEX" not in one and "CONST" not in one
+            (statement, one)
+            for one in steps
+            if one.startswith("SCAN") and not any(word in one for word in ("INDEX", "CONST", "SCAN branch", "SCAN few"))
         ]
         if statement.startswith("SELECT") and (taken := _steps(connection, statement, values)) > MOST_STEPS:
             found.append((statement, taken))

@@ -1,14 +1,17 @@
-"""Code mode and CodeCall for LangChain and LangGraph. The public names, nothing else."""
+"""Code mode, CodeCall and the pair exec and wait for LangChain and LangGraph. The public names, nothing else."""
 
 from typing import TYPE_CHECKING, Any
 
 from .approvals import ApprovalConfig, ApprovalRule, ApprovalRules
 from .code_call import CodeCallTool, ScriptContext, create_code_call_tools
 from .durable import durable_continuation
+from .exec_wait import ExecWaitTool, create_exec_wait_tools
+from .stored_pauses import StoredPauses, StoredRun, stored_pauses
 from .tool import CodeModeTool, create_code_mode_tool
 
 if TYPE_CHECKING:
     from .code_call_middleware import CodeCallMiddleware
+    from .exec_wait_middleware import ExecWaitMiddleware
     from .middleware import CodeModeMiddleware
 
 __all__ = [
@@ -19,10 +22,16 @@ __all__ = [
     "CodeCallTool",
     "CodeModeMiddleware",
     "CodeModeTool",
+    "ExecWaitMiddleware",
+    "ExecWaitTool",
     "ScriptContext",
+    "StoredPauses",
+    "StoredRun",
     "create_code_call_tools",
     "create_code_mode_tool",
+    "create_exec_wait_tools",
     "durable_continuation",
+    "stored_pauses",
 ]
 
 
@@ -32,6 +41,10 @@ def __getattr__(name: str) -> Any:
         from .code_call_middleware import CodeCallMiddleware
 
         return CodeCallMiddleware
+    if name == "ExecWaitMiddleware":
+        from .exec_wait_middleware import ExecWaitMiddleware
+
+        return ExecWaitMiddleware
     if name == "CodeModeMiddleware":
         from .middleware import CodeModeMiddleware
 

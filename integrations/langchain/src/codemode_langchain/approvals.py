@@ -83,16 +83,26 @@ class Approvals:
         for name, rule in self._rules.items():
             _check_rule(name, rule)
 
-    def require_known(self, names: Collection[str]) -> None:
-        """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt."""
+    def require_known(self, names: Collection[str], may_be: Callable[[str], bool] | None = None) -> None:
+        """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt.
+
+        ``may_be`` tells names that nobody knows yet.
+        """
         unknown = sorted(self._rules.keys() - set(names))
+        unknown = unknown if may_be is None else [one for one in unknown if not may_be(one)]
         if unknown:
             raise ValueError(f"approve names {unknown[0]!r}, which is not among the tools {', '.join(sorted(names))}")
 
-    def refuse_kept(self, kept: Collection[str], is_own: Callable[[str], bool]) -> None:
+    def refuse_kept(
+        self,
+        kept: Collection[str],
+        is_own: Callable[[str], bool],
+        is_callable: Callable[[str], bool] = can_be_called,
+        keep: str = "keep",
+    ) -> None:
         """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked.
 
-        ``is_own`` tells the names of the tools that run programs.
+        ``is_own`` tells the names of the tools that run programs, ``is_callable`` those that programs can call.
         """
         gated = [name for name, rule in self._rules.items() if rule is not False]
         for name in gated:
@@ -101,12 +111,12 @@ class Approvals:
                     f"approve names {name!r}, and is for the calls of its programs: list a HumanInTheLoopMiddleware for"
                     " a review of whole programs"
                 )
-            if not can_be_called(name):
+            if not is_callable(name):
                 raise ValueError(f"approve names {name!r}, which no program can call and the model calls by itself")
         overlap = sorted(set(gated) & set(kept))
         if overlap:
             raise ValueError(
-                f"{overlap[0]!r} is in both keep and approve: only calls from programs wait for a person, so a tool"
+                f"{overlap[0]!r} is in both {keep} and approve: only calls from programs wait for a person, so a tool"
                 " that needs approval cannot be kept"
             )
 
@@ -140,26 +150,30 @@ class Approvals:
         rule = self._rules.get(name, False)
         return rule if isinstance(rule, bool) or callable(rule) else rule.get("when", True)
 
-    def question(self, request: PendingRequest, tool: PreparedTool | None) -> Question:
-        """Return what a person is asked about one call."""
-        rule = self._rules.get(request.tool_name)
+    def rule_for(self, *names: str) -> str:
+        """Return that of a tool's names by which there is a rule about it; the last where there is none."""
+        return next((one for one in names if one in self._rules), names[-1])
+
+    def question(self, request: PendingRequest, tool: PreparedTool | None, name: str) -> Question:
+        """Return what a person is asked about one call of a tool that people know by this name."""
+        rule = self._rules.get(self.rule_for(request.tool_name, name))
         config: ApprovalConfig = cast("ApprovalConfig", rule) if isinstance(rule, Mapping) else {}
         allowed = tuple(config.get("allowed_decisions", ALL_DECISIONS))
         description = config.get("description")
         if callable(description):
-            description = description(request.tool_name, request.input)
+            description = description(name, request.input)
         if description is None:
-            description = f"Tool execution requires approval\n\nTool: {request.tool_name}\nArgs: {request.input}"
-        action = {"name": request.tool_name, "args": request.input, "description": description}
+            description = f"Tool execution requires approval\n\nTool: {name}\nArgs: {request.input}"
+        action = {"name": name, "args": request.input, "description": description}
         # One call in both shapes of HumanInTheLoopMiddleware: `per_call`, and `batched` with a single action.
         value = {
             "type": "tool_approval",
             "tool_call_id": request.tool_call_id,
             **action,
             "action_requests": [action],
-            "review_configs": [{"action_name": request.tool_name, "allowed_decisions": list(allowed)}],
+            "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
         }
-        schema = decision_type(request.tool_name, allowed, tool, request.input)
+        schema = decision_type(name, allowed, tool, request.input)
         # Neither a browser nor the checkpoint holds every integer.
         return Question(key=request.interrupt_id, request=request, value=with_texts(value), response_schema=schema)
 
@@ -228,8 +242,8 @@ def _without_references(schema: Any) -> Any:
             if target in inside or left < 0:
                 return {}
             rest = {key: one for key, one in found.items() if key != "$ref"}
-            meant = written(resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
-            return {**meant, **rest} if isinstance(meant, dict) else meant
+            meant: Any = written(resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
+            return {**cast("dict[str, Any]", meant), **rest} if isinstance(meant, dict) else meant
         return {key: written(one, inside) for key, one in found.items() if key not in ("$defs", "definitions")}
 
     return written(schema, ())

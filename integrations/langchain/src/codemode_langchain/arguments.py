@@ -70,7 +70,8 @@ class ArgumentsSchema:
         schema: Any = self._described.json_schema
         if not self._is_described or not isinstance(schema, dict):
             return schema
-        return {key: one for key, one in cast("JsonSchema", schema).items() if key not in ("title", "description")}
+        said = cast("dict[str, Any]", schema)
+        return {key: one for key, one in said.items() if key not in ("title", "description")}
 
     @property
     def varies(self) -> bool:
@@ -106,20 +107,19 @@ class ArgumentsSchema:
         """Return what the tool is called with. ``parse`` is LangChain's own way. Raises `CodeModeToolError`."""
         if not isinstance(tool_input, dict):
             return parse(tool_input, tool_call_id)
-        given = self._injected.taken_out_of(cast("dict[str, Any]", tool_input))
+        whole = cast("dict[str, Any]", tool_input)
+        given = self._injected.taken_out_of(whole)
         if self._whole is None:
             # Before the tool's own code can change it in its place.
             before = shown(given) if self._parses_itself else given
-            result = parse(tool_input, tool_call_id)
-            if self._parses_itself or result is not tool_input:
+            result = parse(whole, tool_call_id)
+            if self._parses_itself or result is not whole:
                 self._require_all(before, result)
             return result
-        if given == arguments.shown:
-            values = self._once(arguments)
-        else:
-            # Middleware, or a person it asked, has changed what was allowed.
-            values = self._changed(given, tool_input, tool_call_id, parse)
-        return {**values, **self._injected.given_in(cast("dict[str, Any]", tool_input), tool_call_id)}
+        # Middleware, or a person it asked, may have changed what was allowed.
+        is_same = given == arguments.shown
+        values = self._once(arguments) if is_same else self._changed(given, whole, tool_call_id, parse)
+        return {**values, **self._injected.given_in(whole, tool_call_id)}
 
     def _once(self, arguments: Arguments) -> dict[str, Any]:
         """Return the validated values. A tool that is called again, after it may have changed them, gets new ones."""
@@ -270,7 +270,7 @@ def without_settings(tool: BaseTool) -> Any:
     schema: Any = tool.tool_call_schema
     hidden = _settings_of(tool)
     if not hidden or not isinstance(schema, type) or not issubclass(schema, BaseModel):
-        return schema
+        return cast("Any", schema)
     fields: Any = {name: (one.annotation, one) for name, one in schema.model_fields.items() if name not in hidden}
     return create_model(schema.__name__, __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
@@ -295,10 +295,11 @@ def call_ids(fields: Mapping[str, Any]) -> set[str]:
 
 def _model_of(tool: BaseTool) -> type[BaseModel] | None:
     """Return the model that LangChain validates with, None when it does not or when the tool does it itself."""
-    schema = tool.args_schema
+    schema: Any = tool.args_schema
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
-    return schema if is_model and not _parses_itself(tool) else None
+    return cast("type[BaseModel]", schema) if is_model and not _parses_itself(tool) else None
 
 
 def _parses_itself(tool: BaseTool) -> bool:
-    return type(tool)._parse_input is not BaseTool._parse_input  # noqa: SLF001 - the method to stand in for
+    own: Any = type(tool)
+    return own._parse_input is not cast("Any", BaseTool)._parse_input  # noqa: SLF001 - the method to stand in for

@@ -138,7 +138,7 @@ def _replaces(value: Any) -> bool:
 
 
 def _takes_several(channel: Any, values: Sequence[Any]) -> bool:
-    from langgraph.channels import BinaryOperatorAggregate
+    from langgraph.channels.binop import BinaryOperatorAggregate  # pyright: ignore[reportMissingTypeStubs]
     from langgraph.errors import InvalidUpdateError
 
     if channel is None or len(values) < 2:

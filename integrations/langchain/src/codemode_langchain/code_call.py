@@ -17,7 +17,8 @@ from codemode.plugins import PreparedTool, prepared
 from .approvals import ApprovalRules, Approvals
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
 from .nested import Caller
-from .segments import Outcome, as_text, failure_of
+from .segment_work import Outcome
+from .segments import as_text, failure_of
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Makes what scripts read as ``codecallContext`` of a tool's configuration, or of an agent's ``ToolRuntime``."""
@@ -65,6 +66,8 @@ class CodeCallFace(Face):
 class MetaCall:
     """One call of a meta-tool."""
 
+    goes_on = False
+
     def __init__(
         self,
         core: CodeCallToolset,
@@ -86,6 +89,9 @@ class MetaCall:
 
     def tool_named(self, name: str) -> PreparedTool | None:
         return self._face.tool_named(name)
+
+    def shown_name(self, name: str) -> str:
+        return name
 
     def start(self, **outer: Any) -> Any:
         return self._core.call_sync(self.name, self.arguments, script_context=self._hosts_context(), **outer)
@@ -199,4 +205,5 @@ def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
     search: Any = options.get("search")
     if not isinstance(search, Mapping) or not isinstance(cast("Any", search).get("embed"), Embeddings):
         return options
-    return {**options, "search": {**search, "embed": search["embed"].embed_documents}}
+    embeddings = cast("Any", search)["embed"]
+    return {**options, "search": {**search, "embed": embeddings.embed_documents}}

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool, ToolException
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import BaseModel
 
-from codemode import CodeModeError, CodeModeToolError, Tool, ToolCallContext
+from codemode import CodeModeError, CodeModeToolError, Tool, ToolCallContext, ToolResult
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, prepared
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
@@ -25,6 +25,7 @@ from .arguments import Arguments, ArgumentsSchema, without_settings
 _SINGLE_INPUT = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
 
 _CODE_CALL = "codecall"
+_KIND = "toolKind"
 
 NeedsApproval = bool | Callable[..., Any]
 
@@ -49,7 +50,7 @@ class _Input(FrameworkSchema):
     def compiled(self, compiled: Compile) -> CompiledSchema | None:
         if self._made is None and (described := compiled(_described(self._tool))) is not None:
             self._made = ArgumentsSchema(self._tool, described, compiled)
-        return self._made
+        return cast("CompiledSchema | None", self._made)  # of an input nothing asks to check an output
 
 
 class _Output(FrameworkSchema):
@@ -113,7 +114,7 @@ def annotations_of(tool: BaseTool) -> dict[str, Any]:
 
 
 def _metadata_of(tool: BaseTool) -> dict[str, Any]:
-    """Return what a tool says to CodeCall: in its metadata, and with its tags."""
+    """Return what a tool says to CodeCall, in its metadata and with its tags, and of what kind it is."""
     said: Any = (tool.metadata or {}).get(_CODE_CALL)
     tags = [one for one in tool.tags or () if one]
     if tags and (said is None or isinstance(said, Mapping)):
@@ -121,7 +122,8 @@ def _metadata_of(tool: BaseTool) -> dict[str, Any]:
         own: Any = given.get("tags", ())
         if isinstance(own, list | tuple | set | frozenset):  # of another type it is wrong, and told of
             said = {**given, "tags": [*cast("Iterable[Any]", own), *tags]}
-    return {} if said is None else {_CODE_CALL: said}
+    kind = {_KIND: given_kind} if isinstance(given_kind := (tool.metadata or {}).get(_KIND), str) else {}
+    return kind if said is None else {**kind, _CODE_CALL: said}
 
 
 def register(register_adapter: Callable[..., None]) -> None:
@@ -180,7 +182,7 @@ class Capture:
             return await type(original).ainvoke(copy, input, self.config, **kwargs)
 
         def _parse_input(tool_input: Any, tool_call_id: str | None) -> Any:
-            parse = partial(type(original)._parse_input, copy)  # noqa: SLF001 - as above
+            parse = partial(cast("Any", type(original))._parse_input, copy)  # noqa: SLF001 - as above
             return self.arguments.schema.parsed(self.arguments, tool_input, tool_call_id, parse)
 
         methods = {"_run": _run, "_arun": _arun, "invoke": invoke, "ainvoke": ainvoke, "_parse_input": _parse_input}
@@ -210,7 +212,7 @@ def guest_value(result: Any, capture: Capture) -> Any:
     if result.status == "error":
         raise CodeModeToolError(_text(result.content), details={"tool_name": capture.original.name})
     value: Any = capture.value_of(result)
-    return value if isinstance(value, str | int | float | bool | None) else _json_or(value, result.content)
+    return value if isinstance(value, str | int | float | bool | None | ToolResult) else _json_or(value, result.content)
 
 
 def told(error: ToolException, tool_name: str) -> CodeModeToolError:

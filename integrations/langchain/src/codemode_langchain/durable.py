@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from codemode import ContinuationOptions
 
@@ -92,6 +92,7 @@ def _postgres_dsn(connection: Any) -> str | None:
         # The connection keeps its password apart.
         return make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
     known = {one.keyword.decode() for one in pq.Conninfo.get_defaults()}
-    given = connection.kwargs if isinstance(connection.kwargs, dict) else {}
+    kept: Any = connection.kwargs
+    given = cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
     more = {name: value for name, value in given.items() if name in known}
     return make_conninfo(pooled, **more) if isinstance(pooled, str) and (pooled or more) else None

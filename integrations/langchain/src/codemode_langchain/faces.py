@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
@@ -30,10 +30,11 @@ from .graph import is_in_node, name_in_node
 from .nested import Caller, DirectCaller
 from .outer_calls import OuterCall
 from .questions import digest
-from .segments import Outcome, Segments
+from .segment_work import Outcome
+from .segments import Segments
 from .state_updates import one_result
 
-_MAX_AGE_MS = 30 * 24 * 3_600_000
+MAX_AGE_MS = 30 * 24 * 3_600_000
 _tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
 
 
@@ -56,7 +57,7 @@ class Face:
 
     def __init__(self, tools: Iterable[BaseTool], approvals: Approvals, before: Face | None = None) -> None:
         self.given = list(tools)  # also those that another of the same name hides: who knows a face by them keeps them
-        self.tools = {one.name: one for one in self.given if can_be_called(one.name)}
+        self.tools = {one.name: one for one in self.given if self._can_be_called(one.name)}
         self.approvals = approvals
         made = {} if before is None else before.conversions
         self.conversions = {id(one): made.get(id(one)) or self._converted(one) for one in self.tools.values()}
@@ -70,6 +71,9 @@ class Face:
     def visible(self) -> frozenset[str]:
         """Return the names of the others that stay with the model all the same."""
         return frozenset()
+
+    def _can_be_called(self, name: str) -> bool:
+        return can_be_called(name)
 
     def _converted(self, one: BaseTool) -> tuple[LangChainTool, LangChainTool]:
         def run(arguments: Arguments, context: ToolCallContext) -> Any:
@@ -152,8 +156,13 @@ class OuterTool(BaseTool):
         return one_result(message, outcome.commands, partial(write_earlier, config))
 
 
-def tools_of(given: Iterable[Any] | Toolkit, approvals: Approvals, middleware: str) -> list[BaseTool]:
-    """Return LangChain tools, or a toolkit's, without those that no program could call by their names.
+def tools_of(
+    given: Iterable[Any] | Toolkit,
+    approvals: Approvals | None,
+    middleware: str,
+    checked: Callable[[str], str] = check_name,
+) -> list[BaseTool]:
+    """Return LangChain tools, or a toolkit's, without those that no program could call, by ``checked`` names.
 
     Raises `ValueError` for a rule about none of them, for two of one name, and for one that needs injected state, which
     ``middleware`` is for.
@@ -161,25 +170,30 @@ def tools_of(given: Iterable[Any] | Toolkit, approvals: Approvals, middleware: s
     collected = [_as_tool(one) for one in (given.get_tools() if isinstance(given, Toolkit) else given)]
     for one in collected:
         _refuse_injection(one, middleware)
-    approvals.require_known([one.name for one in collected])
-    return _reachable(collected)
+    if approvals is not None:
+        approvals.require_known([one.name for one in collected])
+    return _reachable(collected, checked)
 
 
-def for_agents(options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool: bool) -> CodeModeOptions:
+def for_agents(
+    options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool: bool, has_clock: bool = True
+) -> CodeModeOptions:
     """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
 
-    Only the program's own time counts, and it waits for a worker; a pool that is given does as it was told.
+    Only the program's own time counts, where there is one clock, and it waits for a worker; a pool that is given does
+    as it was told.
     """
     given = CodeModeOptions.of(options)
     continuation = given.continuation
     if continuation.max_age_ms is None:
-        continuation = dataclasses.replace(continuation, max_age_ms=_MAX_AGE_MS)
+        continuation = dataclasses.replace(continuation, max_age_ms=MAX_AGE_MS)
     approval = given.approval
     if approval.on_approval_required is None:
         # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
         approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
     # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
-    policy = given.execution_policy.with_defaults(clock="program", **({} if has_pool else {"on_saturation": "wait"}))
+    clock = {"clock": "program"} if has_clock else {}
+    policy = given.execution_policy.with_defaults(**clock, **({} if has_pool else {"on_saturation": "wait"}))
     return given.having(approval=approval, continuation=continuation, execution_policy=policy)
 
 
@@ -187,13 +201,13 @@ def _as_tool(given: Any) -> BaseTool:
     return given if isinstance(given, BaseTool) else cast("BaseTool", tool(given))
 
 
-def _reachable(tools: Iterable[BaseTool]) -> list[BaseTool]:
+def _reachable(tools: Iterable[BaseTool], checked: Callable[[str], str]) -> list[BaseTool]:
     reachable: dict[str, BaseTool] = {}
     for one in tools:
         if one.name in reachable:
             raise ValueError(f"two tools are called {one.name!r}")
         try:
-            reachable[check_name(one.name)] = one
+            reachable[checked(one.name)] = one
         except ImpossibleNameError as error:
             log_left_out(error)
     return list(reachable.values())

@@ -35,6 +35,12 @@ def number_of(*parts: str) -> int:
     return int.from_bytes(digest[:_NUMBER_BYTES], "big") << 16
 
 
+def loop_of(config: RunnableConfig) -> Any:
+    """Return LangGraph's loop over the steps of the graph that a node belongs to; None when it looks different."""
+    call = config.get("configurable", {}).get(CALL)
+    return getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+
+
 def name_in_node(config: RunnableConfig, what: str) -> str:
     """Name a call that has no id by its digest: the same when the node runs again, another for each call in it."""
     place = config.get("configurable", {})[SCRATCHPAD].call_counter()
@@ -97,10 +103,11 @@ def renumbered(
 def _with_own_threads(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Let tasks that block run beside the threads of the graph: its nodes hold those while they wait for tasks."""
     is_blocking = "submit" in settings and "loop" not in settings
-    return {**settings, **({"submit": lambda: _on_own_thread} if is_blocking else {})}
+    return {**settings, **({"submit": lambda: on_own_thread} if is_blocking else {})}
 
 
-def _on_own_thread(function: Callable[..., Any], *args: Any, **settings: Any) -> Future[Any]:
+def on_own_thread(function: Callable[..., Any], *args: Any, **settings: Any) -> Future[Any]:
+    """Run a function in a thread that is its alone, with the context of the caller."""
     future: Future[Any] = Future()
     variables = copy_context()
     own = {name: value for name, value in settings.items() if not name.startswith("__")}

@@ -50,6 +50,7 @@ class HandlerCaller:
     def __init__(self, request: ToolCallRequest, handler: Handler) -> None:
         self._request = request
         self._handler = handler
+        self.runtime = cast("Any", request).runtime
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
         """See `Caller.call`."""
@@ -74,9 +75,9 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, words: HidingWords, keep: Any, approve: ApprovalRules | None) -> None:
         super().__init__()
         self.words = words
-        self._keep = _names(keep, words)
+        self._keep = names_in(keep, words)
         self._approvals = Approvals(approve)
-        self._approvals.refuse_kept(self._keep, words.is_own)
+        self._approvals.refuse_kept(self._keep, words.is_own, words.is_callable, words.keep)
         self._shown_tools = ShownTools()
         self._faces: OrderedDict[tuple[int, ...], Face] = OrderedDict()
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
@@ -100,6 +101,10 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the names of those of an agent's tools that stay with the model alone. Raises `ValueError`."""
         return ()
 
+    def _called_alike(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces refuse them
+        """Return the names of tools for programs that are called as the surface's own."""
+        return ()
+
     @property
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here. Read while it is built: the moment to look at its neighbours."""
@@ -107,7 +112,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         beside = tools_beside(self)
         self._refuse_others_of_its_names(beside)
         seen = {*self._registered, *self._keep, *self._seen_alone(beside)}
-        refuse_blind_neighbours(self, seen, self.words)
+        refuse_blind_neighbours(self, seen.difference(self._called_alike(beside)), self.words)
         warn_of_sub_agents(self, self._approvals.may_ask, self.words, HidingMiddleware)
         return [*self._registered.values()]
 
@@ -138,34 +143,45 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         hidden = self._hidden(one for one in request.tools if isinstance(one, BaseTool))
         face = self._face(hidden)
         native = [one for one in request.tools if not isinstance(one, BaseTool) or self._stays(one.name, face)]
-        shown = request.override(tools=[*native, *face.offered()])
+        shown = request.override(tools=[*native, *self._offered(face)])
         return shown, cast("Any", self._shown_tools.note(hidden, native))
 
     def _bound(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
         registered, hidden = self._called_from(request)
-        self._approvals.require_known({*registered, *(one.name for one in hidden)})
+        face = self._face(hidden)
+        self._require_known(registered, hidden, face)
         caller = cast("Caller", HandlerCaller(request, handler))
-        return request.override(tool=self._own_tool(self._face(hidden), request, caller))
+        return request.override(tool=self._own_tool(face, request, caller))
+
+    def _require_known(self, registered: Iterable[str], hidden: Iterable[BaseTool], face: Face) -> None:  # noqa: ARG002
+        """Raise `ValueError` for a rule about a tool that is not there."""
+        self._approvals.require_known({*registered, *(one.name for one in hidden)})
+
+    def _offered(self, face: Face) -> Sequence[BaseTool]:
+        """Return the tools that are shown in place of the others."""
+        return face.offered()
 
     def _called_from(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
         """Return the agent's tools, and those that the last step of it hid."""
-        registered = {one.name: one for one in cast("Any", request).runtime.tools}
+        registered = {one.name: one for one in cast("Any", request).runtime.tools if not self._is_own(one)}
         return registered, self._hidden(self._shown_tools.callable_tools(request, registered))
 
     def _hidden(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
-        return [one for one in tools if one.name not in self._registered and not self._is_kept(one.name)]
+        return [one for one in tools if not self._is_own(one) and not self._is_kept(one.name)]
+
+    def _is_own(self, one: Any) -> bool:
+        return isinstance(one, OuterTool) and any(map(one.is_like, self._registered.values()))
 
     def _is_kept(self, name: str) -> bool:
         # What no program can call stays with the model.
-        return name in self._keep or not can_be_called(name)
+        return name in self._keep or not self.words.is_callable(name)
 
     def _stays(self, name: str, face: Face) -> bool:
         return self._is_kept(name) or name in face.visible()
 
     def _refuse_others_of_its_names(self, tools: Iterable[Any]) -> None:
         for one in tools:
-            is_own = isinstance(one, OuterTool) and any(map(one.is_like, self._registered.values()))
-            if not is_own and self.words.is_own(name := name_of(one) or ""):
+            if not self._is_own(one) and self.words.is_own(name := name_of(one) or ""):
                 raise ValueError(self.words.taken.format(name=repr(name)))
 
     def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:  # noqa: ARG002 - others look at it
@@ -230,13 +246,13 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
             return face
 
 
-def _names(keep: Any, words: HidingWords) -> frozenset[str]:
+def names_in(keep: Any, words: HidingWords) -> frozenset[str]:
     names = [keep] if isinstance(keep, str) else keep
     if not isinstance(names, Collection) or not all(isinstance(name, str) for name in cast("Collection[Any]", names)):
-        raise ValueError(f"keep must be names of tools, got {keep!r}")
+        raise ValueError(f"{words.keep} must be names of tools, got {keep!r}")
     kept = frozenset(cast("Collection[str]", names))
     if own := sorted(filter(words.is_own, kept)):
-        raise ValueError(f"keep names {own[0]!r}, which is shown in the place of all others")
+        raise ValueError(f"{words.keep} names {own[0]!r}, which is shown in the place of all others")
     return kept
 
 

@@ -31,7 +31,8 @@ class HidingWords:
     """What one kind of middleware that hides tools is called, and its parts are, in what people are told.
 
     ``runs`` is the tool that runs ``programs``, ``limit`` the option that bounds the calls of each, ``taken`` what is
-    said of another tool of the agent whose ``name`` is one of its own by ``is_own``.
+    said of another tool of the agent whose ``name`` is one of its own by ``is_own``; programs call tools of the names
+    that ``is_callable`` tells. ``keep`` is the argument that names what stays with the model.
     """
 
     kind: str
@@ -40,6 +41,8 @@ class HidingWords:
     limit: str
     taken: str
     is_own: Callable[[str], bool]
+    is_callable: Callable[[str], bool] = can_be_called
+    keep: str = "keep"
 
 
 def refuse_second(hiding: Sequence[HidingWords]) -> None:
@@ -66,7 +69,7 @@ def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], seen: Iterable[
     place = next((index for index, one in enumerate(listed) if one is own), None)
     if place is None:
         return
-    called = _Seen(seen)
+    called = _Seen(frozenset(seen), words.is_callable)
     for index, one in enumerate(listed):
         if isinstance(one, HumanInTheLoopMiddleware):
             _check_review(one, called, words, is_before=index < place)
@@ -101,7 +104,8 @@ def _check_limit(limit: Any, seen: _Seen, words: HidingWords) -> None:
     raise ValueError(
         f"ToolCallLimitMiddleware limits {counted}, and never counts calls made by a program: the limit would not hold."
         f" Limit programs with ToolCallLimitMiddleware(tool_name={words.runs!r}, ...) and the calls of each with"
-        f" {words.kind}(options={words.limit}); a tool named in {words.kind}(keep=[...]) can be limited as ever."
+        f" {words.kind}(options={words.limit}); a tool named in {words.kind}({words.keep}=[...]) can be limited as"
+        " ever."
     )
 
 
@@ -146,12 +150,16 @@ def _unreviewed(spec: Mapping[str, Any], kind: type) -> set[str]:
     return {name for one in spec.get("tools") or () if (name := name_of(one)) is not None} - reviewed
 
 
-class _Seen(frozenset[str]):
+@dataclass(frozen=True)
+class _Seen:
     """The tools whose calls the model makes: those named, and what no program can call."""
+
+    named: frozenset[str]
+    is_callable: Callable[[str], bool]
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that only programs call."""
-        return sorted(name for name in set(names) - self if can_be_called(name))
+        return sorted(name for name in set(names) - self.named if self.is_callable(name))
 
 
 def tools_beside(own: object) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from langchain_core.messages import ToolCall, ToolMessage
@@ -25,13 +25,17 @@ from .conversion import Capture, guest_value, told, tool_call
 from .interrupts import command_in, interrupts_in, is_wrong_answer
 from .leavings import Left
 from .scratchpads import Answer, NestedScratchpad
-from .state_updates import Pairs, kept, pairs_of
+from .state_updates import Pairs, kept, pairs_of, readdressed
 
 INTERRUPT_KIND = "langgraph-interrupt"
 BEGUN_KIND = "langgraph-begun"
 _STOPPED = (
     "this program was cut off in the middle; which calls had happened is not known, and a person decided not to run it"
     " again"
+)
+
+_CANNOT_ASK = (
+    "this tool asks a person by itself, with interrupt(), which a parked program cannot wait for: gate it with approve"
 )
 
 
@@ -70,9 +74,11 @@ class NestedRun:
     ``answers`` are what people answered to interrupts inside calls, in batches, ``responses`` what they gave in a
     call's place, both by the id of the nested call. What comes of the calls beside their values is in ``left``, by
     their ids, and given to ``keep`` or ``akeep`` at once: what a call asks, as ``questions``, each with ``id``,
-    ``value`` and ``response_schema``, ``is_own`` (not of a graph inside the tool) and ``answers``, how many earlier
-    batches hold. ``earlier`` are the commands of the parts before. ``beginning`` tells whether this part had begun
-    before, which a person then decides about; ``is_stopped`` when that person has said no.
+    ``value`` and ``response_schema``, ``is_own`` (not of a graph inside the tool), ``answers``, how many earlier
+    batches hold, and these as ``given``. ``earlier`` are the commands of the parts before. ``beginning`` tells whether
+    this part had begun before, which a person then decides about; ``is_stopped`` when that person has said no.
+    ``names`` are those of the called tools, by the ids of calls that may wait. ``outer_tool_call_id`` is the model's
+    call, where the core knows it by another id; ``can_ask`` is False where nobody could answer what a tool itself asks.
     """
 
     caller: Caller
@@ -85,6 +91,10 @@ class NestedRun:
     left: dict[str, Left] = field(default_factory=dict[str, Left])
     keep: Callable[[str, Left], None] | None = None
     akeep: Callable[[str, Left], Awaitable[None]] | None = None
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    outer_tool_call_id: str | None = None
+    can_ask: bool = True
+    _next: NestedRun | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def run(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
@@ -115,10 +125,23 @@ class NestedRun:
             if self.akeep is not None and (left := self.left.get(context.tool_call_id)):
                 await self.akeep(context.tool_call_id, left)
 
-    def left_by_others(self, waiting: Collection[str]) -> list[Left]:
-        """Return what calls left that do not wait, the oldest first: one that runs anew leaves it again."""
+    def hand_over(self, waiting: Collection[str]) -> list[Left]:
+        """Take what calls left that do not wait, the oldest first: one that runs anew leaves it again."""
         with self._lock:
-            return [left for call_id, left in self.left.items() if call_id not in waiting]
+            ended = {key: left for key, left in self.left.items() if key not in waiting and left.asked is None}
+            self.left = {key: left for key, left in self.left.items() if key not in ended}
+            self.earlier = (*self.earlier, *(command for left in ended.values() for command in left.commands))
+            return [*ended.values()]
+
+    def pass_on(self, other: NestedRun) -> None:
+        """Let another outer call go on with this program: what its calls leave from now on is left there."""
+        with self._lock:
+            left, self.left, self._next = self.left, {}, other
+        other.names = self.names
+        other.answers = {**self.answers, **other.answers}
+        other.responses = {**self.responses, **other.responses}
+        for call_id, one in left.items():
+            other.leave(call_id, self._readdressed(one, other))
 
     @property
     def asked(self) -> dict[str, Mapping[str, Any]]:
@@ -164,9 +187,19 @@ class NestedRun:
     def leave(self, call_id: str, left: Left) -> None:
         """Note what a call left beside its value, for those after it and for the graph."""
         with self._lock:
-            self.left.pop(call_id, None)  # of an earlier attempt, by a process that has ended
-            if left:
-                self.left[call_id] = left
+            other = self._next
+            if other is None:
+                self.left.pop(call_id, None)  # of an earlier attempt, by a process that has ended
+                if left:
+                    self.left[call_id] = left
+        if other is not None:
+            other.leave(call_id, self._readdressed(left, other))
+
+    def _readdressed(self, left: Left, other: NestedRun) -> Left:
+        mine, its = self.outer_tool_call_id, other.outer_tool_call_id
+        if not left.commands or mine is None or its is None:
+            return left
+        return replace(left, commands=[readdressed(one, mine, its) for one in left.commands])
 
     def written(self) -> list[Any]:
         """Return the commands of all calls that have ended."""
@@ -191,6 +224,7 @@ class _Attempt:
         self._context = context
         self._answers = answers
         self._id = context.tool_call_id
+        self._outer_id = run.outer_tool_call_id or context.outer_tool_call_id
         self._commands: list[Any] = []
         writes = Writes(keep=self._commands.append, pairs=self._written)
         self._scratchpad = NestedScratchpad(self._id, writes, answers)
@@ -209,7 +243,7 @@ class _Attempt:
             if isinstance(part, ToolMessage):
                 message = part
             elif hasattr(part, "update"):
-                command, found = kept(part, self._id, self._context.outer_tool_call_id)
+                command, found = kept(part, self._id, self._outer_id)
                 self._commands.append(command)
                 message = found or message
         artifact = None if message is None else message.artifact
@@ -233,6 +267,8 @@ class _Attempt:
             if isinstance(error, ToolException):
                 raise told(error, self._tool.name) from error.__cause__
             raise error
+        if not self._run.can_ask:
+            raise CodeModeToolError(_CANNOT_ASK, details={"tool_name": self._tool.name}) from error
         if not interrupts:
             raise CodeModeToolError("a nested call paused without asking anything") from error
         asked = {
@@ -241,9 +277,10 @@ class _Attempt:
             ],
             "is_own": self._scratchpad.asked_itself,
             "answers": len(self._answers),
+            "given": [[asdict(one) for one in batch] for batch in self._answers],
         }
         self._run.leave(self._id, Left(asked=asked))
         return request_interrupt({"kind": INTERRUPT_KIND})
 
     def _written(self) -> Pairs:
-        return pairs_of([*self._run.written(), *self._commands], self._context.outer_tool_call_id)
+        return pairs_of([*self._run.written(), *self._commands], self._outer_id)

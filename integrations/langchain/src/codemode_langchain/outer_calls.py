@@ -32,8 +32,17 @@ class OuterCall(Protocol):
         """True where its nested calls are kept in a journal."""
         ...
 
+    @property
+    def goes_on(self) -> bool:
+        """True where it goes on with a program that an earlier call has begun."""
+        ...
+
     def tool_named(self, name: str) -> PreparedTool | None:
         """Return an inner tool, as it is now."""
+        ...
+
+    def shown_name(self, name: str) -> str:
+        """Return what people know a tool by that programs call by this name."""
         ...
 
     def start(self, **outer: Any) -> Any:

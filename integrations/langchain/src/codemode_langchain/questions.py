@@ -33,6 +33,7 @@ class Questions:
         self._responses: dict[str, str] = {}
         self._asked: dict[str, Mapping[str, Any]] = {}
         self._is_stopped = False
+        self._names: dict[str, str] = {}
 
     def of(self, interrupt: Interrupt) -> list[Question]:
         """Return all that people are asked while a program is paused."""
@@ -44,7 +45,9 @@ class Questions:
 
     def _of_request(self, request: PendingRequest) -> list[Question]:
         if request.is_approval:
-            return [self._approvals.question(request, self._call.tool_named(request.tool_name))]
+            name = self._names.get(request.tool_call_id) or self._call.shown_name(request.tool_name)
+            tool = self._call.tool_named(request.tool_name) or self._call.tool_named(name)
+            return [self._approvals.question(request, tool, name)]
         if is_unknown(request):
             return [unknown_call(request, self._call)]
         asked = self._asked.get(request.tool_call_id)
@@ -122,15 +125,29 @@ class Questions:
                 given = Answer(value=answer, is_own=asked["is_own"], inside=one.inside, is_alone=is_alone)
                 batches.setdefault(call_id, []).append(given)
         for call_id, batch in batches.items():
-            inside[call_id] = (*inside.get(call_id, ())[: self._asked[call_id]["answers"]], tuple(batch))
+            inside[call_id] = (*_given_before(self._asked[call_id], inside.get(call_id, ())), tuple(batch))
         return inside, responses
 
-    def take(self, questions: Sequence[Question], asked: Mapping[str, Mapping[str, Any]]) -> None:
-        """Note that a segment was given these answers, and what calls asked in it."""
+    def take(
+        self,
+        questions: Sequence[Question],
+        asked: Mapping[str, Mapping[str, Any]],
+        names: Mapping[str, str],
+    ) -> None:
+        """Note that a segment was given these answers, what calls asked in it, and what their tools are called."""
+        self._names.update(names)
         self._inside, self._responses = self.handed_over(questions)
         self._is_stopped = self.is_stopped(questions)
         self._handed_over.update(one.key for one in questions)
         self._asked.update(asked)
+
+
+def _given_before(asked: Mapping[str, Any], known: Sequence[Batch]) -> Sequence[Batch]:
+    """Return what a call was answered before it asked this: by answers to another outer call, too."""
+    given: Any = asked.get("given")
+    if given is None:
+        return known[: asked["answers"]]
+    return [tuple(Answer(**one) for one in batch) for batch in given]
 
 
 def digest(value: Any) -> str:

@@ -160,13 +160,15 @@ class Segments:
     def _nested_run(self, step: int, questions: Sequence[Question]) -> NestedRun:
         inside, responses = self._questions.handed_over(questions)
         kept, number = self._leavings, number_of(self.tool_call_id, "beginning", str(step))
+        begins = step > 0 or not self.call.goes_on
         return NestedRun(
             caller=self.caller,
             config=self.config,
             answers=inside,
             responses=responses,
             earlier=tuple(one for left in self._left for one in left["commands"]),
-            beginning=Beginning(self.config, number, is_journaled=kept is not None),
+            beginning=Beginning(self.config, number, is_journaled=kept is not None) if begins else None,
+            outer_tool_call_id=self.tool_call_id,
             is_stopped=self._questions.is_stopped(questions),
             left={} if kept is None else kept.of(step),
             keep=None if kept is None else partial(kept.keep, step),
@@ -184,15 +186,18 @@ class Segments:
                 f" of {self.call.name}"
             )
         # With several answers the recorded segment may have been given only the first ones to come.
-        self._questions.take([one for one in todo.questions if one.key in record["answered"]], record["asked"])
+        answered = [one for one in todo.questions if one.key in record["answered"]]
+        self._questions.take(answered, record["asked"], record.get("names", {}))
         self._left.append(record)
 
     def _record(self, todo: RunSegment, ending: dict[str, Any], waiting: Collection[str] = ()) -> Record:
-        left = todo.run.left_by_others(waiting)
+        left = todo.run.hand_over(waiting)
+        names = {one: name for one, name in todo.run.names.items() if one in waiting}
         return {
             "of": self._fingerprint(todo),
             "answered": self._questions.digests(todo.questions),
             "asked": todo.run.asked,
+            **({"names": names} if names else {}),
             "commands": [command for one in left for command in one.commands],
             "artifacts": [one.artifact for one in left if one.artifact is not None],
             **ending,

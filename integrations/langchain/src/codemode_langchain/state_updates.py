@@ -38,6 +38,17 @@ def kept(command: Any, tool_call_id: str, outer_tool_call_id: str) -> tuple[Any,
     return command, found[-1] if found else None
 
 
+def readdressed(command: Any, tool_call_id: str, other: str) -> Any:
+    """Return a command whose messages that answer one outer call answer another one."""
+
+    def renamed(one: Any) -> Any:
+        if not _answers(one, tool_call_id):
+            return one
+        return cast("ToolMessage", convert_to_messages([one])[0]).model_copy(update={"tool_call_id": other})
+
+    return _changed(command, lambda messages: [renamed(one) for one in messages])
+
+
 def pairs_of(commands: Iterable[Any], outer_tool_call_id: str) -> Pairs:
     """Return what commands write into the current graph's state while the outer call has no answer yet."""
 

@@ -53,6 +53,7 @@ class ProgramCall:
     """One call of codeMode."""
 
     name = NAME
+    goes_on = False
 
     def __init__(self, core: Core, js: str) -> None:
         self._core = core.for_one_call()
@@ -62,6 +63,9 @@ class ProgramCall:
 
     def tool_named(self, name: str) -> PreparedTool | None:
         return self._core.catalog.get(name)
+
+    def shown_name(self, name: str) -> str:
+        return name
 
     def start(self, **outer: Any) -> Any:
         return self._core.execute_sync(self.arguments, **outer)

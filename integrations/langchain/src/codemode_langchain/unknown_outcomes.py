@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from codemode import PendingRequest
 from codemode.plugins import UNKNOWN_OUTCOME_KIND, with_texts
@@ -21,8 +21,9 @@ def is_unknown(request: PendingRequest) -> bool:
 
 def unknown_call(request: PendingRequest, call: OuterCall) -> Question:
     """Return what a person is asked about one call that the journal says had begun."""
-    name, has_value = request.tool_name, call.tool_named(request.tool_name) is not None
-    arguments = request.input if isinstance(request.input, dict) else {"input": request.input}
+    name, has_value = call.shown_name(request.tool_name), call.tool_named(request.tool_name) is not None
+    given: Any = request.input
+    arguments = cast("Any", given) if isinstance(given, dict) else {"input": given}
     description = (
         "Unknown outcome: the process that made this call ended before its outcome was known. Approve to make it again,"
         " reject to let it fail in the program"

@@ -10,13 +10,15 @@ from codemode_langchain import (
     ApprovalRules,
     CodeCallMiddleware,
     CodeModeMiddleware,
+    ExecWaitMiddleware,
     create_code_call_tools,
     create_code_mode_tool,
+    create_exec_wait_tools,
 )
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import BaseTool, StructuredTool
 
-from codemode import CodeCallOptions, CodeModeOptions, ExecutionPolicy, WorkerPool
+from codemode import CodeCallOptions, CodeModeOptions, ExecutionPolicy, ToolSource, WorkerPool
 
 
 def stock(product: str) -> int:
@@ -49,6 +51,9 @@ code_call = CodeCallMiddleware(
     script_context=lambda runtime: {"user": runtime.context},
 )
 also_given: Sequence[AgentMiddleware[Any, Any, Any]] = [code_call]
+assert_type(create_exec_wait_tools([in_stock, stock], {"timeoutMs": 500}, approve=rules), list[BaseTool])
+pair = ExecWaitMiddleware(sources=[ToolSource([stock], "plugin", "shop")], direct=[in_stock, "stock"], approve=asks)
+given_too: Sequence[AgentMiddleware[Any, Any, Any]] = [pair]
 with WorkerPool() as pool:
     create_code_mode_tool([in_stock], pool=pool.share("tenant", max_workers=2))
 

@@ -1,8 +1,20 @@
-"""Code mode and CodeCall for pydantic-ai. The public names, nothing else."""
+"""Code mode, CodeCall, exec and wait for pydantic-ai. The public names, nothing else."""
 
-from .capability import CodeCall, CodeMode
+from .capability import CodeCall, CodeMode, ExecWait
 from .code_call import CodeCallToolset
 from .code_mode import CodeModeToolset, create_code_mode_tool
 from .pauses import answer
+from .stored_pauses import StoredPauses, StoredRun, stored_pauses
 
-__all__ = ["CodeCall", "CodeCallToolset", "CodeMode", "CodeModeToolset", "answer", "create_code_mode_tool"]
+__all__ = [
+    "CodeCall",
+    "CodeCallToolset",
+    "CodeMode",
+    "CodeModeToolset",
+    "ExecWait",
+    "StoredPauses",
+    "StoredRun",
+    "answer",
+    "create_code_mode_tool",
+    "stored_pauses",
+]

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import WrapRunHandler
+from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.toolsets import AbstractToolset
 from typing_extensions import Unpack
 
-from codemode import CodeCallOptions, WorkerPool
+from codemode import (
+    CodeCallOptions,
+    CodeModeOptions,
+    ExecWaitOptions,
+    InterruptStore,
+    NamespaceRegistry,
+    WorkerPool,
+)
 
 from .code_call import CodeCallFace, CodeCallFields, ScriptContext
 from .code_mode import CodeModeFace, Options
+from .exec_wait import ExecWaitFace, PairParts, pair_options
+from .exec_wait_toolset import PairToolset
 from .faces import MAX_RETRIES, check_settings
 from .hiding_capability import HidingCapability
+from .offered_tools import CheckedModel
 
 
 @dataclass
@@ -48,7 +63,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
     answer, and costs no retry.
     """
 
-    options: CodeCallOptions
+    options: CodeCallOptions  # pyright: ignore[reportGeneralTypeIssues] - the base's default is for its own __init__
     script_context: ScriptContext | None
 
     def __init__(
@@ -69,3 +84,80 @@ class CodeCall(HidingCapability[AgentDepsT]):
         self._made_face = face = CodeCallFace(options, pool, script_context, fields)
         self.options, self.keep, self.max_retries, self.pool = face.options, keep, max_retries, pool
         self.script_context = script_context
+
+
+@dataclass(init=False)
+class ExecWait(HidingCapability[AgentDepsT]):
+    """Shows the model ``exec``, which runs programs over a hidden catalog of tools, and ``wait``, to go on with one.
+
+    The catalog holds the agent's tools and those of ``sources``: a `ToolSource`, several, or tools. ``direct``: tools,
+    or names of some, that the model calls itself. ``options``: `ExecWaitOptions`, a mapping, True or False, or a whole
+    configuration, of which ``tools.codeMode`` is read; the capability is on unless that says ``enabled: False``, and
+    then changes nothing. The rest is what `codemode.create_exec_wait_tools` takes. A program belongs to its
+    conversation. When a run of the agent ends, programs of its that have calls in flight are aborted. Raises
+    `ValueError` for what means nothing.
+    """
+
+    options: ExecWaitOptions  # pyright: ignore[reportGeneralTypeIssues] - the base's default is for its own __init__
+    direct: tuple[str, ...]
+
+    def __init__(
+        self,
+        sources: Any = (),
+        direct: Iterable[Any] = (),
+        options: ExecWaitOptions | Mapping[str, Any] | bool | None = None,
+        *,
+        settings: CodeModeOptions | Mapping[str, Any] | None = None,
+        namespaces: NamespaceRegistry | None = None,
+        pool: WorkerPool | None = None,
+        store: InterruptStore | None = None,
+        tenant: str | None = None,
+        app: str | None = None,
+        id: str | None = None,  # noqa: A002 - these three are every capability's
+        description: str | None = None,
+        defer_loading: bool = False,
+    ) -> None:
+        if defer_loading:
+            raise ValueError("exec and wait cannot be loaded late: they stand in the place of all other tools")
+        super().__init__(id=id, description=description, defer_loading=defer_loading)
+        parts: dict[str, Any] = {"settings": settings, "namespaces": namespaces, "store": store}
+        made = PairParts(options=pair_options(options), pool=pool, tenant=tenant, app=app, **parts)
+        face = ExecWaitFace(made, sources, direct)
+        self.options, self.direct, self.keep, self.pool = made.options, face.direct, face.direct, pool
+        self._made_face = face if made.options.enabled else None
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
+        """Put exec and wait in the place of the agent's tools."""
+        if self._made_face is None:
+            return None
+        own: dict[str, Any] = {"face": self._made_face, "run": self._run, "is_all_of_the_agent": True}
+        return PairToolset(toolset, self.options, self.keep, self.max_retries, self.pool, **own)
+
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        """Look at what each request offers the model, when all other capabilities have had their say."""
+        return None if self._made_face is None else CheckedModel(model, lambda: self._run.offered)
+
+    async def before_model_request(
+        self,
+        ctx: RunContext[AgentDepsT],  # noqa: ARG002 - the framework's signature
+        request_context: ModelRequestContext,
+    ) -> ModelRequestContext:
+        """End the run when a call that a program has in flight has raised what ends it."""
+        fatal = next((one.fatal for one in self._run.waiting.values() if one.fatal is not None), None)
+        if fatal is not None:
+            raise fatal
+        return request_context
+
+    async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> Any:  # noqa: ARG002 - as above
+        """Leave no call in flight behind the run: what it uses, such as a connection, is the run's."""
+        try:
+            return await handler()
+        finally:
+            ends = [one.end(self._run) for one in self._run.waiting.values()]
+            # It is finished even if the run is cancelled once more.
+            await asyncio.shield(asyncio.gather(*ends, return_exceptions=True))
+
+    async def aclose(self) -> None:
+        """End the programs that wait; those that a store keeps are given back, for other processes to go on with."""
+        if isinstance(self._made_face, ExecWaitFace):
+            await self._made_face.aclose()

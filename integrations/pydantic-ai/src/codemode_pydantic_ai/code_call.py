@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from pydantic import TypeAdapter
 from pydantic_ai import Embedder, RunContext
@@ -59,9 +59,13 @@ def call_options(
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
     search: Any = options.get("search")
-    if not isinstance(search, Mapping) or not isinstance(search.get("embed"), Embedder):
+    if not isinstance(search, Mapping):
         return options
-    return {**options, "search": {**search, "embed": _embed_function(search["embed"])}}
+    given = cast("Mapping[str, Any]", search)
+    embed = given.get("embed")
+    if not isinstance(embed, Embedder):
+        return options
+    return {**options, "search": {**given, "embed": _embed_function(embed)}}
 
 
 def _embed_function(embedder: Embedder) -> Callable[[list[str]], Awaitable[Any]]:
@@ -75,6 +79,7 @@ class CodeCallFace:
     """The meta-tools over the tools of a step."""
 
     title = "CodeCall"
+    leaves_programs = False
     words = ErrorWords(denied="APPROVAL_DENIED", wrong_input="VALIDATION", shows_details=True)
 
     def __init__(
@@ -92,9 +97,9 @@ class CodeCallFace:
         self._of_no_tools = create_code_call_tools([], self.options, pool=pool)
         self._compiled = CompiledTools[CoreToolset](self._make)
 
-    def _make(self, tools: list[codemode.Tool], newest: CoreToolset | None) -> CoreToolset:
+    def _make(self, tools: Mapping[str, codemode.Tool], newest: CoreToolset | None) -> CoreToolset:
         # What was indexed and embedded for another step, or for another conversation, is not again.
-        return (newest or self._of_no_tools).over(tools)
+        return (newest or self._of_no_tools).over(list(tools.values()))
 
     async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
         """Return the meta-tools, and the names of the tools that are listed beside them."""
@@ -125,6 +130,10 @@ class CodeCallFace:
             return f"{prefix}invoke", {"tool": request.tool_name, "input": request.input}
         allowed = given.get("allowedTools")
         return f"{prefix}execute", {"script": opened.js, **({} if allowed is None else {"allowedTools": allowed})}
+
+    def binding(self, conversation_id: str | None) -> str | None:
+        """Return the conversation itself."""
+        return conversation_id
 
 
 class _MetaCall:

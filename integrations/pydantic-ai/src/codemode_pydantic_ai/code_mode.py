@@ -43,6 +43,7 @@ class CodeModeFace:
     """The codeMode tool over the tools of a step."""
 
     title = TOOL_NAME
+    leaves_programs = False
     words = OWN_WORDS
 
     def __init__(self, options: Options, pool: WorkerPool | None) -> None:
@@ -50,8 +51,8 @@ class CodeModeFace:
         self._pool = pool
         self._compiled = CompiledTools[CodeModeTool](self._make)
 
-    def _make(self, tools: list[codemode.Tool], _newest: CodeModeTool | None) -> CodeModeTool:
-        return create_core_tool(tools, self.settings, pool=self._pool)
+    def _make(self, tools: Mapping[str, codemode.Tool], _newest: CodeModeTool | None) -> CodeModeTool:
+        return create_core_tool(list(tools.values()), self.settings, pool=self._pool)
 
     async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
         """Return codeMode."""
@@ -69,6 +70,10 @@ class CodeModeFace:
     def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
         """Return the call of codeMode that paused."""
         return TOOL_NAME, {"js": opened.js}
+
+    def binding(self, conversation_id: str | None) -> str | None:
+        """Return the conversation itself."""
+        return conversation_id
 
 
 class _ProgramCall:

@@ -67,9 +67,13 @@ class ShownTools:
 
 
 class Face(Protocol):
-    """One surface of the core, under an agent's options. ``title`` is what people call it."""
+    """One surface of the core, under an agent's options. ``title`` is what people call it.
+
+    ``leaves_programs``: a program may be gone on with, and pause, in another call than the one that began it.
+    """
 
     title: str
+    leaves_programs: bool
     settings: CodeModeOptions
     words: ErrorWords
 
@@ -85,17 +89,23 @@ class Face(Protocol):
         """Return name and arguments of the call that paused."""
         ...
 
+    def binding(self, conversation_id: str | None) -> str | None:
+        """Return what the continuations of a conversation are bound to."""
+        ...
 
-def agent_settings(given: CodeModeOptions, pool: WorkerPool | None) -> CodeModeOptions:
+
+def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str | None = "program") -> CodeModeOptions:
     """Return the options of programs that agents run.
 
     A continuation may leave the process: it is sealed, and holds for a week. Time that tools take is not the program's.
-    A program waits for a worker of the process-wide pool; a pool that is given keeps its own way.
+    A program waits for a worker of the process-wide pool; a pool that is given keeps its own way. ``clock`` None is for
+    a surface that has its own.
     """
     kept = given.continuation
     max_age_ms = kept.max_age_ms if kept.max_age_ms is not None else MAX_AGE_MS
     sealed: ContinuationOptions = dataclasses.replace(kept, seal=True, max_age_ms=max_age_ms)
-    policy = given.execution_policy.with_defaults(clock="program", on_saturation="wait" if pool is None else None)
+    waits: dict[str, Any] = {"on_saturation": "wait" if pool is None else None}
+    policy = given.execution_policy.with_defaults(**waits, **({} if clock is None else {"clock": clock}))
     return given.having(continuation=sealed, execution_policy=policy)
 
 

@@ -23,11 +23,13 @@ class ErrorWords:
     """The errors of nested calls in the words of a surface. The codes are None where it has those of the classes.
 
     ``shows_details``: a program of the surface may read them, so they say nothing that it knows already.
+    ``names_tools``: programs have other names for tools than the framework, so a pause says the framework's.
     """
 
     denied: str | None = None
     wrong_input: str | None = None
     shows_details: bool = False
+    names_tools: bool = False
 
     def denial(self, call: ToolCallPart, message: str) -> CodeModeToolApprovalDeniedError:
         """Return the error of a call that somebody denied."""

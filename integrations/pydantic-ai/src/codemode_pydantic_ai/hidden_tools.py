@@ -26,7 +26,7 @@ from codemode.plugins import (
 )
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
-_METADATA_KEYS = ("codecall",)
+_METADATA_KEYS = ("codecall", "toolKind")
 _MAX_COMPILED = 8
 _MANY = 200
 
@@ -37,6 +37,7 @@ class HiddenTool(Tool):
     """A tool of the framework."""
 
     is_foreign = True
+    is_gated_elsewhere = True
 
 
 class ShownOutput(FrameworkSchema):
@@ -82,10 +83,10 @@ def stays_native(definition: ToolDefinition, keep: Collection[str], ctx: RunCont
 class CompiledTools(Generic[MadeT]):
     """The last few sets of tools and what was made of them: schemas, descriptions and an index are worth making once.
 
-    ``make`` gets the tools and what was made last, or None.
+    ``make`` gets the tools, by what the framework calls them, and what was made last, or None.
     """
 
-    def __init__(self, make: Callable[[list[Tool], MadeT | None], MadeT]) -> None:
+    def __init__(self, make: Callable[[Mapping[str, Tool], MadeT | None], MadeT]) -> None:
         self._make = make
         self._made: OrderedDict[str, MadeT] = OrderedDict()
         self._lock = threading.Lock()
@@ -97,10 +98,10 @@ class CompiledTools(Generic[MadeT]):
         return await asyncio.to_thread(self._of, tools)
 
     def _of(self, tools: Mapping[str, ToolsetTool[Any]]) -> MadeT:
-        key = json.dumps([_said(tool.tool_def) for tool in tools.values()], sort_keys=True, default=str)
+        key = json.dumps([[name, _said(tool.tool_def)] for name, tool in tools.items()], sort_keys=True, default=str)
         made, newest = self._known(key)
         if made is None:
-            made = self._make([_hidden(tool.tool_def) for tool in tools.values()], newest)
+            made = self._make({name: _hidden(name, tool.tool_def) for name, tool in tools.items()}, newest)
             with self._lock:
                 self._made[key] = made
                 while len(self._made) > _MAX_COMPILED:
@@ -136,15 +137,15 @@ def annotations_of(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def metadata_of(definition: ToolDefinition) -> dict[str, Any]:
-    """Return what a tool says of itself for CodeCall."""
+    """Return what a tool says of itself for CodeCall, and what kind of tool it is for exec and wait."""
     metadata = definition.metadata or {}
     return {key: metadata[key] for key in _METADATA_KEYS if key in metadata}
 
 
-def _hidden(definition: ToolDefinition) -> Tool:
+def _hidden(name: str, definition: ToolDefinition) -> Tool:
     tool = HiddenTool(
         definition.name,
-        execute=partial(_execute, definition.name),
+        execute=partial(_execute, name),
         description=definition.description or "",
         input_schema=definition.parameters_json_schema,
         output_schema=ShownOutput(_output_schema(definition)),

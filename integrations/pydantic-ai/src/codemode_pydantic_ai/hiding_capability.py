@@ -35,7 +35,10 @@ from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
 
 @dataclass
 class HidingCapability(AbstractCapability[AgentDepsT]):
-    """Shows the tools of a face in place of the agent's, and translates the pauses of what runs behind them."""
+    """Shows the tools of a face in place of the agent's, and translates the pauses of what runs behind them.
+
+    Without a face it does nothing.
+    """
 
     options: Any = None
     keep: Collection[str] = ()
@@ -47,7 +50,12 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
 
     @property
     def _face(self) -> Face:
-        assert self._made_face is not None  # noqa: S101 - every capability makes its own
+        assert self._made_face is not None  # noqa: S101 - looked at where there may be none
+        return self._made_face
+
+    @property
+    def made_face(self) -> Face | None:
+        """The face, where there is one."""
         return self._made_face
 
     @classmethod
@@ -65,7 +73,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         vars(own)["_run"] = RunState()
         return own
 
-    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
         """Put the tools of the face in the place of the agent's."""
         return HidingToolset(
             toolset,
@@ -85,7 +93,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
 
     async def before_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any) -> Any:
         """Turn answers to inner calls into the resumption of the program that made them."""
-        if not isinstance(node, UserPromptNode):
+        if self._made_face is None or not isinstance(node, UserPromptNode):
             return node
         prompt = cast("UserPromptNode[AgentDepsT, Any]", node)
         given = prompt.deferred_tool_results
@@ -99,7 +107,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         """Turn the deferral of an outer call into those of the inner calls that wait."""
         final = cast("End[Any]", result).data if isinstance(result, End) else None
         output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
-        if not isinstance(output, DeferredToolRequests):
+        if self._made_face is None or not isinstance(output, DeferredToolRequests):
             return cast("Any", result)
         requests, pauses = await expand(output, self._face, ctx.conversation_id)
         if not pauses:
@@ -117,7 +125,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
     ) -> AsyncIterator[AgentStreamEvent]:
         """Show the inner calls that wait, and what became of them, as calls of their own."""
         async for event in stream:
-            if isinstance(event, DeferredToolRequestsEvent):
+            if self._made_face is not None and isinstance(event, DeferredToolRequestsEvent):
                 for shown in await self._pause_events(event, ctx.conversation_id):
                     yield shown
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -64,9 +64,8 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
         """Return the tools that the model goes on calling directly, and those of the face for the others."""
         face = self._made_face
         tools = await self.wrapped.get_tools(ctx)
-        native = {name for name, tool in tools.items() if stays_native(tool.tool_def, self.keep, ctx)}
-        hidden = {name: tool for name, tool in tools.items() if name not in native}
-        if not hidden:
+        native, hidden = await self._split(tools, ctx)
+        if self._has_nothing(hidden):
             return tools
         shown = await face.shown(hidden)
         taken = next((name for name in native if face.is_taken(name)), None)
@@ -74,6 +73,22 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
             raise UserError(f"a tool that stays native is called {taken!r}, which is the name of the {face.title} tool")
         beside = {name: tool for name, tool in tools.items() if name in native or name in shown.visible}
         return {**beside, **{one.definition.name: self._own_tool(one, hidden) for one in shown.own}}
+
+    async def _split(
+        self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
+    ) -> tuple[Collection[str], dict[str, ToolsetTool[AgentDepsT]]]:
+        """Return the names of the tools that stay, and what is behind those of the face."""
+        native = {name for name, tool in tools.items() if stays_native(tool.tool_def, self.keep, ctx)}
+        return native, {name: tool for name, tool in tools.items() if name not in native}
+
+    def _has_nothing(self, hidden: Mapping[str, ToolsetTool[AgentDepsT]]) -> bool:
+        """Tell whether there is nothing for which the face could stand."""
+        return not hidden
+
+    @property
+    def _behind(self) -> AbstractToolset[AgentDepsT]:
+        """What calls the tools behind those of the face."""
+        return self.wrapped
 
     def _own_tool(self, own: FaceTool, hidden: dict[str, ToolsetTool[AgentDepsT]]) -> ToolsetTool[AgentDepsT]:
         # What runs beside it is not all known here: then the framework must keep it apart.
@@ -98,9 +113,10 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
         if not isinstance(tool, OwnTool) or tool.face is not face:
             async with run.turns.take(alone=tool.tool_def.sequential):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        reservation = run.budget.begin()
+        # Beside what the framework has counted, calls of programs that nobody is on may be in flight.
+        reservation = run.budget.reserve(ctx)
         try:
-            return await OuterCall(face, tool.own, (self.wrapped, tool.hidden), ctx, run).run(tool_args)
+            return await OuterCall(face, tool.own, (self._behind, tool.hidden), ctx, run).run(tool_args)
         finally:
             reservation.release()
 

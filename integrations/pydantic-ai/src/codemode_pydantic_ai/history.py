@@ -24,7 +24,7 @@ from pydantic_ai.tools import DeferredToolResults, ToolDenied
 
 from .faces import Face
 from .nested import CALL_KIND
-from .pauses import KEY, Pause, is_waiting_id, outer_id_of, waiting_calls
+from .pauses import KEY, Pause, is_waiting_id, outer_id_of, program_of, waiting_calls
 
 _MAX_KEPT_BYTES = 64 << 20
 
@@ -43,12 +43,12 @@ class KeptPauses:
 
     def put(self, pause: Pause) -> None:
         """Keep a pause under each of its waiting calls."""
-        continuation = pause.interrupt.continuation
-        size = sum(map(len, continuation["body"]))
+        kept = pause.kept
+        size = sum(map(len, pause.interrupt.continuation["body"]))
         with self._lock:
             for request in pause.interrupt.requests:
                 self._drop(request.interrupt_id)
-                self._kept[request.interrupt_id] = (continuation, size)
+                self._kept[request.interrupt_id] = (kept, size)
                 self._bytes += size
             while self._bytes > self._max_bytes and len(self._kept) > 1:
                 self._drop(next(iter(self._kept)))
@@ -70,7 +70,7 @@ def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None
     if index is None:
         return
     response = cast("ModelResponse", messages[index])
-    sealed = {pause.outer_id: dict(pause.interrupt.continuation) for pause in pauses}
+    sealed = {pause.outer_id: pause.kept for pause in pauses}
     waiting = [call for pause in pauses for call in waiting_calls(pause.interrupt)]
     messages[index] = replace(
         response,
@@ -154,12 +154,23 @@ def _continuations(
     own = {*present, *waiting.values()}
     # A client may have merged the metadata of several responses into one message: whose it is, the ids say.
     stored = [_mapping((one.metadata or {}).get(KEY)) for one in messages if isinstance(one, ModelResponse)]
-    found = {outer: one for mapping in stored for outer, one in mapping.items() if outer in own}
-    for waiting_id, outer in waiting.items():
+    found = {
+        outer: one
+        for mapping in stored
+        for outer, one in mapping.items()
+        if outer in own or program_of(one, outer) in own
+    }
+    programs = {program_of(one, outer) for outer, one in found.items()}
+    for waiting_id, program in waiting.items():
         continuation = kept.get(waiting_id)
-        if outer not in found and continuation is not None:
-            found[outer] = dict(continuation)
+        if program not in programs and continuation is not None:
+            found[_waits_as(continuation, program)] = dict(continuation)
     return found
+
+
+def _waits_as(kept: Mapping[str, Any], program: str) -> str:
+    """Return the id of the call that waits, of what this process has kept of a pause."""
+    return kept["call"]["id"] if "call" in kept else program
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -169,11 +180,14 @@ def _mapping(value: object) -> dict[str, Any]:
 def _with_outer_calls(response: ModelResponse, pauses: Iterable[Pause]) -> ModelResponse:
     """Put back the outer calls that a client's history has lost, where their inner calls stand."""
     parts = list(response.parts)
-    present = {part.tool_call_id for part in parts if isinstance(part, ToolCallPart)}
+    present = {part.tool_call_id: part.tool_name for part in parts if isinstance(part, ToolCallPart)}
     for pause in pauses:
         if pause.outer_id not in present:
-            own = (at for at, part in enumerate(parts) if _belongs(part, pause.outer_id))
+            own = (at for at, part in enumerate(parts) if _belongs(part, pause.program_id))
             parts.insert(next(own, len(parts)), pause.outer_call)
+        elif pause.is_other and present[pause.outer_id] != pause.outer_call.tool_name:
+            # Answers to inner calls approve the call that waits for them: no other one may stand there.
+            raise UserError(f"The call {pause.outer_id!r} is not the one that waits for the paused program.")
     return replace(response, parts=parts)
 
 

@@ -37,6 +37,8 @@ from .turns import Reservation, SharedTurns
 
 APPROVAL_KIND = "pydantic-ai/approval"
 CALL_KIND = "pydantic-ai/call"
+TOOL_NAME = "toolName"
+"""In the payload of a pause: what the framework calls the tool, where programs have another name for it."""
 
 # These end the run of the agent; a program must not be able to catch them.
 _ENDS_THE_RUN = (AgentRunError, UserError)
@@ -73,7 +75,7 @@ class NestedCalls:
     ``settled`` are the calls that somebody answered, by the id under which they waited. ``is_repeated`` tells that a
     durable engine runs them, one after the other, and may run them again. ``words`` are those of the errors that a
     program is told of. ``run_context`` is that of the model's call; hooks of the core, whose ``context`` this is, find
-    it here.
+    it here. ``shared`` is what all programs of the run share.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class NestedCalls:
         self.stop: Callable[[], object] = lambda: None
         self.settled: dict[str, ToolReturnPart] = {}
         self.run_context = ctx
-        self._shared = shared
+        self.shared = shared
         self._policy = policy
         self._words = words
         self._toolset = _CountedToolset(toolset)
@@ -123,6 +125,11 @@ class NestedCalls:
             self.stop()
             raise
 
+    def add(self, name: str, tool: ToolsetTool[Any]) -> None:
+        """Let one more tool be called, which was not known before."""
+        assert self._manager.tools is not None  # noqa: S101 - given when the manager is made
+        self._manager.tools[name] = tool
+
     async def _finish(self, call: ToolCallPart, context: ToolCallContext) -> Any:
         """Go on with a call that waited, by the answer that it got."""
         answered = context.interrupt
@@ -146,12 +153,14 @@ class NestedCalls:
         if "failed" in answer:
             raise self._words.failure(call, str(answer["failed"]))
         if answer.get("approved") is not True:
-            raise self._words.denial(call, str(answer.get("message", ToolDenied().message)))
+            # Where a store keeps the question, the answer is in the words of its decisions.
+            said = answer.get("message", answer.get("reason")) or ToolDenied().message
+            raise self._words.denial(call, str(said))
         if payload["kind"] != APPROVAL_KIND:
             raise UserError(f"{call.tool_name!r} waits for a result, not for an approval")
         arguments = payload.get("given") or call.args_as_dict()
         waiting = await CallInput.of(arguments, payload["args"], payload.get("metadata"))
-        call = replace(call, args=answer.get("args", waiting.arguments))
+        call = replace(call, args=answer.get("args", answer.get("input", waiting.arguments)))
         return await self._handle(call, waiting, context, approved=True, metadata=answer.get("metadata"))
 
     async def _handle(
@@ -163,16 +172,17 @@ class NestedCalls:
         approved: bool = False,
         metadata: Any = None,
     ) -> Any:
-        reservation = self._shared.budget.reserve(_context(self._manager))
+        reservation = self.shared.budget.reserve(_context(self._manager))
         self._toolset.reservations[call.tool_call_id] = reservation
         self._manager.inputs[call.tool_call_id] = waiting
         waiting.require_allowed = context.require_allowed
         try:
             alone = self._all_alone or self._manager.is_sequential(call)
-            async with self._shared.turns.take(alone=alone):
+            async with self.shared.turns.take(alone=alone):
                 outcome = await self._through_manager(call, context, approved=approved, metadata=metadata)
         except (ApprovalRequired, CallDeferred) as waits:
-            _pause(waits, await self._shown(call), waiting.edited)
+            name = call.tool_name if self._words.names_tools else None
+            _pause(waits, await self._shown(call), waiting.edited, name)
         except TOLD as error:
             # The text says it all, but for what a tool itself could not validate: the host's log has that.
             is_hidden = waiting.has_begun and isinstance(error, ValidationError)
@@ -255,9 +265,15 @@ def _context(manager: NestedManager) -> RunContext[Any]:
     return manager.ctx
 
 
-def _pause(waits: ApprovalRequired | CallDeferred, shown: dict[str, Any], edited: dict[str, Any] | None) -> NoReturn:
+def _pause(
+    waits: ApprovalRequired | CallDeferred, shown: dict[str, Any], edited: dict[str, Any] | None, name: str | None
+) -> NoReturn:
     kind = APPROVAL_KIND if isinstance(waits, ApprovalRequired) else CALL_KIND
     payload: dict[str, Any] = {"kind": kind, "args": shown}
+    if kind == APPROVAL_KIND:
+        payload["asksApproval"] = True  # to a store
+    if name is not None:
+        payload[TOOL_NAME] = name
     if edited is not None:
         payload["given"] = edited
     if waits.metadata is not None:

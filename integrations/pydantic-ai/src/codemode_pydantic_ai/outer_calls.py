@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from codemode import CodeModeError, CodeModeProtocolError, Interrupt, failure_text
@@ -20,15 +20,31 @@ from .pauses import KEY, Pause, pause_metadata
 from .turns import SharedTurns
 
 
+class LeftProgram(Protocol):
+    """A program that a call of a run has left waiting, with calls that may go on."""
+
+    @property
+    def fatal(self) -> BaseException | None:
+        """What ends the run of the agent, of what one of its calls has raised meanwhile."""
+        ...
+
+    async def end(self, run: RunState) -> None:
+        """End it when this run of the agent ends, if calls of the run are in flight."""
+        ...
+
+
 @dataclass
 class RunState(SharedTurns):
     """What the calls of one run of the agent share.
 
     ``paused`` holds the metadata of paused calls by their id, ``settled`` what became of answered inner calls,
-    ``shown`` the ids of waiting calls that a client knows of.
+    ``shown`` the ids of waiting calls that a client knows of. ``waiting`` are the programs that calls have left to be
+    gone on with, by their ids, and ``offered`` the only tools that a model may be shown in this step, if that is known.
     """
 
     paused: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    waiting: dict[str, LeftProgram] = field(default_factory=dict[str, "LeftProgram"])
+    offered: frozenset[str] | None = None
     settled: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
     shown: set[str] = field(default_factory=set[str])
 
@@ -68,7 +84,8 @@ class OuterCall:
             if self._calls.settled:
                 self._run.settled[self._id] = self._calls.settled
         if isinstance(answer, Interrupt):
-            self._pause(pause_metadata(answer))
+            name = self._tool.definition.name
+            self._pause(pause_metadata(answer, ToolCallPart(name, arguments, tool_call_id=self._id)))
         return self._call.shown(answer, self._id)
 
     async def _resumed(self) -> tuple[Pause, dict[str, Any]]:
@@ -87,7 +104,7 @@ class OuterCall:
         if pause.outer_id != self._id:
             raise UserError(f"The continuation belongs to another call of {self._face.title}.")
         if not carried["answers"]:
-            self._pause(pause_metadata(pause.interrupt))
+            self._pause(pause_metadata(pause.interrupt, pause.outer_call))
         return pause, carried["answers"]
 
     def _pause(self, metadata: dict[str, Any]) -> None:

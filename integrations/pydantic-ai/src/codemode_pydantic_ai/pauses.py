@@ -16,7 +16,7 @@ from codemode import CodeModeProtocolError, Interrupt, PendingRequest
 from codemode.plugins import UNKNOWN_OUTCOME_KIND, end_continuation, open_continuation, run_check
 
 from .faces import Face
-from .nested import CALL_KIND
+from .nested import CALL_KIND, TOOL_NAME
 from .shown_values import plain_arguments
 
 KEY = "codemode"
@@ -25,26 +25,41 @@ _WAITING_ID = re.compile(r"(?P<outer>.+):tool-\d+:(?:interrupt|unknown)-[0-9a-f]
 
 @dataclass(frozen=True)
 class Pause:
-    """A paused program, or direct call: its interrupt, and the call of the model that made it."""
+    """A paused program, or direct call: its interrupt, and the call of the model that waits for it.
+
+    ``is_other`` tells that this is another call than the one that began it, such as a wait. ``js`` is the program,
+    types stripped, where it was opened.
+    """
 
     interrupt: Interrupt
     outer_call: ToolCallPart
+    is_other: bool = False
+    js: str = ""
 
     @classmethod
-    async def of(cls, continuation: object, face: Face, conversation_id: str | None) -> Pause:
-        """Open a continuation, wherever it comes from. Raises `UserError` for one that is not ours any more."""
+    async def of(cls, kept: object, face: Face, conversation_id: str | None) -> Pause:
+        """Open what was kept of a pause, wherever it comes from. Raises `UserError` for one that is not ours any more.
+
+        The continuation is signed; which call of the model waits for it is not, so that must be one of the face.
+        """
         try:
-            if not isinstance(continuation, dict):
+            if not isinstance(kept, dict):
                 raise CodeModeProtocolError("the continuation is malformed")
-            carried = cast("dict[str, Any]", continuation)
+            carried = cast("dict[str, Any]", kept)
+            other = _other_call(carried, face)
+            carried = carried if other is None else carried["continuation"]
             body = carried.get("body")
             opened = await run_check(
                 len(body) if isinstance(body, str) else 0,
-                lambda: open_continuation(carried, options=face.settings, context_binding=conversation_id),
+                lambda: open_continuation(
+                    carried, options=face.settings, context_binding=face.binding(conversation_id)
+                ),
             )
+            if other is not None:
+                return cls(opened.interrupt, other, is_other=True, js=opened.js)
             name, arguments = face.outer_call(opened)
             outer_id = opened.interrupt.outer_tool_call_id
-            return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id))
+            return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id), js=opened.js)
         except CodeModeProtocolError as error:
             raise UserError(
                 f"This paused {face.title} call cannot go on: {error.message}. Signing keys that outlive the process "
@@ -57,20 +72,61 @@ class Pause:
         """The id of the call of the model."""
         return self.outer_call.tool_call_id
 
+    @property
+    def program_id(self) -> str:
+        """The id of the call that began the program, from which those of its waiting calls are made."""
+        return self.interrupt.outer_tool_call_id
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What `of` opens."""
+        continuation = dict(self.interrupt.continuation)
+        return _with_call(continuation, self.outer_call, self.program_id) if self.is_other else continuation
+
     async def end(self, face: Face, conversation_id: str | None) -> None:
         """Let the program go on no more. Raises `UserError` when it has gone on already."""
+        binding = face.binding(conversation_id)
         try:
-            await end_continuation(self.interrupt.continuation, options=face.settings, context_binding=conversation_id)
+            await end_continuation(self.interrupt.continuation, options=face.settings, context_binding=binding)
         except CodeModeProtocolError as error:
             raise UserError(f"This paused {face.title} call cannot be denied: {error.message}.") from error
 
     def resumed_by(self, answers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata with which the framework's approval of the outer call resumes the program."""
-        return {KEY: {"continuation": dict(self.interrupt.continuation), "answers": dict(answers)}}
+        return {KEY: {"continuation": self.kept, "answers": dict(answers)}}
 
 
-def pause_metadata(interrupt: Interrupt) -> dict[str, Any]:
-    """Return what a deferred outer call carries: the sealed continuation, and what waits in it."""
+def _with_call(continuation: dict[str, Any], call: ToolCallPart, program_id: str) -> dict[str, Any]:
+    arguments = call.args_as_dict()
+    made = {"id": call.tool_call_id, "name": call.tool_name, "args": arguments, "program": program_id}
+    return {"continuation": continuation, "call": made}
+
+
+def _other_call(kept: Mapping[str, Any], face: Face) -> ToolCallPart | None:
+    call: Any = kept.get("call")
+    if call is None:
+        return None
+    found = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
+    parts: list[Any] = [found.get(key) for key in ("id", "name", "args")]
+    call_id, name, arguments = parts
+    is_ours = isinstance(name, str) and face.is_taken(name) and isinstance(kept.get("continuation"), dict)
+    if not (face.leaves_programs and is_ours and isinstance(call_id, str) and isinstance(arguments, dict)):
+        raise CodeModeProtocolError("the call that waits for the continuation is malformed")
+    return ToolCallPart(name, cast("dict[str, Any]", arguments), tool_call_id=call_id)
+
+
+def program_of(kept: object, outer_id: str) -> str:
+    """Return the id of the call that began the program of a pause, as it says itself."""
+    call: Any = cast("dict[str, Any]", kept).get("call") if isinstance(kept, dict) else None
+    program: Any = cast("dict[str, Any]", call).get("program") if isinstance(call, dict) else None
+    return program if isinstance(program, str) else outer_id
+
+
+def pause_metadata(interrupt: Interrupt, call: ToolCallPart | None = None) -> dict[str, Any]:
+    """Return what a deferred outer call carries: the sealed continuation, and what waits in it.
+
+    ``call``: the one that is deferred, where it may be another than the one that began the program.
+    """
     shown = [
         {
             "toolCallId": call.tool_call_id,
@@ -80,7 +136,9 @@ def pause_metadata(interrupt: Interrupt) -> dict[str, Any]:
         }
         for request, call in zip(interrupt.requests, waiting_calls(interrupt), strict=True)
     ]
-    return {KEY: {"continuation": dict(interrupt.continuation), "requests": shown}}
+    is_other = call is not None and call.tool_call_id != interrupt.outer_tool_call_id
+    kept = Pause(interrupt, call, is_other).kept if call is not None else dict(interrupt.continuation)
+    return {KEY: {"continuation": kept, "requests": shown}}
 
 
 def is_waiting_id(tool_call_id: str) -> bool:
@@ -101,7 +159,8 @@ def waiting_calls(interrupt: Interrupt) -> list[ToolCallPart]:
 
 def _call(request: PendingRequest) -> ToolCallPart:
     arguments = request.payload.get("args", request.input)
-    return ToolCallPart(request.tool_name, arguments or {}, tool_call_id=request.interrupt_id)
+    name = request.payload.get(TOOL_NAME, request.tool_name)
+    return ToolCallPart(name, arguments or {}, tool_call_id=request.interrupt_id)
 
 
 async def expand(
@@ -162,7 +221,10 @@ def _plain_answer(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
         edited: Any = result.override_args
         if edited is None:
             return {"approved": True}
-        return {"approved": True, "args": plain_arguments(edited) if isinstance(edited, Mapping) else edited}
+        return {
+            "approved": True,
+            "args": plain_arguments(cast("Any", edited)) if isinstance(edited, Mapping) else edited,
+        }
     if isinstance(result, ToolDenied):
         return {"approved": False, "message": result.message}
     if isinstance(result, ToolFailed | ModelRetry):

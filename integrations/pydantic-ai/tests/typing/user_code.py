@@ -3,11 +3,19 @@
 from dataclasses import dataclass
 from typing import assert_type
 
-from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeMode, CodeModeToolset, answer, create_code_mode_tool
+from codemode_pydantic_ai import (
+    CodeCall,
+    CodeCallToolset,
+    CodeMode,
+    CodeModeToolset,
+    ExecWait,
+    answer,
+    create_code_mode_tool,
+)
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, Tool
 from pydantic_ai.toolsets import FunctionToolset
 
-from codemode import CodeCallOptions, CodeModeOptions
+from codemode import CodeCallOptions, CodeModeOptions, ExecWaitOptions, ToolSource
 
 
 @dataclass
@@ -44,3 +52,8 @@ calls = CodeCall[Deps](
 caller = Agent("test", deps_type=Deps, tools=[greet], capabilities=[calls])
 assert_type(caller, Agent[Deps, str])
 assert_type(CodeCallToolset(FunctionToolset[Deps]([greet]), {"topK": 5}), CodeCallToolset[Deps])
+
+waits = ExecWait[Deps](direct=["greet"], options={"waitTimeoutMs": 500}, sources=ToolSource([greet], "plugin", "desk"))
+waiter = Agent("test", deps_type=Deps, tools=[greet], capabilities=[waits])
+assert_type(waiter, Agent[Deps, str])
+assert_type(waits.options, ExecWaitOptions)

@@ -101,8 +101,8 @@ def _function_body(
     stripper.add_type_arguments(arguments)
     parts["parse"].walk(tree, listeners.handlers)
     blanked = edits.blanked_text(data, stripper.gaps)
-    if tree.root_node.has_error:
-        (place,) = placed(data, [{"at": parts["parse"].first_error(tree)}])
+    if tree.root_node.has_error and (at := parts["parse"].first_error(tree, data)) is not None:
+        (place,) = placed(data, [{"at": at}])
         return _unclear(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
     if stripper.problems:
         problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]

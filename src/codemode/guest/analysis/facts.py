@@ -59,7 +59,7 @@ class FactCollector:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
         return {
             **dict.fromkeys(IDENTIFIERS if self._on_call is None else (), self._identifier),
-            **({} if self._on_call is None else {"meta_property": self._meta}),
+            "meta_property": self._meta,
             "with_statement": self._with,
             "call_expression": self._call,
             "import_statement": lambda node: self._module("import", node.start_byte),

@@ -55,9 +55,9 @@ class ModuleAnalysis:
         self._parts["parse"].walk(tree, listeners.handlers)
         stripper = listeners.stripper
         asked = self._parts["edits"].blanked_text(data, stripper.gaps)
-        if tree.root_node.has_error:
+        if tree.root_node.has_error and (at := self._parts["parse"].first_error(tree, data)) is not None:
             unclear = {"js": text, "asked": shown, "facts": None}
-            return unclear if asked == shown else {**unclear, "draft": self._draft(asked, data, tree, stripper)}
+            return unclear if asked == shown else {**unclear, "draft": self._draft(asked, data, at, stripper)}
         html = self._parts["module_rereading"].html_comment(data, tree)
         if html is not None:
             stripper.problems.append((html, HTML_COMMENT))
@@ -80,8 +80,8 @@ class ModuleAnalysis:
         problems = [{"message": message, "at": at} for at, message in found[:MAX_PROBLEMS]]
         return self._placed(data, problems)
 
-    def _draft(self, js: str, data: bytes, tree: Tree, stripper: TypeStripper) -> dict[str, Any]:
-        (place,) = self._placed(data, [{"at": self._parts["parse"].first_error(tree)}])
+    def _draft(self, js: str, data: bytes, at: int, stripper: TypeStripper) -> dict[str, Any]:
+        (place,) = self._placed(data, [{"at": at}])
         return {"js": js, "is_ambiguous": stripper.is_ambiguous, **place}
 
     def _placed(self, data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:

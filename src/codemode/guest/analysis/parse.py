@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 16384
 ERROR_SYMBOL = 0xFFFF  # outside the range the grammar counts
 OPERATORS = ("/", "/=")
+SPACES = b" \t\r\n"
 
 
 def load_parser(site_paths: list[str]) -> Parser:
@@ -108,16 +109,25 @@ def walk(tree: Tree, handlers: dict[int, Handler]) -> None:
                 return
 
 
-def first_error(tree: Tree) -> int:
-    """The byte at which the grammar first does not understand a tree that has an error."""
+def first_error(tree: Tree, data: bytes) -> int | None:
+    """The byte at which the grammar first does not understand a tree of ``data``; None where there is no such place."""
     cursor = tree.walk()
     while True:
         node = cursor.node
         assert node is not None  # noqa: S101 - a cursor always stands on a node
-        if node.is_error or node.is_missing:
+        if node.is_error or (node.is_missing and not _may_be_left_out(node, data)):
             return node.start_byte
         if node.has_error and cursor.goto_first_child():
             continue
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
-                return 0
+                return None
+
+
+def _may_be_left_out(missing: Node, data: bytes) -> bool:
+    # The grammar's scanner wants a semicolon before a `}` that a colon follows, lest it be an object's; the language
+    # wants none before any `}`.
+    at = missing.end_byte
+    while data[at : at + 1] and data[at] in SPACES:
+        at += 1
+    return missing.type == ";" and data[at : at + 1] == b"}"

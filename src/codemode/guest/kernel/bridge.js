@@ -61,7 +61,7 @@ const limitName = (limit) => {
 };
 const rejected = (error) => new NativePromise((_, reject) => reject(error));
 const refuse = (limit) => {
-  const message = LIMIT_TEXTS[limit] + " (" + limit + " is " + limits[limit] + ")";
+  const message = LIMIT_TEXTS[limit] + " (" + limitName(limit) + " is " + limits[limit] + ")";
   const stack = guestStack(new Err().stack);
   return rejected(hostError("CodeModeBridgeLimitError", message, "CODE_MODE_BRIDGE_LIMIT", stack, limitOrigin(limit)));
 };

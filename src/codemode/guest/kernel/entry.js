@@ -15,19 +15,26 @@ const endWithError = (error, origin) => {
 };
 
 // The engine throws null when it has no memory left for an error object.
-const outOfMemory = freeze(create(null, {
-  name: { value: "InternalError" },
-  message: { value: "out of memory (or the program threw null)" },
-}));
+const internalError = (message) =>
+  freeze(create(null, { name: { value: "InternalError" }, message: { value: message } }));
+const outOfMemoryOrNull = internalError("out of memory (or the program threw null)");
+const outOfMemory = internalError("out of memory");
+const MEMORY_ORIGIN = ',"origin":"memory"';
 const NO_MEMORY_LINE = flat('X{"name":"InternalError","message":"out of memory (or of stack) as the program ended","code":"","stack":""}');
+const NO_MEMORY_TOLD = flat('X{"name":"InternalError","message":"out of memory (or of stack) as the program ended","code":"","stack":"","origin":"memory"}');
 
-// Says how the program ended even when there is no memory to say it with: the lines not yet read make way.
-const endFenced = (error, origin) => {
+// What fails while the kernel says how a program ended: nothing of the guest's runs unfenced then, so null is the engine's.
+const unsaid = (failed) => (tellsOfMemory && (failed === null || isEnginesOwn(failed)) ? NO_MEMORY_TOLD : NO_MEMORY_LINE);
+
+// Says how the program ended even when there is no memory, or stack, to say it with: by a line that is there already, for
+// which the lines not yet read make way.
+const endFenced = (error, origin, line) => {
   try {
-    endWithError(error === null ? outOfMemory : error, origin);
-  } catch {
+    const isMemory = tellsOfMemory && isOutOfMemory(error);
+    endWithError(error !== null ? error : isMemory ? outOfMemory : outOfMemoryOrNull, isMemory ? MEMORY_ORIGIN : origin);
+  } catch (failed) {
     if (finished) return;
-    outbox = NO_MEMORY_LINE;
+    outbox = line === undefined ? unsaid(failed) : line;
     finished = true;
   }
 };
@@ -41,11 +48,16 @@ const resultJson = (text) => {
 };
 
 let drains = false; // whether a program that has returned lives on until its calls have their answers
+let saysInText = false; // whether what is no JSON at all, but has a text, is returned as that
+let tellsOfMemory = false; // whether the host is told that it was memory that ended a program
 let returned; // {text}: what it has returned, while it does
+const textOfResult = (value) =>
+  typeof value === "bigint" || typeof value === "symbol" || typeof value === "function"
+    ? safeText(value, limits.max_result_bytes + 1) : value;
 const programReturned = (value) => {
   let text;
   try {
-    text = resultRule === undefined ? toSent(value) : boundedJson(value);
+    text = resultRule === undefined ? toSent(saysInText ? textOfResult(value) : value) : boundedJson(value);
     if (text === undefined && value !== undefined) throw new TypeErr("a " + typeof value + " is not a JSON value");
   } catch (error) {
     return endFenced(error, error === null ? "" : ',"origin":"result"');
@@ -99,6 +111,7 @@ const run = (config) => {
   wrapper = WRAPPERS[config.wrapper];
   isStable = config.console === "stable";
   drains = config.drains === true;
+  saysInText = tellsOfMemory = config.says_in_text === true;
   install(config);
   takeSidecar(config.sidecar);
   if (config.shadowed !== undefined) shadow(config);
@@ -114,16 +127,13 @@ const run = (config) => {
     return "ok";
   }
   if (config.compile_only === true) end("V", resultJson(undefined));
-  else then(apply(program, undefined, wrapperArguments), programReturned, programThrew);
+  else then((ownPromise = apply(program, undefined, wrapperArguments)), programReturned, programThrew);
   return "ok";
 };
 
 // What finds no memory in a callback leaves its promise as it is: the engine has no room to reject it either. A program
 // that then waits for nothing, with next to no memory left now or as its own statements ended, has forgotten nothing.
-const lostForMemory = freeze(create(null, {
-  name: { value: "InternalError" },
-  message: { value: "out of memory in a callback" },
-}));
+const lostForMemory = internalError("out of memory in a callback");
 const isLittleLeft = () => {
   try {
     new Reserve(floor(limits.memory_limit_bytes / 16));
@@ -132,8 +142,13 @@ const isLittleLeft = () => {
     return true;
   }
 };
+// The engine may have rejected the program's own promise and found no memory to say so: then who asks again is told.
+let ownPromise, hasAsked = false;
+const AGAIN = "again";
+const mayBeForgotten = () =>
+  tellsOfMemory && !hasAsked && !finished && unanswered === 0 && returned === undefined && ownPromise !== undefined;
 let wasFull = false; // as its own statements ended; the worker knows
-const isLostForMemory = () => unanswered === 0 && isModule() && (wasFull || isLittleLeft());
+const isLostForMemory = () => unanswered === 0 && (isModule() || tellsOfMemory) && (wasFull || isLittleLeft());
 
 // The engine's own promise of a module's evaluation. What the program has left is plain data by then: the property can
 // neither be taken away nor become an accessor.
@@ -165,7 +180,12 @@ const refusal = (name, text) => {
 
 const drain = () => {
   if (returned !== undefined && inFlight === 0 && questions === 0) endDrained();
-  if (!finished && isLostForMemory()) endFenced(lostForMemory, "");
+  if (mayBeForgotten()) {
+    hasAsked = true;
+    then(ownPromise, programReturned, programThrew);
+    return AGAIN;
+  }
+  if (!finished && isLostForMemory()) endFenced(lostForMemory, tellsOfMemory ? MEMORY_ORIGIN : "");
   if (!finished) emit("T", '{"in_flight":' + inFlight + "}");
   const lines = flat(outbox);
   outbox = "";
@@ -176,9 +196,9 @@ const drain = () => {
 const drainFenced = () => {
   try {
     return drain();
-  } catch {
+  } catch (failed) {
     finished = true;
-    return NO_MEMORY_LINE;
+    return unsaid(failed);
   }
 };
 
@@ -188,11 +208,13 @@ const reset = () => {
   finished = false;
   nextId = 1;
   unanswered = 0;
-  wasFull = false;
+  wasFull = hasAsked = false;
+  ownPromise = undefined;
   inFlight = bridgeRequests = catalogRequests = questions = consoleBytes = consoleLines = notices = noticeBytes = 0;
   outputBytes = outputItems = yields = 0;
   returned = undefined;
-  drains = false;
+  drains = saysInText = tellsOfMemory = false;
+  allTools = scopes = undefined;
   clearTimers();
   consoleFull = false;
   programText = "";
@@ -210,7 +232,8 @@ const reset = () => {
 
 const failure = (operation, error) => {
   try {
-    return flat("kernel-error: " + operation + ": " + (error === null ? "out of memory" : safeRead(error, "message", MAX_NAME)));
+    const isFull = error === null || isEnginesOwn(error);
+    return flat("kernel-error: " + operation + ": " + (isFull ? "out of memory" : safeRead(error, "message", MAX_NAME)));
   } catch {
     return "kernel-error: out of memory";
   }

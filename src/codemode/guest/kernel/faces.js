@@ -6,10 +6,16 @@ const GLOBALS = freeze({
   URL, URLSearchParams, TextEncoder, TextDecoder,
   callTool: guestCallTool, getTool: guestGetTool, mcpLog: guestMcpLog, mcpNotify: guestMcpNotify,
   setTimeout: guestSetTimeout, clearTimeout: guestClearTimeout,
-  text: guestText, json: guestJson, yield_control: guestYieldControl,
+  text: guestText, json: guestJson, yield_control: guestYieldControl, API: guestApi,
 });
 // Those that each program has its own of, made of what it was given.
-const MADE = freeze({ __proto__: null, codecallContext: makeContext });
+const MADE = freeze({
+  __proto__: null, codecallContext: makeContext, catalogTools: makeCatalogTools, MCP: makeServers, namespaces: makeScopes,
+});
+// Those that a program knows by another name than that of their row, for another face has one of that name.
+const SHOWN_AS = freeze({ __proto__: null, catalogTools: "tools" });
+// Those that are read when the program looks.
+const LAZY = freeze({ __proto__: null, ALL_TOOLS: readAllTools });
 
 // Whoever reads an object counts in it: a rehearsal reads those of modules, for that is all that it takes.
 const TOUCHED = freeze(["URL", "URLSearchParams", "TextEncoder", "TextDecoder", "clearTimeout"]);
@@ -22,17 +28,27 @@ const put = (name, value, configurable) => {
   defineProperty(G, name, globalProperty);
   installed[installed.length] = name;
 };
+const putLazy = (name, get, configurable) => {
+  defineProperty(G, name, { __proto__: null, get, set: undefined, enumerable: false, configurable });
+  installed[installed.length] = name;
+};
 // A rehearsal's globals are taken away again, for the program that comes may have others.
 const install = (config) => {
   const names = config.globals, isRehearsal = config.is_rehearsal === true;
   given = config.given === undefined ? NOTHING_GIVEN : config.given;
   for (let i = 0; i < names.length; i++) {
-    const make = MADE[names[i]], value = make === undefined ? GLOBALS[names[i]] : make(given);
-    if (value === undefined) throw new Err("unknown global");
-    put(names[i], value, isRehearsal);
+    const name = names[i], make = MADE[name], shown = SHOWN_AS[name];
+    const value = make === undefined ? GLOBALS[name] : make(given);
+    if (LAZY[name] !== undefined) putLazy(name, LAZY[name], isRehearsal);
+    else if (value === undefined) throw new Err("unknown global");
+    else put(shown === undefined ? name : shown, value, isRehearsal);
   }
   if (isRehearsal) for (let i = 0; i < TOUCHED.length; i++) GLOBALS[TOUCHED[i]];
   if (isModule()) installModule(given.module, isRehearsal);
+  if (given.scopes !== undefined) {
+    const spaces = ownKeys(scopes);
+    for (let i = 0; i < spaces.length; i++) put(spaces[i], scopes[spaces[i]], isRehearsal);
+  }
   if (given.namespaces !== undefined) installNamespaces(given.namespaces, config.shadowed, isRehearsal);
 };
 // A namespace never takes the place of what else has its name; `eval` is none that the engine has any more.

@@ -45,13 +45,14 @@ allowOverride(DatePrototype, ["constructor"]);
 for (const name of ownKeys(CLASSES)) allowOverride(CLASSES[name].prototype, ["constructor", "name"]);
 for (const Type of [TypeErr, RangeErr, SyntaxErr, EvalErr, G.ReferenceError, G.URIError, G.AggregateError, G.InternalError])
   allowOverride(Type.prototype, ["constructor", "name", "message"]);
+allowOverride(EnginePrototype, ["constructor", "name", "message"]);
 
 visitProperties(G);
 visit(getPrototypeOf(G));
 // Intrinsics that no global names.
 const arrayIterator = [][Sym.iterator]();
 for (const value of [
-  getPrototypeOf(arrayIterator), getPrototypeOf(getPrototypeOf(arrayIterator)), getPrototypeOf(""[Sym.iterator]()),
+  EnginePrototype, getPrototypeOf(arrayIterator), getPrototypeOf(getPrototypeOf(arrayIterator)), getPrototypeOf(""[Sym.iterator]()),
   getPrototypeOf(new NativeMap()[Sym.iterator]()), getPrototypeOf(new G.Set()[Sym.iterator]()),
   getPrototypeOf("".matchAll(/x/g)), getPrototypeOf(G.Uint8Array), getPrototypeOf(G.Uint8Array.prototype),
   AsyncFunctionPrototype, GeneratorFunctionPrototype, AsyncGeneratorFunctionPrototype,

@@ -21,6 +21,7 @@ const lastIndexOf = uncurry(Str.prototype.lastIndexOf);
 const charCodeAt = uncurry(Str.prototype.charCodeAt);
 const join = uncurry(Arr.prototype.join);
 const matchIn = uncurry(G.RegExp.prototype.exec);
+const replaceIn = uncurry(Str.prototype.replace);
 const mapGet = uncurry(NativeMap.prototype.get);
 const mapSet = uncurry(NativeMap.prototype.set);
 const mapClear = uncurry(NativeMap.prototype.clear);

@@ -4,13 +4,16 @@
 const MAX_OUTPUT_ITEMS = 16384, MAX_YIELDS = 1000, MAX_YIELD_REASON = 1000;
 let outputBytes = 0, outputItems = 0, yields = 0;
 
+const OUTPUT_LINE =
+  slice('X{"name":"Error","message":"too much output","code":"CODE_MODE_OUTPUT_LIMIT","stack":"","limit":"max_output_bytes"}', 0);
+
 // Items, console and value count together. The program has ended before it can catch anything.
 const admitOutput = (bytes) => {
   outputBytes += bytes;
   if (outputBytes <= limits.max_output_bytes && outputItems <= MAX_OUTPUT_ITEMS) return;
-  const message = "too much output (max_output_bytes is " + limits.max_output_bytes + ")";
+  const message = "too much output (" + limitName("max_output_bytes") + " is " + limits.max_output_bytes + ")";
   const error = hostError("Error", message, "CODE_MODE_OUTPUT_LIMIT", guestStack(new Err().stack), limitOrigin("max_output_bytes"));
-  endFenced(error, "");
+  endFenced(error, "", OUTPUT_LINE); // a program may write where next to no stack is left
   throw error;
 };
 const writeItem = (kind, text) => {

@@ -115,7 +115,7 @@ const write = (level, args) => {
   const line = shortLine(args);
   if (limits.max_output_bytes !== undefined) admitOutput(utf8Length(line) + 1);
   consoleBytes += utf8Length(line) + 1;
-  if (consoleBytes > limits.max_console_bytes) writeCut("max_console_bytes is " + limits.max_console_bytes);
+  if (consoleBytes > limits.max_console_bytes) writeCut(limitName("max_console_bytes") + " is " + limits.max_console_bytes);
   else if (++consoleLines > MAX_CONSOLE_LINES) writeCut("more than " + MAX_CONSOLE_LINES + " lines");
   else writeLine(level, line);
 };

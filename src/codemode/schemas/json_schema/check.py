@@ -50,8 +50,11 @@ class Document:
 
     def failures(self, value: Any, most: int) -> list[Failure]:
         """Return what a value breaks, at most so many. Raises `TooMuchWork`, `UnknownReference`, `RecursionError`."""
-        check = Check(value, {} if self._is_dynamic else self._known, is_dynamic=self._is_dynamic)
-        return list(islice(check.failures(self.root, value, None), most))
+        return list(islice(self.check(value).failures(self.root, value, None), most))
+
+    def check(self, value: Any) -> Check:
+        """Return a check of a value, in whose parts something may be asked too."""
+        return Check(value, {} if self._is_dynamic else self._known, is_dynamic=self._is_dynamic)
 
 
 class Check:

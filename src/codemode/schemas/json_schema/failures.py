@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
@@ -61,6 +62,17 @@ class Failure:
         """Word it. For alternatives the one that came closest says more."""
         closest = _closest(self)
         return {"path": path_text(closest.path), "message": _expectation(closest)}
+
+    def located(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield its places, whole, with the wording of each: of what is missing, the place where it belongs."""
+        closest = _closest(self)
+        rule: Any = closest.rule
+        if closest.rule_name == "required" and isinstance(rule, list):
+            missing = (one for one in cast("list[Any]", rule) if one not in closest.value)
+            for name in islice(missing, _MAX_NAMES):
+                yield (*closest.path, name), "is required"
+        else:
+            yield (*closest.path,), _expectation(closest)
 
 
 def _closest(failure: Failure) -> Failure:

@@ -79,9 +79,10 @@ class CodeCallCatalog:
             return _refusal(f"{shown!r} is a meta-tool, which no script can call.", shown, "self_reference")
         if name in self._index:
             return _refusal(f"Tool {shown!r} may not be called here.", shown, "access_denied")
+        from ...data.similar_names import did_you_mean
+
         near = [one for one in self._index.nearest(name) if one in self]
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        return _refusal(f"There is no tool named {shown!r}.{hint}", shown, "unknown_tool")
+        return _refusal(f"There is no tool named {shown!r}.{did_you_mean(near)}", shown, "unknown_tool")
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Return what fits a query, as a `Catalog` does."""

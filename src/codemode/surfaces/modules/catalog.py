@@ -77,7 +77,7 @@ class ModuleCatalog:
 
     @cached_property
     def _may_ask(self) -> bool:
-        return any(one.tool.needs_approval is not False for one in self._tools.values())
+        return any(one.tool.may_ask for one in self._tools.values())
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""

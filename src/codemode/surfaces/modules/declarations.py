@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from ...data.json_shape import weigh
 from ...host import steps
+from ...schemas.readable import says_nothing
 from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
+from ...signatures.described_tool import Renamed, renamed
 from ...signatures.literals import comment_line, literal, string_literal
 from ...signatures.shapes import Doc
 from ...signatures.typescript import indented, jsdoc
 from .listing import ListedServer, ModuleTool
 from .names import RESERVED, module_of
-from .schemas import says_nothing
+from .observed import marked, observed_output
 
 MAX_LOOKED_UP_CHARACTERS = 16_000
 """What one server's declarations may cost whoever looks them up."""
@@ -34,18 +36,6 @@ _PLAIN_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldH
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
 # No function can be declared under these, while a module may well export one.
 _UNDECLARABLE = RESERVED | {"globalThis", "undefined"}
-
-
-@dataclass(frozen=True)
-class _Export:
-    """A tool as its module shows it: under the name that is imported."""
-
-    name: str
-    description: str
-    input_json_schema: Any
-    output_json_schema: Any
-    input_examples: tuple[Any, ...]
-    annotations: Mapping[str, Any]
 
 
 def declare_server(server: ListedServer) -> str:
@@ -143,12 +133,16 @@ def _module(server: ListedServer, members: list[str]) -> str:
 
 def _whole(tools: Sequence[ModuleTool]) -> list[str]:
     calls, aliases = call_types([_export(one) for one in tools])
-    return _members([_comment(one) for one in tools], tools, calls, aliases)
+    return _members([_comment(one) for one in tools], tools, _marked(tools, calls), aliases)
 
 
 def _short(tools: Sequence[ModuleTool]) -> list[str]:
     calls, aliases = call_types([_export(one) for one in tools], has_comments=False)
-    return _members([_short_comment(one) for one in tools], tools, calls, aliases)
+    return _members([_short_comment(one) for one in tools], tools, _marked(tools, calls), aliases)
+
+
+def _marked(tools: Sequence[ModuleTool], calls: Sequence[str]) -> list[str]:
+    return [marked(call) if observed_output(one) else call for one, call in zip(tools, calls, strict=True)]
 
 
 def _names(tools: Sequence[ModuleTool]) -> list[str]:
@@ -205,21 +199,17 @@ def _more(count: int) -> str:
     return f"// {count} more: listTools of @codemode/discovery has them all."
 
 
-def _export(one: ModuleTool) -> _Export:
-    tool = one.tool
-    takes = tool.input_json_schema
-    return _Export(
-        one.export_name,
-        tool.description,
-        None if says_nothing(takes) else takes,
-        tool.output_json_schema,
-        tool.input_examples,
-        tool.annotations,
-    )
+def _export(one: ModuleTool) -> Renamed:
+    shown = renamed(one.tool, one.export_name)
+    if (observed := observed_output(one)) is not None:
+        shown = observed.on(shown)
+    return replace(shown, input_json_schema=None) if says_nothing(shown.input_json_schema) else shown
 
 
 def _comment(one: ModuleTool) -> str:
     tags = [*_annotation_tags(one.tool.annotations), *example_tags(one.tool)]
+    if (observed := observed_output(one)) is not None:
+        tags.append(observed.tag)
     return jsdoc(Doc(summary_of(one.tool), tuple(tags)))
 
 

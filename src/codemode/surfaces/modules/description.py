@@ -56,9 +56,9 @@ class RunDescription:
     declared: Mapping[str, str]
 
 
-def described(servers: Sequence[ListedServer], options: RunOptions) -> RunDescription:
-    """Return the description, in at most ``options.max_description_characters``: of the same, always the same."""
-    most = options.max_description_characters
+def described(servers: Sequence[ListedServer], options: RunOptions, most: int | None = None) -> RunDescription:
+    """Return the description, in at most so many characters, None as the options say: of the same, always the same."""
+    most = most or options.max_description_characters
     text = _opening(servers)
     for part in (_rules(options), _listed(servers, most - len(text) - len(_rules(options)) - 4)):
         if len(text) + 2 + len(part) > most:

@@ -11,16 +11,16 @@ from ...data.narrowing import is_mapping
 from ...errors import CodeModeToolError
 from ...host import steps
 from ...schemas.compiled import ValidatedInput
+from ...schemas.readable import says_nothing
 from ...tools.collecting import collect_plain_tools
+from ...tools.foreign_schemas import foreign_schemas
 from ...tools.names import check_is_name
 from ...tools.prepared import MISSING, PreparedTool
+from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
 from ...tools.tool import Tool
-from ...tools.tool_schemas import Mode, ToolSchemas
 from .listing import ModuleTool
 from .mismatch import example_of, received_of
 from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
-from .schemas import readable_schema, says_nothing
-from .server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
 
 _STEPS_OF_A_TOOL = 4
 _log = logging.getLogger("codemode.tools")
@@ -53,9 +53,7 @@ class ServerTool(PreparedTool):
         self.name = name
         self.description = plain_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
         self.annotations = plain_annotations(tool.annotations)
-        given: dict[Mode, Any] = {"input": tool.input_schema, "output": tool.output_schema}
-        schemas: dict[Mode, Any] = {side: _readable(schema, side, name) for side, schema in given.items()}
-        self._schemas = _compiled(name, schemas)
+        self._schemas = foreign_schemas(name, tool.input_schema, tool.output_schema)
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Do what every tool does; an error says in short what stands where it should not.
@@ -78,35 +76,6 @@ class ServerTool(PreparedTool):
     def example(self) -> Any:
         """An input that fits, `NOT_GIVEN` where none is small."""
         return example_of(self)
-
-
-def _readable(schema: Any, side: Mode, name: str) -> Any:
-    if not is_mapping(schema):
-        return schema
-    readable, warning = readable_schema(schema)
-    if warning is not None:
-        _log.warning("the %s schema of tool %r is read otherwise than it is written: %s", side, name, warning)
-    return readable
-
-
-def _compiled(name: str, given: Mapping[Mode, Any]) -> ToolSchemas:
-    """Return the validators of both schemas; one that cannot be made takes anything."""
-    left = dict(given)
-    while True:
-        made = ToolSchemas(name, left["input"], left["output"], is_foreign=True)
-        broken: list[Mode] = [side for side in left if not _can_be_made(made, side, name)]
-        if not broken:
-            return made
-        left |= dict.fromkeys(broken)
-
-
-def _can_be_made(schemas: ToolSchemas, side: Mode, name: str) -> bool:
-    try:
-        _ = getattr(schemas, side)
-    except ValueError as error:
-        _log.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
-        return False
-    return True
 
 
 def _can_be_called(path: str, name: str) -> bool:

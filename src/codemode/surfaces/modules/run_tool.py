@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeError, Resumable
@@ -21,6 +21,9 @@ from .profile import OUTER_TOOL
 from .runs import Runs
 from .schemas_shown import input_schema, output_schema
 from .server_set import ServerSet
+
+if TYPE_CHECKING:
+    from .catalog import ModuleCatalog
 
 
 class RunTool:
@@ -56,7 +59,11 @@ class RunTool:
     @property
     def description(self) -> str:
         """What the model reads: how a program looks, the limits, the servers, as many declarations as fit."""
-        return self._runs.description.text
+        return self.describe()
+
+    def describe(self, max_characters: int | None = None) -> str:
+        """Return the description for a model that reads so many characters of it; None is the option's."""
+        return self._runs.describe(max_characters).text
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -67,6 +74,16 @@ class RunTool:
     def output_schema(self) -> dict[str, Any]:
         """The JSON Schema of a response."""
         return output_schema()
+
+    @property
+    def catalog(self) -> ModuleCatalog:
+        """The tools as they were last listed, by the names that pauses have for them."""
+        return self._servers.catalog()
+
+    @property
+    def may_ask(self) -> bool:
+        """True when some call may wait for a person, as far as the servers have been listed."""
+        return not self._servers.is_listed or self._servers.catalog().may_ask
 
     def declarations(self, server_id: str | None = None) -> str:
         """Return TypeScript, a ``declare module`` for each module that programs can import, or for that of one server.
@@ -87,6 +104,15 @@ class RunTool:
     async def refresh(self) -> None:
         """List the tools of all servers anew whose tools change, all at once. Programs that run keep theirs."""
         await self._servers.refresh()
+
+    async def prepare(self, server_ids: Iterable[str] | None = None) -> None:
+        """List the tools of all servers, or of these, that are not known or have changed: as a run of them would.
+
+        Unknown ids mean nothing. What cannot be listed is logged, and told to programs that import it.
+        """
+        given = None if server_ids is None else frozenset(server_ids)
+        sources = (one for one in self._servers.sources if given is None or one.server_id in given)
+        await self._servers.list(one for one in sources if not one.is_current)
 
     async def execute(
         self,

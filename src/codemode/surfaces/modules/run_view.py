@@ -144,6 +144,8 @@ class RunView:
         """Let this run have the tools as they are listed now."""
         self._now = self._servers.catalog()
         self.ready_ms = float(now_ms())
+        told = [_told(one.path, text) for one in self._named for text in one.notes]
+        self.notes += [one for one in told if one not in self.notes]
         if wants_all:
             self.notes += [unavailable(one) for one in self._servers.sources if one.failure is not None]
 
@@ -153,13 +155,17 @@ def _differs(source: Source, mine: ListedServer) -> bool:
     listed = source.listed
     if listed is not mine and (listed is None or meta_of(listed) != meta_of(mine)):
         return True
-    return source.failure is None and not source.is_current
+    return source.failure is None and not source.is_unchanged
 
 
 def unavailable(source: Source) -> Diagnostic:
     """Return the warning about a server that could not be listed."""
     message = f'the server "{source.path}" is not available: {source.failure}'
     return diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint=WITHOUT_SERVER_HINT)
+
+
+def _told(path: str, text: str) -> Diagnostic:
+    return diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user of it.")
 
 
 def _changed(path: str, how: str) -> Diagnostic:

@@ -55,20 +55,28 @@ class Runs:
         self._profile = profile_of(options.limits, self._words)
         # Of requests that name no limits; put together once.
         self._usual = self._settings.under(self._profile.limits)
-        self._described: tuple[ModuleCatalog, RunDescription] | None = None
+        self._described: tuple[ModuleCatalog, dict[int, RunDescription]] | None = None
         self._read: RunDescription | None = None
 
-    @property
-    def description(self) -> RunDescription:
-        """What the model reads from now on, of the servers as they were last listed."""
-        self._read = self._description()
-        return self._read
+    def describe(self, most: int | None = None) -> RunDescription:
+        """Return what a model reads from now on, of the servers as they were last listed.
 
-    def _description(self) -> RunDescription:
-        """Return what is to be read now, made once for each listing."""
+        Of models that read different ones, what is known of all is what the shortest declares.
+        """
+        mine, known = self._description(most), self._read
+        if known is None or known not in self._made().values() or len(mine.text) < len(known.text):
+            self._read = mine
+        return mine
+
+    def _description(self, most: int | None = None) -> RunDescription:
+        """Return what is to be read now, made once for each listing and length."""
+        made, most = self._made(), most or self._options.max_description_characters
+        return made.get(most) or made.setdefault(most, described(self._servers.shown(), self._options, most))
+
+    def _made(self) -> dict[int, RunDescription]:
         catalog, made = self._servers.catalog(), self._described
         if made is None or made[0] is not catalog:
-            made = self._described = (catalog, described(self._servers.shown(), self._options))
+            made = self._described = (catalog, {})
         return made[1]
 
     async def execute(self, given: Any, brought: tuple[Any, ...]) -> Any:

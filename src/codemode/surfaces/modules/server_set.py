@@ -28,6 +28,11 @@ class ServerSet:
         self._lock = threading.Lock()
         self._made: tuple[Any, ModuleCatalog] | None = None
 
+    @property
+    def is_listed(self) -> bool:
+        """True when each server has been listed once."""
+        return self.is_static or all(one.listed is not None for one in self.sources)
+
     def catalog(self) -> ModuleCatalog:
         """Return the tools as they were last listed: the same catalog as long as they are the same."""
         if self.is_static and self._made is not None:

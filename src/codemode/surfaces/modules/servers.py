@@ -14,24 +14,29 @@ from functools import partial
 from typing import Any, cast
 
 from ...data.narrowing import is_listing, is_mapping, is_sequence
-from ...errors import CodeModeAuthenticationError
+from ...errors import CodeModeAuthenticationError, CodeModeError
 from ...host import steps
 from ...host.cancellation import is_ended_from_outside
 from ...host.threads import HostThreads
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
 from ...schemas.patterns import foreign_patterns
+from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain_text, plain_texts
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
+from ...trace.visible_text import one_line
 from .listing import ListedServer
 from .module_tools import collected, module_tools
 from .names import module_paths
-from .server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain_text, plain_texts
 
 MAX_ID_CHARACTERS = 256
 MAX_TOOLS = 50_000
 LISTING_SECONDS = 30.0
 HUNG_SECONDS = 120.0
+MAX_NOTES = 8
+MAX_NOTE_CHARACTERS = 1_000
 _log = logging.getLogger("codemode.tools")
+_MAX_FAILURE_CHARACTERS = 500
+_MAX_LINE = 500
 _UNREACHABLE = "it cannot be reached now"
 _SIGN_IN = "the user must sign in first"
 
@@ -41,7 +46,9 @@ class ModuleServer:
 
     ``server_id`` is the host's own name for it, any text. ``tools``: what `create_code_mode_tool` takes, under any
     names; or an object whose tools change: with an async method ``tools()`` that gives them, and a ``revision`` that is
-    another one whenever they have changed. With the attributes above such an object is a server itself.
+    another one whenever they have changed. With the attributes above such an object is a server itself. It may have
+    ``notes``, texts that programs which import it are told of its tools, as ``TOOLS_CHANGED``; and ``learned``, another
+    value whenever more is known of the same tools, which are then listed anew before the next run.
     Raises `ValueError` for what is of a wrong type, and for what is no tool.
     """
 
@@ -80,6 +87,7 @@ class Source:
         self._live: Any = server.live if isinstance(server, ModuleServer) else server
         self._lock = threading.Lock()
         self._revision: Any = None
+        self._learned: Any = None
         self._under_way: Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._hung_until = 0.0
@@ -90,7 +98,7 @@ class Source:
             self.listed = self._of(server.tools)
 
     @property
-    def is_current(self) -> bool:
+    def is_unchanged(self) -> bool:
         """True when its tools are known and have not changed since."""
         if self.is_static:
             return True
@@ -98,6 +106,26 @@ class Source:
             return self.listed is not None and self.failure is None and bool(self._live.revision == self._revision)
         except Exception:  # noqa: BLE001 - it is host code
             return False
+
+    @property
+    def is_current(self) -> bool:
+        """True when its tools have not changed, nor more is known of them."""
+        if self.is_static:
+            return True
+        try:
+            return self.is_unchanged and bool(getattr(self._live, "learned", None) == self._learned)
+        except Exception:  # noqa: BLE001 - it is host code
+            return False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What programs that import it are told of its tools."""
+        try:
+            said = getattr(self._live, "notes", None)
+        except Exception:  # noqa: BLE001 - it is host code
+            return ()
+        texts = (plain_text(one, MAX_NOTE_CHARACTERS) for one in said[:MAX_NOTES]) if is_sequence(said) else ()
+        return tuple(one for one in texts if one)
 
     @property
     def is_hung(self) -> bool:
@@ -129,29 +157,46 @@ class Source:
     async def _perform(self, done: Future[None]) -> None:
         began = time.monotonic()
         try:
-            revision, listed = await asyncio.wait_for(self._listed(), LISTING_SECONDS)
+            revision, learned, listed = await asyncio.wait_for(self._listed(), LISTING_SECONDS)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or is_ended_from_outside(asyncio.current_task()):
                 self._end()
                 done.cancel()
                 raise
             # A client of a server may well raise a cancellation of its own, or a group with one in it.
-            log_failure(_log, "the tools of server %r cannot be listed", (self.server_id,), error)
+            self._log_failure(error)
             if time.monotonic() - began > LISTING_SECONDS / 2:
                 self._hung_until = time.monotonic() + HUNG_SECONDS
-            self.failure = _SIGN_IN if isinstance(error, CodeModeAuthenticationError) else _UNREACHABLE
+            needs_sign_in = isinstance(error, CodeModeAuthenticationError)
+            self.failure = self._said() or (_SIGN_IN if needs_sign_in else _UNREACHABLE)
         else:
-            self._revision, self.listed, self.failure = revision, listed, None
+            self._revision, self._learned, self.listed, self.failure = revision, learned, listed, None
         self._end()
         with suppress(InvalidStateError):  # nobody waits any more
             done.set_result(None)
+
+    def _log_failure(self, error: BaseException) -> None:
+        if isinstance(error, CodeModeError):  # which was raised to say it, and says it all
+            _log.error(
+                "the tools of server %r cannot be listed: %s", self.server_id, one_line(error.message, _MAX_LINE)
+            )
+        else:
+            log_failure(_log, "the tools of server %r cannot be listed", (self.server_id,), error)
 
     def _end(self) -> None:
         with self._lock:
             self._under_way = None
 
-    async def _listed(self) -> tuple[Any, ListedServer]:
-        revision = self._live.revision  # before the tools: what changes meanwhile is listed again
+    def _said(self) -> str | None:
+        """Return why a server says that it cannot be used, if it says so."""
+        try:
+            return plain_text(getattr(self._live, "failure", None), _MAX_FAILURE_CHARACTERS)
+        except Exception:  # noqa: BLE001 - it is host code
+            return None
+
+    async def _listed(self) -> tuple[Any, Any, ListedServer]:
+        # Before the tools: what changes meanwhile is listed again.
+        revision, learned = self._live.revision, getattr(self._live, "learned", None)
         try:
             with foreign_patterns():  # what is made in there says of its schemas what somebody else has written
                 tools = self._live.tools()
@@ -159,7 +204,7 @@ class Source:
         except SystemExit as error:  # which would end the loop
             raise RuntimeError("the server raised SystemExit") from error
         # In threads of its own, where it takes turns with other work, and stops once nobody waits for it.
-        return revision, await HostThreads().of_invocation().run_check(partial(self._of, given))
+        return revision, learned, await HostThreads().of_invocation().run_check(partial(self._of, given))
 
     def _of(self, tools: Any) -> ListedServer:
         server = self._server

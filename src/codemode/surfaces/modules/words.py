@@ -36,7 +36,11 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
     "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP.format("server", "listServers")),
     "limit": (LIMIT, "SANDBOX_LIMIT", "Do less in one program."),
     "timeout": (TOOL_CALL, "TIMEOUT", "Ask the tool for less at once."),
-    "approval_denied": (TOOL_CALL, "APPROVAL_DENIED", "Go on without this call: somebody has decided against it."),
+    "approval_denied": (
+        TOOL_CALL,
+        "APPROVAL_DENIED",
+        "Go on without this call, and do not try it again: somebody has decided against it.",
+    ),
     "approval_required": (TOOL_CALL, "APPROVAL_REQUIRED", "Tell the user that somebody must approve this call first."),
     "output": (TOOL_CALL, "INVALID_OUTPUT", "Go on without this tool: what it gives is not what it promises."),
     "execution": (TOOL_CALL, FAILED, "Change the call as the message says."),

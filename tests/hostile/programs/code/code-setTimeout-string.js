@@ -1,4 +1,4 @@
-//! {"ends": ["returns"], "value": ["refused", "ReferenceError"]}
+//! {"ends": ["returns"], "value": ["refused", "ReferenceError"], "exec": {"value": ["refused", "TypeError"]}}
 try {
   const v = await (setTimeout('1', 0));
   return ['RAN', String(v)];

@@ -1,4 +1,4 @@
-//! {"ends": ["returns"], "value": ["refused", "TypeError"]}
+//! {"ends": ["returns"], "value": ["refused", "TypeError"], "exec": {"value": ["refused", "EvalError"]}}
 try {
   const v = await (tools.x['constructor'].constructor('return 1')());
   return ['RAN', String(v)];

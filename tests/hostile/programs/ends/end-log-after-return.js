@@ -1,3 +1,3 @@
-//! {"ends": ["returns"], "value": 1, "console": []}
+//! {"ends": ["returns"], "value": 1, "console": [], "exec": {"console": ["late"]}}
 queueMicrotask(() => queueMicrotask(() => queueMicrotask(() => queueMicrotask(() => queueMicrotask(() => console.log('late'))))));
 return 1

@@ -1,2 +1,2 @@
-//! {"ends": ["bridge-limit"]}
+//! {"ends": ["bridge-limit"], "exec": {"ends": ["throws"]}}
 for (let i = 0; i < 100; i++) await tools.$search('x')

@@ -1,2 +1,2 @@
-//! {"ends": ["throws"], "error_name": "TypeError"}
+//! {"ends": ["throws"], "error_name": "TypeError", "exec": {"ends": ["returns"]}}
 return await tools.constructor(1)

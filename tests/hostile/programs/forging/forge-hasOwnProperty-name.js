@@ -1,2 +1,2 @@
-//! {"ends": ["tool-error", "syntax"]}
+//! {"ends": ["tool-error", "syntax"], "exec": {"ends": ["returns"]}}
 return await tools.hasOwnProperty('x')

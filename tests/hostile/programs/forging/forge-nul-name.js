@@ -1,2 +1,2 @@
-//! {"ends": ["tool-error", "syntax"]}
+//! {"ends": ["tool-error", "syntax"], "exec": {"ends": ["throws"]}}
 return await tools['x\0'](1)

@@ -1,2 +1,2 @@
-//! {"ends": ["tool-error", "syntax"]}
+//! {"ends": ["tool-error", "syntax"], "exec": {"ends": ["returns"], "calls": [["x", 1]]}}
 return await tools.x.call(null, 1)

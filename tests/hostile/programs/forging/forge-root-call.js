@@ -1,2 +1,2 @@
-//! {"ends": ["throws"], "message": "missing tool name"}
+//! {"ends": ["throws"], "message": "missing tool name", "exec": {"message": "not a function"}}
 return await tools('x')

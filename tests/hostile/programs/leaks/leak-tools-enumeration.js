@@ -1,2 +1,2 @@
-//! {"ends": ["returns"], "value": [[], [], false, "{}", []]}
+//! {"ends": ["returns"], "value": [[], [], false, "{}", []], "exec": {"value": [["search", "describe", "call", "admin", "echoProto", "fail", "kebab_name", "never", "x", "y"], ["search", "describe", "call", "admin", "echoProto", "fail", "kebab_name", "never", "x", "y"], true, "{\"t\":{}}", [["search", null], ["describe", null], ["call", null], ["admin", null], ["echoProto", null], ["fail", null], ["kebab_name", null], ["never", null], ["x", null], ["y", null]]]}}
 return [Object.keys(tools), Reflect.ownKeys(tools), 'x' in tools, JSON.stringify({ t: tools }), Object.entries({ ...tools })]

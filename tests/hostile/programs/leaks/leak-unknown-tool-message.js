@@ -1,3 +1,3 @@
-//! {"ends": ["returns"], "value": true}
+//! {"ends": ["returns"], "value": true, "exec": {"value": false}}
 const name = 'no' + 'pe';
 try { await tools[name](1) } catch (e) { return e.message.includes('nope') }

@@ -1,4 +1,4 @@
-//! {"ends": ["returns"], "calls": []}
+//! {"ends": ["returns"], "calls": [], "exec": {"ends": ["throws"], "message": "ALL_TOOLS has to stand in the program"}}
 const seen = new Set(), open = [];
 const visit = v => { if ((typeof v === 'object' && v !== null || typeof v === 'function') && v !== globalThis && v !== tools && !seen.has(v)) { seen.add(v); open.push(v) } };
 for (const k of Reflect.ownKeys(globalThis)) visit(globalThis[k]);

@@ -1,4 +1,4 @@
-//! {"ends": ["detached"], "calls": [["x", 1], ["y", 1]]}
+//! {"ends": ["detached"], "calls": [["x", 1], ["y", 1]], "exec": {"ends": ["returns"]}}
 const a = tools.x(1);
 Object.create(a).then;
 await tools.y(1);

@@ -1,2 +1,2 @@
-//! {"ends": ["throws"]}
+//! {"ends": ["throws"], "exec": {"ends": ["returns"]}}
 return delete tools.x

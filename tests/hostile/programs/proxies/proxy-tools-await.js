@@ -1,2 +1,2 @@
-//! {"ends": ["returns"], "value": "function"}
+//! {"ends": ["returns"], "value": "function", "exec": {"value": "object"}}
 return typeof await tools

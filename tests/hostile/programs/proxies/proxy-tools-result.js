@@ -1,2 +1,2 @@
-//! {"ends": ["serialization"]}
+//! {"ends": ["serialization"], "exec": {"ends": ["returns"]}}
 return tools

@@ -1,2 +1,2 @@
-//! {"ends": ["serialization"], "sample": "txt-function-result"}
+//! {"ends": ["serialization"], "sample": "txt-function-result", "exec": {"ends": ["returns"]}}
 return ()=>1

@@ -326,7 +326,7 @@ def test_a_listing_that_nobody_waits_for_any_more_ends(monkeypatch: pytest.Monke
                 raise
             yield one
 
-    view = within(view_of(ServerSet([Passing("much", slow), Live("one", "a")]), imports("much", "one")))
+    view = within(view_of(ServerSet([Passing("much", slow), ModuleServer("one", {"a": lambda: 1})]), imports("much")))
     assert view.names() == ("one.a",)
     assert ended.wait(60)
 

@@ -1,0 +1,173 @@
+"""The console: one ASGI application on a store, and what runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias, cast
+
+from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+
+from codemode import ALL_TENANTS, CodeModeError, InterruptStore, Resumer
+from codemode.plugins import WrongTypeError
+
+from .guarded import Guarded
+from .notices import Sender, SlackWebhook, Webhook, require_targets
+from .pages.desk import Desk, Inspect
+from .policy import Policy
+from .routes import routes, told
+from .signed import Clock, Secret
+
+_log = logging.getLogger("codemode.console")
+_SWEEP_SECONDS = 10.0
+_ASKED_OF_STORES = ("list", "counts", "record", "records", "decide", "audit", "note", "sweep", "changes_head")
+_NOT_RUNNING = (
+    "the console is asked, and does not run: no decided program goes on here and no notice is sent until it does. Enter"
+    " `async with console.running():` in the lifespan of the application that it is mounted in"
+)
+Resume: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsoleOptions:
+    """What else a console may be told.
+
+    ``secret``, at least 16 bytes or several of them, signs cookies and forms: the same for all consoles before one
+    database; else one of this process. ``policy`` may refuse a decision. ``embed_in`` are origins of the same site
+    whose pages may frame it. ``trusted_proxies`` may tell for whom they speak. ``hosts`` are names by which it is
+    called beside that of ``base_url``: it answers then to no other, only to addresses. ``inspect`` reads what a
+    record waits in, as `inspect_interrupt` does, where its keys are not those of ``resume``. ``clock`` is Unix time.
+    """
+
+    secret: Secret | None = None
+    policy: Policy | None = None
+    embed_in: Sequence[str] = ()
+    trusted_proxies: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    inspect: Inspect | None = None
+    clock: Clock = time.time
+
+
+class Console:
+    """An ASGI application, to be run by itself or mounted under any prefix. See `approval_console`."""
+
+    def __init__(
+        self, app: Guarded, store: InterruptStore, resumers: Sequence[tuple[str | None, Resume]], sender: Sender
+    ) -> None:
+        self._app, self._store, self._resumers, self._sender = app, store, resumers, sender
+        self._needs_running = bool(resumers) or sender.has_targets
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self._needs_running and scope["type"] == "http":
+            self._needs_running = False
+            _log.warning(_NOT_RUNNING)
+        await self._app(scope, receive, send)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """While the block runs: mark what expires, send notices, let decided programs go on if `resume` was given."""
+        self._needs_running = False
+        async with AsyncExitStack() as stack:
+            for app, resume in self._resumers:
+                await stack.enter_async_context(Resumer(self._store, tenant=ALL_TENANTS, app=app, resume=resume))
+            for work in (self._sweep(), self._sender.run()):
+                stack.push_async_callback(_ended, asyncio.get_running_loop().create_task(work))
+            yield
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                await self._store.sweep()
+            except CodeModeError:
+                _log.warning("what has expired could not be marked", exc_info=True)
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+
+def approval_console(
+    store: InterruptStore,
+    *,
+    auth: Any,
+    resume: Mapping[str, Resume] | Resume | None = None,
+    notify: Iterable[Webhook | SlackWebhook] = (),
+    options: ConsoleOptions | Mapping[str, Any] | None = None,
+    base_url: str | None = None,
+) -> Console:
+    """Return a console over a store.
+
+    ``auth`` is `TokenAuth`, `ProxyHeaderAuth` or an async function of the request that returns a `User` or None.
+    ``resume`` are functions as `CodeModeTool.resume` by the names of apps, or one for all apps; without it the console
+    only records decisions. ``notify`` are told of each pause that waits, while `Console.running` does. ``base_url`` is
+    where the console is for browsers, with its prefix; links of notices need it. Raises `ValueError`.
+    """
+    _require_store(store)
+    chosen = read_options(options)
+    resumers = _resumers(store, resume)
+    targets = require_targets(notify, base_url)
+    options_of = {app: {"continuation": one} for app, one in map(_continuation, resumers) if one is not None}
+    desk = Desk(store, chosen.policy, frozenset(app for app, _ in resumers), options_of, chosen.inspect)
+    inner = Starlette(routes=routes(desk), exception_handlers=cast("Any", told()))
+    inner.router.redirect_slashes = (
+        False  # what it would redirect to names scheme and host as a proxy's neighbour sees them
+    )
+    guarded = Guarded(
+        inner,
+        auth=auth,
+        store=store,
+        secret=chosen.secret,
+        embed_in=chosen.embed_in,
+        base_url=base_url,
+        trusted_proxies=chosen.trusted_proxies,
+        hosts=chosen.hosts,
+        clock=chosen.clock,
+    )
+    return Console(guarded, store, resumers, Sender(store, targets, base_url or "", clock=chosen.clock))
+
+
+def _require_store(store: Any) -> None:
+    """Raise `ValueError` for what is no store, such as the path of one, or its class."""
+    if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in _ASKED_OF_STORES):
+        raise WrongTypeError(
+            f"store must be an InterruptStore, as SqliteInterruptStore(path) makes one, got {store!r:.100}"
+        )
+
+
+def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resume]]:
+    if resume is None:
+        return []
+    found: list[tuple[str | None, Resume]]
+    if callable(resume):
+        found = [(None, cast("Resume", resume))]
+    elif isinstance(resume, Mapping):
+        found = list(cast("Mapping[str | None, Resume]", resume).items())
+    else:
+        raise WrongTypeError(f"resume must be a function, or functions by the names of apps, got {resume!r:.100}")
+    for app, one in found:
+        Resumer(store, tenant=ALL_TENANTS, app=app, resume=one)  # refuses what it could not use
+    return found
+
+
+def _continuation(resumer: tuple[str | None, Resume]) -> tuple[str | None, Any]:
+    """Return an app and the options that have its keys, where its `resume` is a method of a tool."""
+    app, resume = resumer
+    return app, getattr(getattr(getattr(resume, "__self__", None), "options", None), "continuation", None)
+
+
+def read_options(options: Any) -> ConsoleOptions:
+    """Return options, given as such or as a mapping. Raises `ValueError`."""
+    if options is None or isinstance(options, ConsoleOptions):
+        return options or ConsoleOptions()
+    known = [one.name for one in fields(ConsoleOptions)]
+    if not isinstance(options, Mapping) or not set(cast("Mapping[str, Any]", options)) <= set(known):
+        raise WrongTypeError(f"options must be ConsoleOptions, or a mapping of {', '.join(known)}")
+    return ConsoleOptions(**cast("Mapping[str, Any]", options))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

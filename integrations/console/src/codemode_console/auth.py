@@ -1,0 +1,240 @@
+"""Who somebody is: users, and the three ways to know one. Knows neither cookies nor pages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from starlette.requests import Request
+
+from codemode import ALL_TENANTS
+from codemode.plugins import Tenant, WrongTypeError
+
+from .addresses import TrustedProxies, peer_of
+from .visible import visible_text
+
+_log = logging.getLogger("codemode.console")
+_MAX_NAME_CHARACTERS = 1000
+_MOST_LOGGED = 200
+_PREFIX = "sha256:"
+_HEX = frozenset("0123456789abcdef")
+_MAX_TOKEN_CHARACTERS = 4096
+_MOST_TENANTS = 200  # as many as a store looks for at a time
+Tenants: TypeAlias = Collection[str] | Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who has signed in. ``name`` is what the audit has of them, at most 1,000 characters.
+
+    ``tenants`` is a collection of those that they see, at most 200, or `ALL_TENANTS`: nobody sees all for want of a
+    word.
+    ``may_decide`` False: they look and decide nothing. Raises `ValueError` for what is none of these.
+    """
+
+    name: str
+    tenants: Tenants
+    may_decide: bool = True
+
+    def __post_init__(self) -> None:
+        name = cast("Any", self.name)
+        if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_CHARACTERS or not name.isprintable():
+            raise ValueError(f"name must be a visible text of at most {_MAX_NAME_CHARACTERS} characters, got {name!r}")
+        if not isinstance(cast("object", self.may_decide), bool):
+            raise WrongTypeError(f"may_decide must be True or False, got {self.may_decide!r}")
+        object.__setattr__(self, "tenants", _tenants(self.tenants))
+
+    def sees(self, tenant: str) -> bool:
+        """Say whether records of this tenant are theirs to see."""
+        return self.tenants is ALL_TENANTS or tenant in self.tenants
+
+
+def _tenants(tenants: Any) -> Tenants:
+    if tenants is ALL_TENANTS:
+        return ALL_TENANTS
+    if isinstance(tenants, str) or not isinstance(tenants, Iterable):
+        raise WrongTypeError(f"tenants must be a collection of names, or ALL_TENANTS, got {tenants!r}")
+    named = frozenset(cast("Iterable[Any]", tenants))
+    if not all(isinstance(one, str) for one in named):
+        raise ValueError(f"tenants must be texts, got {tenants!r}")
+    if len(named) > _MOST_TENANTS:
+        raise ValueError(f"tenants must be at most {_MOST_TENANTS} names, or ALL_TENANTS, got {len(named)}")
+    return cast("frozenset[str]", named)
+
+
+def new_token() -> str:
+    """Make a token of 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def token_hash(token: str) -> str:
+    """Return what is kept of a token: "sha256:" and the SHA-256 of it, which is enough for one of random bits."""
+    return _PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class TokenAuth:
+    """Users by the hashes of their tokens, as `token_hash` makes them. Who has a token signs in on a page.
+
+    Raises `ValueError` for what is no hash, such as a token itself, and for what is no `User`.
+    """
+
+    def __init__(self, users: Mapping[str, User]) -> None:
+        self._users: dict[str, User] = {}
+        self.replace(users)
+
+    def replace(self, users: Mapping[str, User]) -> None:
+        """Have other users from now on: whoever is not among them is nobody at once. Raises `ValueError`."""
+        found = {_require_hash(key): _require_user(user) for key, user in users.items()}
+        if not found:
+            raise ValueError("TokenAuth needs at least one user")
+        self._users = found
+
+    @classmethod
+    def from_json(cls, text: str) -> TokenAuth:
+        """Read ``{hash: {"name": ..., "tenants": [...] or "*", "may_decide": false}}``.
+
+        Who has no ``may_decide`` may decide. Raises `ValueError`.
+        """
+        found: Any = json.loads(text, object_pairs_hook=_without_repeats)
+        if not isinstance(found, dict):
+            raise WrongTypeError("a file of tokens must be an object of users by the hashes of their tokens")
+        return cls({key: _user_in(value) for key, value in cast("dict[str, Any]", found).items()})
+
+    def user_of(self, token: str) -> User | None:
+        """Return whose token this is."""
+        # Nobody learns the hash of an unknown token from the time that it takes to look up the hash of a known one.
+        return None if len(token) > _MAX_TOKEN_CHARACTERS else self._users.get(token_hash(token))
+
+    def user_named(self, key: str) -> User | None:
+        """Return the user whose token has this hash, as `key_of` gives it: who was taken off the list is nobody."""
+        return self._users.get(key)
+
+    def key_of(self, token: str) -> str:
+        """Return what a session remembers of a token."""
+        return token_hash(token)
+
+
+class ProxyHeaderAuth:
+    """Users by a header that a proxy in front sets, once it has signed them in.
+
+    Only from ``trusted_proxies``, addresses and networks, is the header believed; elsewhere it is ignored and logged.
+    ``users`` are names or `User` objects, ``domains`` what may stand behind the ``@`` of a name; one of the two must be
+    given. ``tenants`` and ``may_decide`` are of those who are not given as a `User`. Raises `ValueError`.
+    """
+
+    def __init__(
+        self,
+        header: str,
+        *,
+        trusted_proxies: Iterable[str],
+        users: Iterable[str | User] = (),
+        domains: Iterable[str] = (),
+        tenants: Tenants = ALL_TENANTS,
+        may_decide: bool = True,
+    ) -> None:
+        self.trusted_proxies = TrustedProxies(trusted_proxies)
+        if isinstance(users, str) or isinstance(domains, str):
+            raise WrongTypeError("users and domains must be lists")
+        self._users = {one.name: one for one in (self._made(who, tenants, may_decide) for who in users)}
+        self._domains = frozenset(domain.removeprefix("@").lower() for domain in domains)
+        self._header, self._tenants, self._may_decide = header.lower(), _tenants(tenants), may_decide
+        if not self.trusted_proxies or not (self._users or self._domains):
+            raise ValueError("ProxyHeaderAuth needs trusted_proxies, and users or domains")
+        if not header.isascii() or not header.replace("-", "").isalnum():
+            raise ValueError(f"header must be the name of a header, got {header!r}")
+
+    @staticmethod
+    def _made(who: str | User, tenants: Tenants, may_decide: bool) -> User:
+        return who if isinstance(who, User) else User(who, tenants, may_decide)
+
+    async def __call__(self, request: Request) -> User | None:
+        """Return whom the proxy has signed in."""
+        told = request.headers.getlist(self._header)
+        if not told:
+            return None
+        peer = peer_of(request)
+        if peer not in self.trusted_proxies:
+            _log.warning("the header %s of %s, which is no trusted proxy, was ignored", self._header, peer)
+            return None
+        if len(told) > 1:
+            _log.warning("the header %s of %s came %d times and was ignored", self._header, peer, len(told))
+            return None
+        user = self._user(told[0])
+        if user is None and told[0]:
+            name = visible_text(told[0][:_MOST_LOGGED], one_line=True)
+            _log.warning("%s, whom the proxy %s has signed in, is not among the users", name, peer)
+        return user
+
+    def has_named(self, request: Request) -> bool:
+        """Say whether a trusted proxy has named somebody, a user or not."""
+        told = request.headers.getlist(self._header)
+        return len(told) == 1 and bool(told[0]) and peer_of(request) in self.trusted_proxies
+
+    def _user(self, name: str) -> User | None:
+        if name in self._users:
+            return self._users[name]
+        person, _, domain = name.partition("@")
+        # A second @, a comma or a space would let one name read as another.
+        is_plain = name.isascii() and name.isprintable() and not set(name) & set(" ,;<>\"'()")
+        if not person or not is_plain or len(name) > _MAX_NAME_CHARACTERS or domain.lower() not in self._domains:
+            return None
+        return User(name, self._tenants, self._may_decide)
+
+
+Authenticate: TypeAlias = Callable[[Request], Awaitable[User | None]]
+Auth: TypeAlias = TokenAuth | ProxyHeaderAuth | Authenticate
+
+
+def require_auth(auth: Any) -> Auth:
+    """Return a way to know users. Raises `ValueError` without one: a console is never open to all."""
+    if auth is None or not (isinstance(auth, TokenAuth) or callable(auth)):
+        raise ValueError(
+            "auth must be TokenAuth, ProxyHeaderAuth or an async function of the request: without it everybody could"
+            f" decide; got {auth!r:.100}"
+        )
+    return cast("Auth", auth)
+
+
+async def asked(auth: Authenticate, request: Request) -> User | None:
+    """Ask a function who this is. Raises `TypeError` for an answer that is neither a `User` nor None."""
+    answer = cast("Any", await auth(request))
+    if answer is None or isinstance(answer, User):
+        return answer
+    raise TypeError(f"auth must return a User or None, got {type(answer).__name__}")
+
+
+def _require_hash(key: str) -> str:
+    found = key.lower().removeprefix(_PREFIX)
+    if len(found) != 64 or not set(found) <= _HEX:
+        # The key may be a token that was meant to be hashed: it is not told.
+        raise ValueError("the keys of TokenAuth must be hashes of tokens, as token_hash(token) makes them")
+    return _PREFIX + found
+
+
+def _require_user(user: Any) -> User:
+    if not isinstance(user, User):
+        raise WrongTypeError(f"the values of TokenAuth must be User objects, got {type(user).__name__}")
+    return user
+
+
+def _user_in(value: Any) -> User:
+    if not isinstance(value, dict):
+        raise WrongTypeError("each user in a file of tokens must be an object with name and tenants")
+    said = cast("dict[str, Any]", value)
+    if not said.keys() <= {"name", "tenants", "may_decide"} or not {"name", "tenants"} <= said.keys():
+        words = "a user has name and tenants, and may_decide, which is true unless it says false"
+        raise ValueError(f"{words}, got {', '.join(sorted(said))}")
+    tenants = ALL_TENANTS if said["tenants"] == "*" else said["tenants"]
+    return User(said["name"], tenants, said.get("may_decide", True))
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a file of tokens names something twice")
+    return found

@@ -1,0 +1,274 @@
+"""What somebody has decided: read from what was sent, and said again in words. Knows no pages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from codemode import Record, StoredRequest
+from codemode.plugins import APPROVAL_KIND, UNKNOWN_OUTCOME_KIND, canonical_json, integers_as_in
+
+from .bodies import only
+from .csrf import TOKEN_FIELD
+from .errors import Problem
+from .forms import ABSENT, Edited, Form, MalformedForm, fields_of, is_of_form, read_form
+from .forms.pointers import pointer_of
+from .limits import Items
+
+_log = logging.getLogger("codemode.console")
+
+PREVIEW = "preview"
+MOST_REASON_CHARACTERS = 2_000
+"""So much of a reason the audit keeps."""
+
+_MOST_EXACT = 2**53 - 1
+_BUTTONS_OF_FORMS = frozenset({"add", "remove", "choose"})
+_WITHOUT_VALUE = frozenset({"deny", "run-again", "error"})
+_OF_KIND = {
+    APPROVAL_KIND: frozenset({"approve", "edit", "deny"}),
+    UNKNOWN_OUTCOME_KIND: frozenset({"value", "error", "run-again"}),
+}
+_FIELDS = frozenset({"decision", "reason", "version", "shown", TOKEN_FIELD})
+_KEYS = {"decision", "input", "value", "reason", "version", "shown", TOKEN_FIELD}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent about a request: ``said`` is the button, ``items`` are all fields.
+
+    ``version`` and ``shown`` say what the sender was shown, and ``token`` that the console has shown it to them.
+    """
+
+    said: str
+    reason: str
+    token: str
+    version: str
+    shown: str
+    items: Items
+
+    @property
+    def is_redraw(self) -> bool:
+        """Whether a button of the form itself was pressed."""
+        return any(name in _BUTTONS_OF_FORMS for name, _ in self.items)
+
+    @property
+    def needs_value(self) -> bool:
+        """Whether what was typed into the form matters."""
+        return self.said not in _WITHOUT_VALUE
+
+
+class NotDecided(Exception):  # noqa: N818 - a person reads its words
+    """What was sent cannot be decided so: ``words`` ask for something else, of the reason alone if ``is_of_reason``."""
+
+    def __init__(self, words: str, *, is_of_reason: bool = False) -> None:
+        super().__init__(words)
+        self.words, self.is_of_reason = words, is_of_reason
+
+
+def sent_form(items: Items) -> Sent:
+    """Return what a form says. Raises `Problem` 400."""
+    other = next((name for name, _ in items if name not in _FIELDS and not is_of_form(name)), None)
+    if other is not None:  # a misspelt change would be passed over, and the rest approved
+        raise Problem(400, "This is no form of a request", f"It has no field {other[:200]}.")
+    said, reason = only(items, "decision"), only(items, "reason").replace("\r\n", "\n").strip()
+    return Sent(said, reason, only(items, TOKEN_FIELD), only(items, "version"), only(items, "shown"), items)
+
+
+def sent_json(body: Any) -> Sent:
+    """Return what a JSON body says: ``{"decision", "form_token", "version", "shown", "input"?, "value"?, "reason"?}``.
+
+    Raises `Problem` 400.
+    """
+    said = cast("Mapping[str, Any]", body) if isinstance(body, dict) else dict[str, Any]()
+    texts = {name: said.get(name, "") for name in ("decision", "reason", TOKEN_FIELD, "version", "shown")}
+    has_all = all(isinstance(one, str) for one in texts.values()) and all(
+        texts[name] for name in texts.keys() - {"reason"}
+    )
+    if not has_all or not said.keys() <= _KEYS or {"input", "value"} <= said.keys():
+        raise Problem(400, "This decides nothing", f"A body is an object with texts, of {', '.join(sorted(_KEYS))}.")
+    given = said.get("input", said.get("value", ABSENT))
+    items = [] if given is ABSENT else [("json", json.dumps(given))]
+    return Sent(texts["decision"], texts["reason"].strip(), texts[TOKEN_FIELD], texts["version"], texts["shown"], items)
+
+
+def require_sense(one: StoredRequest, sent: Sent, *, is_for_programs: bool = False) -> None:
+    """Raise `Problem` 400 for what no card of this request sends; programs are told which decisions it takes."""
+    known = _OF_KIND.get(one.kind, frozenset({"answer"}))
+    if sent.is_redraw == bool(sent.said) or (sent.said and sent.said not in {*known, PREVIEW}):
+        raise no_decision(sorted({*known, PREVIEW}), is_for_programs=is_for_programs)
+
+
+def no_decision(known: Iterable[str], *, is_for_programs: bool) -> Problem:
+    """Return what is said of a form that was sent with none of its buttons, and of JSON with no such decision."""
+    if not is_for_programs:
+        return Problem(400, "This form decides nothing", "Send it with one of its buttons.")
+    decisions = list(known)
+    words = f"decision must be one of {', '.join(decisions)}."
+    return Problem(400, "This decides nothing", words, facts={"decisions": decisions})
+
+
+# --- what is asked ---
+
+
+def about(interrupt_id: str, version: str, shown: str) -> str:
+    """Return what the token of a decision's form is about: the request, as it was shown."""
+    return json.dumps([interrupt_id, version, shown])
+
+
+def version_of(record: Record, one: StoredRequest) -> str:
+    """Return which version of a request is shown: since which of the record's, and all that is read beside its input.
+
+    While a request waits on and nothing about it has changed it is the same, whatever the rest of its program does.
+    Work in proportion to the schema.
+    """
+    read = [one.refusal, one.payload, one.input_schema, one.description, one.annotations]
+    digest = hashlib.sha256(json.dumps(read, sort_keys=True, default=dict).encode()).hexdigest()
+    return f"{_asked_since(record, one)}-{digest[:32]}"
+
+
+def _asked_since(record: Record, one: StoredRequest) -> int:
+    since = record.version
+    for version in reversed(record.versions):
+        if one.interrupt_id not in version.interrupt_ids:
+            break
+        since = version.version
+    return since
+
+
+def form_of(one: StoredRequest, *, has_fields: bool = True) -> Form:
+    """Return the form in which a request is answered. Metered work, in proportion to schema and input."""
+    schema, value = _asked(one)
+    if not has_fields:
+        return fields_of(None, value)
+    try:
+        return fields_of(schema, value)
+    except Exception:  # noqa: BLE001 - a schema is a stranger's: whatever it does, its request is answered
+        _log.warning("no form could be made of a schema of %.200r", one.tool_name, exc_info=True)
+        return fields_of(None, value)
+
+
+def edited_of(one: StoredRequest, items: Items) -> Edited:
+    """Return what was typed into the form of a request. Raises `Problem` 400. Work as `form_of` says."""
+    schema, value = _asked(one)
+    try:
+        return read_form(items, schema, value)
+    except MalformedForm as error:
+        raise Problem(400, "This is no form of this request", str(error)) from None
+    except Exception:  # noqa: BLE001 - likewise
+        _log.warning("a schema of %.200r could not be read", one.tool_name, exc_info=True)
+    if any(pointer_of(name) is not None for name, _ in items):
+        raise Problem(400, "This is no form of this request", "It is edited as JSON text.")
+    return read_form([item for item in items if item[0] == "json"][:1], None, value)
+
+
+def _asked(one: StoredRequest) -> tuple[Any, Any]:
+    """Return the schema of what is asked, and the value that is shown."""
+    if one.kind == APPROVAL_KIND:
+        return one.input_schema, one.input
+    return (None if one.kind == UNKNOWN_OUTCOME_KIND else one.payload.get("schema")), ABSENT
+
+
+# --- what is decided ---
+
+
+def decision_of(one: StoredRequest, sent: Sent, edited: Edited | None) -> Any:
+    """Return the decision, as a store takes it. Raises `NotDecided`."""
+    if len(sent.reason) > MOST_REASON_CHARACTERS:
+        raise NotDecided(f"The reason has more than {MOST_REASON_CHARACTERS:,} characters.", is_of_reason=True)
+    given = {"reason": sent.reason} if sent.reason else {}
+    if sent.said == "deny":
+        return {"approved": False, **given}
+    if sent.said == "run-again":
+        return {"runAgain": True}
+    if sent.said == "error":
+        if not sent.reason:
+            raise NotDecided("Say how it failed: the program gets that as its error.", is_of_reason=True)
+        return {"error": {"message": sent.reason}}
+    if sent.said == "approve":
+        if edited is None or not edited.unchanged:
+            raise NotDecided(_CHANGED)
+        return {"approved": True, **given}
+    if edited is None or not edited.is_readable:
+        raise NotDecided(_UNSEEN if edited is not None and edited.is_redrawn else MISFIT)
+    if sent.said == "edit":
+        changes = {} if edited.unchanged else {"input": _meant(one.input, edited.value)}
+        return {"approved": True, **changes, **given}
+    return {"value": edited.value} if sent.said == "value" else edited.value
+
+
+def _meant(shown: Any, edited: Any) -> Any:
+    """Return an edited value with integers as text where an integer stood that a browser's numbers cannot hold.
+
+    A store takes a text there for the integer that it says, and a number for what a browser may have made of the one
+    that was shown.
+    """
+    if isinstance(shown, dict) and isinstance(edited, dict):
+        known, given = cast("dict[str, Any]", shown), cast("dict[str, Any]", edited)
+        return {name: _meant(known[name], one) if name in known else one for name, one in given.items()}
+    if isinstance(shown, list) and isinstance(edited, list):
+        rows, others = cast("list[Any]", shown), cast("list[Any]", edited)
+        return [*(_meant(row, other) for row, other in zip(rows, others, strict=False)), *others[len(rows) :]]
+    is_long = isinstance(shown, int) and abs(shown) > _MOST_EXACT
+    return str(edited) if is_long and type(edited) is int and edited != shown else edited
+
+
+MISFIT = "What was typed does not fit."
+_UNSEEN = "Fields have appeared that nobody has filled in: look at them, and send it again."
+_CHANGED = (
+    "The input was changed, and nothing is decided. “Approve with changes” approves what is typed here; to approve "
+    "what was asked, open the page again."
+)
+
+
+def edited_input(one: StoredRequest) -> Any:
+    """Return the input that somebody has made of what was asked; ABSENT where it was approved as it was, or denied."""
+    decision: Any = one.decision
+    if one.kind != APPROVAL_KIND or not isinstance(decision, dict) or "input" not in decision:
+        return ABSENT
+    given = cast("dict[str, Any]", decision)["input"]
+    try:
+        return integers_as_in(one.input, given)
+    except (ValueError, RecursionError):
+        return given
+
+
+def is_decision(one: StoredRequest, decision: Any) -> bool:
+    """Tell whether this was decided. Work in proportion to both."""
+    return one.state in ("decided", "applied") and canonical_json(one.decision) == canonical_json(decision)
+
+
+def decision_words(one: StoredRequest) -> str:
+    """Return what was decided, in a word or two."""
+    decision: Any = one.decision
+    said = cast("Mapping[str, Any]", decision) if isinstance(decision, dict) else dict[str, Any]()
+    if one.kind == APPROVAL_KIND:
+        return (
+            ("approved with changes" if "input" in said else "approved") if said.get("approved") is True else "denied"
+        )
+    if one.kind == UNKNOWN_OUTCOME_KIND:
+        return next((words for key, words in _UNKNOWN_WORDS.items() if key in said), "answered")
+    return "answered"
+
+
+_UNKNOWN_WORDS = {
+    "value": "answered with its value",
+    "error": "answered with its error",
+    "runAgain": "run again",
+    "run_again": "run again",
+}
+
+
+def told_words(said: str) -> str:
+    """Return what a line of the audit says that was decided, in the words of `decision_words`."""
+    return "approved with changes" if said == "edited" else _UNKNOWN_WORDS.get(said, said)
+
+
+def reason_of(one: StoredRequest) -> str:
+    """Return the reason that was given; nothing where there is none."""
+    decision: Any = one.decision
+    reason = cast("Mapping[str, Any]", decision).get("reason") if isinstance(decision, dict) else None
+    return reason if one.kind == APPROVAL_KIND and isinstance(reason, str) else ""

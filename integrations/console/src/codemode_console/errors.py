@@ -1,0 +1,88 @@
+"""What an answer says when something cannot be done: one table from the store's errors to status and words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from codemode import (
+    AlreadyDecided,
+    AnswerRefused,
+    CodeModeError,
+    RecordExpired,
+    RecordLost,
+    RecordWithdrawn,
+    RequestSettled,
+    RequestSuperseded,
+    StoreError,
+    StoreUnavailable,
+    UnknownRequest,
+)
+
+_RETRY_SECONDS = 5
+_TABLE: tuple[tuple[type[CodeModeError], int, str], ...] = (
+    (UnknownRequest, 404, "There is no such request or record"),
+    (RecordExpired, 410, "It has expired"),
+    (AlreadyDecided, 409, "Somebody has decided about it"),
+    (RequestSuperseded, 409, "The program has gone on, and asks something else"),
+    (RequestSettled, 409, "It has come to its end"),
+    (RecordWithdrawn, 409, "It was withdrawn"),
+    (RecordLost, 409, "Nobody knows what became of it"),
+    (AnswerRefused, 422, "The answer does not fit"),
+    (StoreUnavailable, 503, "The database is away"),
+    (StoreError, 409, "It cannot be done now"),
+)
+
+
+class Problem(Exception):  # noqa: N818 - what a page tells
+    """Something that cannot be done: the status of the answer, a title and words for people.
+
+    ``facts`` are for programs that read it: ``code``, the class of the store's error, and ``actor``, who was first.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        words: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(title)
+        self.status, self.title, self.words = status, title, words
+        self.headers, self.facts = dict(headers or {}), dict(facts or {})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as callers of the API get it."""
+        return {"status": self.status, "title": self.title, "message": self.words, **self.facts}
+
+
+def problem_of(error: CodeModeError) -> Problem | None:
+    """Return what is to be said of an error of the store; None for one that is no such thing."""
+    for kind, status, title in _TABLE:
+        if isinstance(error, kind):
+            headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
+            return Problem(status, title, _words(error), headers=headers, facts=_facts(error))
+    return None
+
+
+def unknown() -> Problem:
+    """Return what is said of what there is not, and of what is another tenant's: the same to the letter."""
+    return problem_of(UnknownRequest("it is not known")) or Problem(404, "There is no such request")
+
+
+def _facts(error: CodeModeError) -> dict[str, str]:
+    actor: Any = error.details.get("actor")
+    return {"code": type(error).__name__, **({"actor": actor} if isinstance(actor, str) else {})}
+
+
+def _words(error: CodeModeError) -> str:
+    if isinstance(error, StoreUnavailable):
+        return "Nothing has changed. Try again in a moment."  # the database's own words may name hosts and users
+    if isinstance(error, AlreadyDecided):
+        actor: Any = error.details.get("actor")
+        return f"{actor or 'Somebody'} was first."
+    if isinstance(error, UnknownRequest):
+        return "Its address may be wrong, or it may have been deleted."
+    return error.message

@@ -1,0 +1,223 @@
+"""What stands in front of the console: who calls, whether a page of ours sent it, and the headers of each answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from codemode import CodeModeError, InterruptStore
+
+from .addresses import Address, TrustedProxies, address_text, caller_of, network_of
+from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
+from .csrf import SAFE_METHODS, FormTokens, cross_origin_problem
+from .errors import Problem, problem_of
+from .headers import OwnHosts, origin_of, security_headers
+from .rendering import problem_page, wants_json
+from .sessions import COOKIE, Sessions, set_cookie
+from .sign_in import MAX_NEXT_CHARACTERS, SignIn
+from .sign_in import PATH as SIGN_IN
+from .signed import Clock, Secret, require_secret
+from .throttle import Throttle
+from .visits import SCOPE_KEY, SEQUENCE_KEY, Visit, note_refusal
+
+_log = logging.getLogger("codemode.console")
+SIGN_OUT = "/sign-out"
+_STATIC = "/static/"
+_HEALTH = "/healthz"
+
+
+class Guarded:
+    """An ASGI application that lets only those in who are known, and puts them into ``scope["user"]``.
+
+    ``secret`` signs cookies and forms: the same for all consoles before one database, else one of this process.
+    ``embed_in`` are origins of the same site whose pages may frame the console. ``base_url`` is where it is for
+    browsers; where ``hosts`` are given, it answers to these names and that one alone. ``trusted_proxies`` may tell
+    whom they speak for. Raises `ValueError`, also without ``auth``.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        auth: Any,
+        store: InterruptStore,
+        secret: Secret | None = None,
+        embed_in: Iterable[str] = (),
+        base_url: str | None = None,
+        trusted_proxies: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        clock: Clock = time.time,
+    ) -> None:
+        self._app, self._store = app, store
+        self._auth: Auth = require_auth(auth)
+        keys = require_secret(secret)
+        ends_in = store if isinstance(self._auth, TokenAuth) else None
+        self._sessions, self._forms = Sessions(keys, clock, ends_in), FormTokens(keys, clock)
+        self._headers = security_headers(embed_in)
+        self._base_origin = None if base_url is None else _require_base(base_url)
+        self._hosts = OwnHosts(hosts, self._base_origin)
+        self._clock, self._refusals = clock, Throttle()
+        self._trusted = TrustedProxies(trusted_proxies)
+        if isinstance(self._auth, ProxyHeaderAuth):
+            self._trusted = self._auth.trusted_proxies
+        self._sign_in: SignIn | None = None
+        if isinstance(self._auth, TokenAuth):
+            self._sign_in = SignIn(self._auth, self._sessions, store, clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or let the application answer."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, _with_headers(send, self._headers))
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = {**scope}  # what is put into it is no business of those in front
+        request = Request(scope, receive)
+        try:
+            response, cookie = await self._answer(request)
+        except Problem as problem:
+            response, cookie = problem_page(request, problem), None
+        except CodeModeError as error:
+            response, cookie = problem_page(request, problem_of(error) or _failed(error)), None
+        except Exception as error:  # noqa: BLE001 - a function of the host's that fails lets nobody in
+            response, cookie = problem_page(request, _failed(error)), None
+        if cookie is not None:
+            send = _with_cookie(send, self._cookie_header(request, cookie))
+        await (self._app if response is None else response)(scope, receive, send)
+
+    async def _answer(self, request: Request) -> tuple[Response | None, str | None]:
+        """Return the answer, None where the application gives it, and a cookie that goes along."""
+        path, scope = route_path(request.scope), request.scope
+        if not self._hosts.has(request.headers.getlist("host")):
+            raise Problem(421, "The console has another name", "This is a name that is not its own.")
+        if request.method in SAFE_METHODS and (path == _HEALTH or path.startswith(_STATIC)):
+            return None, None
+        caller = caller_of(request, self._trusted)
+        visit, cookie = await self._visit(request, caller)
+        # Whom an application around this one knows is somebody else's word, which `auth` alone may have asked.
+        scope["user"], scope[SCOPE_KEY] = None, visit
+        await self._require_own_page(request, visit, caller)
+        if self._sign_in is not None and path == SIGN_IN:
+            return await self._sign_in(request, caller, is_secure=self._is_secure(request)), None
+        if visit is None:
+            return self._for_nobody(request, path), None
+        scope["user"] = visit.user
+        if not wants_json(request):
+            # Before anything of the page is read: what happens behind it is told by the live connection.
+            scope[SEQUENCE_KEY] = await self._store.changes_head()
+        if self._sign_in is not None and path == SIGN_OUT and request.method == "POST":
+            return await self._sign_in.sign_out(request, visit, is_secure=self._is_secure(request)), None
+        return None, cookie
+
+    async def _visit(self, request: Request, caller: Address | None) -> tuple[Visit | None, str | None]:
+        """Return who calls, and the cookie that they are to be given where they have none yet."""
+        session, cookie = await self._sessions.read(request.cookies.get(COOKIE)), None
+        if isinstance(self._auth, TokenAuth):
+            user = None if session is None else self._auth.user_named(session.key)
+        else:
+            user = await asked(self._auth, request)
+            key = "" if user is None else f"user:{user.name}"
+            if user is not None and (session is None or session.key != key):
+                session, cookie = self._sessions.start(key)
+        if user is None or session is None:
+            return None, None
+        again = partial(self._visit_again, request, caller)
+        return Visit(user, session, address_text(caller), self._forms, self._sign_in is not None, again), cookie
+
+    async def _visit_again(self, request: Request, caller: Address | None) -> Visit | None:
+        try:
+            return (await self._visit(request, caller))[0]
+        except CodeModeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as when they came
+            _failed(error)
+            return None
+
+    async def _require_own_page(self, request: Request, visit: Visit | None, caller: Address | None) -> None:
+        why = cross_origin_problem(request, self._base_origin)
+        if why is None:
+            return
+        _log.warning("a %s from %s was refused: %s", request.method, caller, why)
+        # Pages of somebody else's send as many as they like, in the name of whoever looks at them.
+        network, now = network_of(caller), self._clock()
+        if visit is not None and not self._refusals.wait_seconds(network, now):
+            self._refusals.failed(network, now)
+            await note_refusal(self._store, visit, request, why)
+        raise Problem(403, "This was not sent from a page of the console", f"It was refused: {why}.")
+
+    def _for_nobody(self, request: Request, path: str) -> Response:
+        is_page = request.method in ("GET", "HEAD") and not wants_json(request)
+        if self._sign_in is None or not is_page or request.headers.get("accept") == "text/event-stream":
+            raise self._unknown(request)
+        root = str(request.scope.get("root_path", ""))
+        query = request.scope["query_string"].decode("latin-1")
+        target = quote(f"{root}{path or '/'}") + (f"?{query}" if query else "")
+        asked_for = f"?{urlencode({'next': target})}" if len(target) <= MAX_NEXT_CHARACTERS else ""
+        return RedirectResponse(f"{root}{SIGN_IN}{asked_for}", 303)
+
+    def _unknown(self, request: Request) -> Problem:
+        if self._sign_in is not None:
+            return Problem(401, "Nobody is signed in", "Sign in, and send it again.")
+        if not isinstance(self._auth, ProxyHeaderAuth):
+            return Problem(401, "Nobody is signed in", "The console does not know who you are.")
+        if self._auth.has_named(request):
+            words = "You are signed in elsewhere, and whoever runs the console has not let you in here."
+            return Problem(401, "You are not among the users", words)
+        return Problem(401, "Nobody is signed in", "No proxy has said who you are.")
+
+    def _is_secure(self, request: Request) -> bool:
+        return request.url.scheme == "https" or (self._base_origin or "").startswith("https:")
+
+    def _cookie_header(self, request: Request, text: str) -> str:
+        carrier = Response()
+        set_cookie(carrier, request, text, is_secure=self._is_secure(request))
+        return carrier.headers["set-cookie"]
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path behind where the console is mounted."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    is_below = path == root or path.startswith(f"{root}/")
+    return path[len(root) :] if root and is_below else path
+
+
+def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(headers)
+        await send(message)
+
+    return sent
+
+
+def _with_cookie(send: Send, header: str) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).append("set-cookie", header)
+        await send(message)
+
+    return sent
+
+
+def _failed(error: Exception) -> Problem:
+    _log.error("a request failed", exc_info=error)
+    return Problem(500, "Something went wrong", "It is in the log of the console.")
+
+
+def _require_base(url: str) -> str:
+    origin = origin_of(url)
+    if origin is None:
+        raise ValueError(f"base_url must be the URL of the console, got {url!r}")
+    return origin

@@ -1,0 +1,106 @@
+"""To whom notices go. Knows no store, and sends nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+import httpx
+
+from codemode import Notice
+from codemode.plugins import WrongTypeError
+
+from ..headers import origin_of
+from ..visible import is_visible
+
+_MAX_NAME_CHARACTERS = 100
+_MAX_URL_CHARACTERS = 2_000
+_DIGEST_CHARACTERS = 16
+_LAST_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What is posted. Its texts may be secret or long: they are in no ``repr``."""
+
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class Target(ABC):
+    """A URL to which notices are posted. ``name`` is what the store, pages and logs call it: it holds no secret.
+
+    Without a name it is the kind and a digest of the URL. Raises `ValueError`.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, url: str, *, include_input: bool = False, name: str | None = None) -> None:
+        self._url = _require_url(url)
+        if not isinstance(cast("object", include_input), bool):
+            raise WrongTypeError(f"include_input must be True or False, got {include_input!r:.100}")
+        self._include_input = include_input
+        digest = hashlib.sha256(self._url.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        self.name = f"{self.kind}-{digest}" if name is None else _require_name(name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, include_input={self._include_input})"
+
+    @property
+    def url(self) -> str:
+        """Where it is posted. It may hold a secret."""
+        return self._url
+
+    @abstractmethod
+    def post(self, notice: Notice, link: str, now: float) -> Post:
+        """Return what is posted now, in Unix time. It holds nothing that decides or signs in."""
+
+
+def require_targets(notify: Any, base_url: str | None) -> tuple[Target, ...]:
+    """Return the targets that a console is given, and which is where for links. Raises `ValueError`."""
+    if isinstance(notify, Target | str) or not isinstance(notify, Iterable):
+        raise WrongTypeError("notify must be a list of Webhook and SlackWebhook")
+    targets = tuple(cast("Iterable[Any]", notify))
+    for one in targets:
+        if not isinstance(one, Target):
+            raise WrongTypeError(f"notify must be a list of Webhook and SlackWebhook, got {type(one).__name__} in it")
+    names = [one.name for one in targets]
+    if len(set(names)) < len(names):
+        raise ValueError("notify has two targets of one name, or of one URL without names")
+    if targets:
+        _require_base(base_url)
+    return targets
+
+
+def _require_base(base_url: str | None) -> None:
+    if base_url is None:
+        raise ValueError("notify needs base_url, where the console is for browsers: each notice has a link")
+    if origin_of(base_url) is None or set(base_url) & set("?#|<>") or len(base_url) > _MAX_URL_CHARACTERS:
+        raise ValueError("base_url must be the URL of the console, without a query, for the links of notices")
+
+
+def _require_url(url: Any) -> str:
+    # Who sees the URL of a webhook may post to it: no error tells it.
+    if not isinstance(url, str):
+        raise WrongTypeError(f"url must be a text, got {type(url).__name__}")
+    try:
+        found = httpx.URL(url)
+    except (httpx.InvalidURL, UnicodeError, ValueError):
+        found = httpx.URL("")
+    is_reachable = bool(found.host) and (found.port is None or 0 < found.port <= _LAST_PORT)
+    if found.scheme not in ("http", "https") or not is_reachable or not url.isprintable() or " " in url:
+        raise ValueError("url must be an http or https URL with a host")
+    if found.userinfo:
+        raise ValueError("url must hold no user and password")
+    return url
+
+
+def _require_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise WrongTypeError(f"name must be a text, got {type(name).__name__}")
+    if not 0 < len(name) <= _MAX_NAME_CHARACTERS or not is_visible(name):
+        raise ValueError(f"name must be a visible text of at most {_MAX_NAME_CHARACTERS} characters, got {name!r}")
+    return name

@@ -1,0 +1,196 @@
+"""The audit: all that was done, whether it is as it was written, and all of it as JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator
+from contextlib import ExitStack, aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from codemode import AuditLine, CodeModeError, verify_audit
+
+from ..audit_lines import MOST_SCANNED, find, line_json, lines_text, told
+from ..bodies import read_small_form
+from ..csrf import TOKEN_FIELD
+from ..errors import Problem
+from ..rendering import page, wants_json
+from ..visits import Visit, audit_tenant, chosen_tenants, note_refusal, visit_of
+from .desk import Desk
+
+_log = logging.getLogger("codemode.console")
+VERIFY_SECONDS = 60.0
+MOST_EXPORTS = 4
+MOST_EXPORTS_OF_USER = 2
+_VERIFY = "audit/verify"
+_LINES_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of a check: ``words`` for people; ``is_whole`` None where there was no end to it."""
+
+    is_whole: bool | None
+    words: str
+    sequence: int | None = None
+    reason: str | None = None
+
+
+def routes(desk: Desk) -> list[BaseRoute]:
+    """Return the routes of ``/audit``, of checking it and of a copy."""
+    checks, exports = _Checks(desk), _Exports(desk)
+
+    async def audit(request: Request) -> Response:
+        return await _page(desk, request, None)
+
+    async def verify(request: Request) -> Response:
+        form, visit = await read_small_form(request), visit_of(request)
+        try:
+            visit.require_form_token(form.get(TOKEN_FIELD), _VERIFY)
+        except Problem as problem:
+            await note_refusal(desk.store, visit, request, problem.words)
+            raise
+        return await _page(desk, request, await checks.check(form.get("head", "").strip()))
+
+    return [
+        Route("/audit", audit, methods=["GET"]),
+        Route("/audit/verify", verify, methods=["POST"]),
+        Route("/audit/export", exports.export, methods=["GET"]),
+    ]
+
+
+async def _page(desk: Desk, request: Request, checked: Checked | None) -> Response:
+    visit = visit_of(request)
+    asked = {name: request.query_params.get(name, "").strip() for name in ("tenant", "kind", "actor", "record")}
+
+    def fits(line: AuditLine) -> bool:
+        pairs = (("kind", line.kind), ("actor", line.actor), ("record", line.record_id))
+        return all(asked[name] in ("", value) for name, value in pairs)
+
+    kept = {name: value for name, value in asked.items() if value}
+    tenants = chosen_tenants(visit.user, asked["tenant"])
+    found = await find(desk.store, tenants, request.query_params.get("after"), fits if kept else None)
+    token = visit.form_token(_VERIFY)
+    if wants_json(request):
+        said = None if checked is None else {"isWhole": checked.is_whole, "message": checked.words}
+        if said is not None and checked is not None:
+            said |= {"sequence": checked.sequence, "reason": checked.reason}
+        lines = [line_json(one) for one in found.lines]
+        return JSONResponse({"lines": lines, "next": found.next, "checked": said, "formToken": token})
+    following = None if found.next is None else urlencode({**kept, "after": found.next})
+    context: dict[str, Any] = {"asked": asked, "checked": checked, "token": token, "following": following}
+    context["most_scanned"] = MOST_SCANNED
+    return page(request, "audit.html", lines=await told(found.lines), **context)
+
+
+class _Checks:
+    """Whether the audit is as it was written: one check at a time, against the head of the last that it passed."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._is_busy = False
+        self._head: str | None = None
+
+    async def check(self, given: str) -> Checked:
+        """Read all lines, for at most `VERIFY_SECONDS`. Raises `Problem` 429 while another check goes on."""
+        if self._is_busy:
+            raise Problem(429, "The audit is being checked", "Try again in a moment.", headers={"Retry-After": "5"})
+        self._is_busy = True
+        try:
+            async with asyncio.timeout(VERIFY_SECONDS):
+                return await self._checked(given)
+        except TimeoutError:
+            words = f"There are too many lines to check here: it was given up after {VERIFY_SECONDS:.0f} seconds."
+            return Checked(None, f"{words} Check it with verify_audit, on a machine of its own.")
+        finally:
+            self._is_busy = False
+
+    async def _checked(self, given: str) -> Checked:
+        store = self._desk.store
+        head = await store.audit_head()
+        try:
+            bad = await verify_audit(store, given or self._head)
+        except ValueError:
+            raise Problem(400, "This is no head of an audit", "It is the text that this page shows.") from None
+        if bad is None:
+            self._head = head
+            return Checked(True, f"All lines are as they were written. Head: {head}")
+        what = {"changed": "was changed", "missing": "is missing", "rewritten": "is not the one that there was"}
+        words = f"Line {bad.sequence} {what[bad.reason]}. What stands from there on proves nothing."
+        return Checked(False, words, bad.sequence, bad.reason)
+
+
+class _Exports:
+    """Copies of all lines that somebody may see: in the audit themselves, and few at a time."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._of_users: Counter[str] = Counter()
+
+    async def export(self, request: Request) -> Response:
+        """Send all lines. It is noted before the first of them is read."""
+        visit = visit_of(request)
+        if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise Problem(403, "This was not sent from a page of the console", "Take the copy there.")
+        place = ExitStack()
+        place.enter_context(self._place(visit.user.name))
+        try:
+            if request.method == "GET":
+                by: dict[str, Any] = {"actor": visit.user.name, "address": visit.address}
+                await self._desk.store.note("audit_exported", tenant=audit_tenant(visit.user), **by)
+        except BaseException:
+            place.close()
+            raise
+        return _Export(self._lines(visit), place)
+
+    @contextmanager
+    def _place(self, name: str) -> Generator[None]:
+        if self._of_users[name] >= MOST_EXPORTS_OF_USER or self._of_users.total() >= MOST_EXPORTS:
+            raise Problem(429, "Too many copies are being taken", "Wait for one.", headers={"Retry-After": "30"})
+        self._of_users[name] += 1
+        try:
+            yield
+        finally:
+            self._of_users -= Counter([name])
+
+    async def _lines(self, visit: Visit) -> AsyncGenerator[bytes]:
+        found = self._desk.store.audit(tenant=chosen_tenants(visit.user, ""))
+        async with aclosing(cast("AsyncGenerator[AuditLine]", found)) as lines:
+            batch: list[AuditLine] = []
+            async for line in lines:
+                batch.append(line)
+                if len(batch) == _LINES_AT_ONCE:
+                    yield (await lines_text(batch)).encode()
+                    batch = []
+            if batch:
+                yield (await lines_text(batch)).encode()
+
+
+class _Export(StreamingResponse):
+    """A copy that is sent as it is read, and holds its place until it has ended or nobody takes it any more."""
+
+    def __init__(self, lines: AsyncGenerator[bytes], place: ExitStack) -> None:
+        headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
+        super().__init__(lines, headers=headers, media_type="application/x-ndjson")
+        self._lines, self._place = lines, place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._place:
+            try:
+                if scope["method"] == "HEAD":
+                    await Response(headers=dict(self.headers))(scope, receive, send)
+                else:
+                    await super().__call__(scope, receive, send)
+            except CodeModeError:
+                # What is sent has no end then: whoever takes the copy sees that there is more.
+                _log.warning("a copy of the audit was broken off", exc_info=True)
+            finally:
+                await self._lines.aclose()

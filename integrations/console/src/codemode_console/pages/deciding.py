@@ -1,0 +1,161 @@
+"""Deciding about one request, and showing its form again while nothing is decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from codemode import AnswerRefused, Record, StoredRequest, StoreError
+from codemode.plugins import LARGE_CHARACTERS, run_check
+
+from ..bodies import read_items, read_json, sends_json
+from ..decisions import (
+    MISFIT,
+    PREVIEW,
+    NotDecided,
+    Sent,
+    about,
+    decision_of,
+    edited_of,
+    is_decision,
+    require_sense,
+    sent_form,
+    sent_json,
+    version_of,
+)
+from ..errors import Problem, problem_of, unknown
+from ..forms import Edited
+from ..meanwhile import changed_meanwhile, no_longer_asked
+from ..policy import refusal
+from ..rendering import wants_json
+from ..visits import note_refusal, visit_of
+from .cards import Answering
+from .desk import Desk, record_path
+from .record import record_page
+
+
+def routes(desk: Desk) -> list[BaseRoute]:
+    """Return the route that takes decisions."""
+
+    async def decide(request: Request) -> Response:
+        sent = await _sent(request)
+        record = await desk.record_of(request)
+        one = _named(record, request.path_params["interrupt_id"])
+        await _require_allowed(desk, request, record, sent, one.interrupt_id)
+        require_sense(one, sent, is_for_programs=wants_json(request) or sends_json(request))
+        return await _answer(desk, request, record, one, sent)
+
+    return [Route("/records/{record_id}/requests/{interrupt_id:path}", decide, methods=["POST"])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What was read. ``decision`` holds it alone; None where nothing is decided, and ``why_none`` says why.
+
+    ``is_current``: all that was shown is so still; ``is_of_this``: the input at least. ``is_repeat``: the same person
+    has decided the same.
+    """
+
+    edited: Edited | None
+    decision: tuple[Any] | None
+    why_none: NotDecided | None
+    is_current: bool
+    is_of_this: bool
+    is_repeat: bool
+
+
+def _named(record: Record, name: str) -> StoredRequest:
+    """Return a request by its id, or by its number. Raises `Problem` 404."""
+    known = {str(number): one for number, one in enumerate(record.requests, 1)}
+    one = {**known, **{one.interrupt_id: one for one in record.requests}}.get(name)
+    if one is None:
+        raise unknown()
+    return one
+
+
+async def _sent(request: Request) -> Sent:
+    if not sends_json(request):
+        return sent_form(await read_items(request))
+    body = await read_json(request)
+    return await run_check(LARGE_CHARACTERS, lambda: sent_json(body))
+
+
+async def _require_allowed(desk: Desk, request: Request, record: Record, sent: Sent, name: str) -> None:
+    """Raise `Problem` 403 for who may not decide this, which is audited."""
+    visit = visit_of(request)
+    try:
+        visit.require_form_token(sent.token, about(name, sent.version, sent.shown))
+        if (why := await refusal(desk.policy, visit.user, record, request)) is not None:
+            raise Problem(403, "You may not decide this", why)
+    except Problem as problem:
+        await note_refusal(desk.store, visit, request, problem.words)
+        raise
+
+
+async def _answer(desk: Desk, request: Request, record: Record, one: StoredRequest, sent: Sent) -> Response:
+    actor = visit_of(request).user.name
+    said = await run_check(LARGE_CHARACTERS, lambda: _read(desk, record, one, sent, actor))
+    if said.is_repeat:
+        return _done(request, record, one)
+    problem = no_longer_asked(record, one)
+    if problem is None and not said.is_current:
+        problem = changed_meanwhile(one)
+    if problem is None and said.why_none is not None:
+        facts = {"field": "reason"} if said.why_none.is_of_reason else None
+        problem = Problem(422, "Nothing is decided yet", said.why_none.words, facts=facts)
+    if problem is None and said.decision is not None:
+        problem = await _decide(desk, request, record, one, said.decision[0])
+        if problem is None:
+            return _done(request, record, one)
+        record = await desk.record_of(request)  # what has happened meanwhile is shown
+    answering = Answering(one.interrupt_id, sent, said.edited, problem, said.is_of_this)
+    status = 200 if problem is None else problem.status
+    return await record_page(desk, request, record, status=status, answering=answering)
+
+
+def _read(desk: Desk, record: Record, one: StoredRequest, sent: Sent, actor: str) -> _Said:
+    is_of_this = sent.shown == desk.store.shown(one)
+    is_current = is_of_this and sent.version == version_of(record, one)
+    edited: Edited | None = None
+    try:
+        edited = edited_of(one, sent.items)
+    except Problem:
+        if is_current and sent.needs_value:
+            raise
+    decision: tuple[Any] | None = None
+    why_none: NotDecided | None = None
+    try:
+        if sent.said == PREVIEW:
+            is_misfit = edited is not None and edited.problems and not edited.is_readable
+            why_none = NotDecided(MISFIT) if is_misfit else None
+        elif not sent.is_redraw:
+            decision = (decision_of(one, sent, edited),)
+    except NotDecided as error:
+        why_none = error
+    is_repeat = decision is not None and one.actor == actor and is_decision(one, decision[0])
+    return _Said(edited, decision, why_none, is_current, is_of_this, is_repeat)
+
+
+async def _decide(desk: Desk, request: Request, record: Record, one: StoredRequest, decision: Any) -> Problem | None:
+    """Record the decision, and return why it was not."""
+    visit, name = visit_of(request), one.interrupt_id
+    told_by: dict[str, Any] = {"actor": visit.user.name, "tenant": record.tenant, "address": visit.address}
+    try:
+        decided = await desk.store.decide({name: decision}, seen={name: desk.store.shown(one)}, **told_by)
+    except AnswerRefused as error:
+        problems: Any = error.details.get("problems", {}).get(name, [error.message])
+        return Problem(422, "The answer does not fit", "; ".join(problems))
+    except StoreError as error:
+        return problem_of(error)
+    first = decided[name]
+    return None if first.actor == visit.user.name else no_longer_asked(record, first)
+
+
+def _done(request: Request, record: Record, one: StoredRequest) -> Response:
+    if wants_json(request):
+        return JSONResponse({"id": one.interrupt_id, "state": "decided"})
+    return RedirectResponse(record_path(request, record.id), 303)

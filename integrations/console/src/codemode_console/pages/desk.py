@@ -1,0 +1,65 @@
+"""What all pages of one console know: its store, its policy, and whose records somebody may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from starlette.requests import Request
+
+from codemode import ALL_TENANTS, Interrupt, InterruptStore, PauseView, Record, inspect_interrupt
+
+from ..errors import unknown
+from ..policy import Policy
+from ..visits import visit_of
+
+Inspect: TypeAlias = Callable[[Record, Interrupt], PauseView]
+"""Reads what a record waits in, as `inspect_interrupt` does. Raises `CodeModeProtocolError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the pages of one console stand on. ``apps`` go on here once they are decided; None is every app.
+
+    ``options`` are those of the tools of apps, as far as they are known: they have the keys. ``inspect`` reads what a
+    record waits in without them.
+    """
+
+    store: InterruptStore
+    policy: Policy | None = None
+    apps: frozenset[str | None] = frozenset()
+    options: Mapping[str | None, Any] = field(default_factory=dict[str | None, Any])
+    inspect: Inspect | None = None
+
+    def resumes(self, app: str) -> bool:
+        """Tell whether the programs of an app go on here."""
+        return app in self.apps or None in self.apps
+
+    def reader_of(self, record: Record) -> Callable[[Interrupt], PauseView]:
+        """Return what reads the pause of a record: with the keys of its app, else those of the process."""
+        if self.inspect is not None:
+            return partial(self.inspect, record)
+        return partial(inspect_interrupt, options=self.options.get(record.app, self.options.get(None)))
+
+    async def record_of(self, request: Request) -> Record:
+        """Return the record of the address. Somebody else's is unknown: `Problem` 404."""
+        record = await self.store.record(request.path_params["record_id"], tenant=ALL_TENANTS)
+        if not visit_of(request).user.sees(record.tenant):
+            raise unknown()
+        return record
+
+
+def record_path(request: Request, record_id: str) -> str:
+    """Return the address of a record's page, wherever the console is mounted."""
+    return f"{request.scope.get('root_path', '')}/records/{record_id}"
+
+
+def record_json(record: Record) -> dict[str, Any]:
+    """Return a record as callers of the API get it, without its requests: ``tools`` are those of the ones that wait."""
+    waiting = [one for one in record.requests if one.state == "waiting"]
+    asks = {"waiting": [one.interrupt_id for one in waiting], "tools": [one.tool_name for one in waiting]}
+    times = {"createdAtMs": record.created_at_ms, "expiresAtMs": record.expires_at_ms}
+    named = {"id": record.id, "tenant": record.tenant, "app": record.app, "labels": dict(record.labels)}
+    return {**named, "state": record.state, "version": record.version, **times, **asks}

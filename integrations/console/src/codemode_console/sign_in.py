@@ -1,0 +1,106 @@
+"""The page on which somebody signs in with a token, and signing out. Knows no records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from codemode import ALL_TENANTS, InterruptStore
+
+from .addresses import Address, address_text, network_of
+from .auth import TokenAuth
+from .bodies import read_small_form
+from .csrf import TOKEN_FIELD
+from .errors import Problem
+from .rendering import page, wants_json
+from .sessions import COOKIE, Sessions, forget_cookie, set_cookie
+from .signed import Clock
+from .throttle import Throttle
+from .visits import Visit, audit_tenant
+
+PATH = "/sign-in"
+MAX_NEXT_CHARACTERS = 2000
+
+
+class SignIn:
+    """Signs people in by their tokens; ten failures of an address within a minute, and it waits."""
+
+    def __init__(self, auth: TokenAuth, sessions: Sessions, store: InterruptStore, clock: Clock) -> None:
+        self._auth, self._sessions, self._store, self._clock = auth, sessions, store, clock
+        self._throttle = Throttle()
+
+    async def __call__(self, request: Request, caller: Address | None, *, is_secure: bool) -> Response:
+        """Show the page, or sign in. Raises `Problem`."""
+        if request.method in ("GET", "HEAD"):
+            return _form(request, request.query_params.get("next", ""))
+        if request.method != "POST":
+            raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD, POST"})
+        fields = await read_small_form(request)
+        network, address = network_of(caller), address_text(caller)
+        # From here to the count nothing is awaited: many attempts at once are counted as one after the other.
+        now = self._clock()
+        if wait := self._throttle.wait_seconds(network, now):
+            words = f"Try again in {wait} seconds."
+            raise Problem(429, "Too many failed attempts", words, headers={"Retry-After": str(wait)})
+        token = _token_in(fields.get("token", ""))
+        user = self._auth.user_of(token)
+        if user is None:
+            self._throttle.failed(network, now)
+            await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
+            return _form(request, fields.get("next", ""), status=401, problem="This token is not known.")
+        await self._store.note("signed_in", actor=user.name, tenant=audit_tenant(user), address=address)
+        _, cookie = self._sessions.start(self._auth.key_of(token))
+        await self._leave_behind(request, address)
+        response = _signed_in(request, safe_next(fields.get("next", ""), _root(request)))
+        set_cookie(response, request, cookie, is_secure=is_secure)
+        return response
+
+    async def _leave_behind(self, request: Request, address: str | None) -> None:
+        before = await self._sessions.read(request.cookies.get(COOKIE))
+        if before is not None:
+            user = self._auth.user_named(before.key)
+            tenant = ALL_TENANTS if user is None else audit_tenant(user)
+            await self._sessions.end(before, actor="" if user is None else user.name, tenant=tenant, address=address)
+
+    async def sign_out(self, request: Request, visit: Visit, *, is_secure: bool) -> Response:
+        """End the session of a form that says so. Raises `Problem`."""
+        fields = await read_small_form(request)
+        visit.require_form_token(fields.get(TOKEN_FIELD), "sign-out")
+        user = visit.user
+        by: dict[str, Any] = {"actor": user.name, "tenant": audit_tenant(user), "address": visit.address}
+        await self._sessions.end(visit.session, **by)
+        response = RedirectResponse(_root(request) + PATH, 303)
+        forget_cookie(response, request, is_secure=is_secure)
+        return response
+
+
+def _token_in(text: str) -> str:
+    """Return the token that was typed, or that is in the printed URL, pasted whole."""
+    return text.rpartition("#token=")[2].strip()
+
+
+def safe_next(text: str, root: str) -> str:
+    """Return where to go after signing in: a path of this console, or its first page for everything else."""
+    start = f"{root}/"
+    # Browsers read a backslash as a slash, leave out tabs and line ends, and take two slashes for another host.
+    is_plain = text.isascii() and text.isprintable() and not set(text) & set(" \\")
+    path = text.partition("?")[0].partition("#")[0]
+    is_own = text.startswith(start) and "//" not in path and "/." not in path and "%2e" not in path.lower()
+    return text if is_plain and is_own and len(text) <= MAX_NEXT_CHARACTERS else start
+
+
+def _form(request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
+    if status != 200 and wants_json(request):
+        return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
+    context: dict[str, Any] = {"next": safe_next(target, _root(request)), "problem": problem}
+    return page(request, "sign_in.html", status=status, **context)
+
+
+def _signed_in(request: Request, target: str) -> Response:
+    return JSONResponse({"signedIn": True}) if wants_json(request) else RedirectResponse(target, 303)
+
+
+def _root(request: Request) -> str:
+    return str(request.scope.get("root_path", ""))

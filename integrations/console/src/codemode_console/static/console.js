@@ -1,0 +1,346 @@
+// The one script of the console. Every page works without it: it signs in by a printed URL, brings pages up to date,
+// shows what is typed as a difference, and knows some keys. It never decides, and writes text as text alone.
+"use strict";
+
+const ROOT = new URL("..", document.currentScript.src).href;
+const FIRST_DELAY_MS = 1000;
+const LAST_DELAY_MS = 60000;
+const SETTLE_MS = 150;
+const BETWEEN_LOOKS_MS = 1000;
+const REST_MS = 1000;
+const KEYS_OFF = "codemode-console-keys-off";
+
+// The printed URL carries the token behind the #, which no server and no log is sent. It leaves the address bar at once.
+function signInByFragment() {
+  const form = document.getElementById("sign-in");
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token === null) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  if (form === null) return;
+  form.elements.namedItem("token").value = token;
+  form.submit();
+}
+
+// ---- What somebody has under their hands ----
+
+function isChanged(control) {
+  if (control.type === "checkbox" || control.type === "radio") return control.checked !== control.defaultChecked;
+  if (control.tagName === "SELECT") {
+    const options = [...control.options];
+    const first = options.some((one) => one.defaultSelected) ? null : options[0];
+    return options.some((one) => one.selected !== (one.defaultSelected || one === first));
+  }
+  return "defaultValue" in control && control.type !== "hidden" && control.value !== control.defaultValue;
+}
+
+function controlsIn(region) {
+  return [...region.querySelectorAll("input, select, textarea")];
+}
+
+// What a page shows that answers a form was typed: it is nobody's to replace. What is focused is about to be used.
+function isHeld(region) {
+  if (document.body.hasAttribute("data-posted") && region.querySelector("form") !== null) return true;
+  return region.contains(document.activeElement) || controlsIn(region).some(isChanged);
+}
+
+function isHeldList(main) {
+  const focused = document.activeElement;
+  const types = main.contains(focused) && focused.matches("input, select, textarea, button");
+  const isChosen = main.querySelector('td input[type="checkbox"]:checked') !== null;
+  return types || isChosen || controlsIn(main).some(isChanged);
+}
+
+// ---- Pages brought up to date ----
+
+function said(region) {
+  const shown = [...region.querySelectorAll('input[name="shown"], input[name="version"]')];
+  return [region.textContent.replace(/\s+/g, " "), ...shown.map((one) => one.value)].join("\n");
+}
+
+function tell(words, href) {
+  const news = document.getElementById("news");
+  const line = document.createElement("p");
+  line.className = "news";
+  line.textContent = words;
+  if (href) {
+    const link = document.createElement("a");
+    link.href = href;
+    link.textContent = "Show it as it is now";
+    line.append(" ", link);
+  }
+  news.replaceChildren(line);
+}
+
+// What has just come under somebody's pointer is not pressed by what was meant for what stood there before.
+function rest(made) {
+  const buttons = [...made.querySelectorAll("button:enabled")];
+  for (const one of buttons) one.disabled = true;
+  setTimeout(() => buttons.forEach((one) => (one.disabled = false)), REST_MS);
+  return made;
+}
+
+function put(fresh, old) {
+  const opened = new Set([...old.querySelectorAll("details[open] > summary")].map((one) => one.textContent));
+  const made = document.adoptNode(fresh);
+  for (const summary of made.querySelectorAll("details > summary")) {
+    if (opened.has(summary.textContent)) summary.parentElement.open = true;
+  }
+  old.replaceWith(rest(made));
+}
+
+function updateList(fresh) {
+  const main = document.getElementById("main");
+  const made = fresh.getElementById("main");
+  if (said(main) === said(made)) return;
+  if (isHeldList(main)) return tell("The list has changed.", location.href);
+  const href = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  put(made, main);
+  if (href !== null) [...made.querySelectorAll("a[href]")].find((one) => one.getAttribute("href") === href)?.focus();
+  tell("The list has changed.");
+}
+
+// What is new of a card, in the words of the page that shows it now.
+function newsOf(card) {
+  const found = card.querySelector(".decided, .refusal p:last-child");
+  const tool = card.querySelector("h2").textContent.trim();
+  return found === null ? tool : `${tool}: ${found.textContent.trim()}`;
+}
+
+function partOf(tree, key) {
+  return tree.querySelector(`[data-part="${CSS.escape(key)}"]`);
+}
+
+function add(made) {
+  const record = document.querySelector("#main .record");
+  if (made.classList.contains("card")) record.querySelector(".cards").append(rest(document.adoptNode(made)));
+  else if (made.dataset.part === "outcome") record.before(document.adoptNode(made));
+  else record.after(document.adoptNode(made));
+}
+
+function updateRecord(fresh, href) {
+  const partsOf = (tree) => [...tree.querySelectorAll("[data-part]")];
+  const changed = partsOf(fresh).filter((made) => {
+    const old = partOf(document, made.dataset.part);
+    return old === null || said(old) !== said(made);
+  });
+  const gone = partsOf(document).filter((old) => partOf(fresh, old.dataset.part) === null);
+  if (changed.length + gone.length === 0) return;
+  const news = changed.filter((made) => made.classList.contains("card")).map(newsOf);
+  const state = fresh.querySelector(".facts .status");
+  if (news.length === 0 && state !== null) news.push(state.textContent);
+  let isWhole = true;
+  for (const made of changed) {
+    const old = partOf(document, made.dataset.part);
+    if (old === null) add(made);
+    else if (isHeld(old)) isWhole = false;
+    else put(made, old);
+  }
+  for (const old of gone) {
+    if (isHeld(old)) isWhole = false;
+    else old.remove();
+  }
+  tell(`This has changed. ${news.join(". ")}`, isWhole ? null : href);
+}
+
+const live = {
+  source: null, seen: null, kind: null, record: null, delay: FIRST_DELAY_MS, timer: null, isBusy: false, isStale: false,
+  looked: -Infinity,
+
+  begin() {
+    const main = document.getElementById("main");
+    const { live: kind, record } = main === null ? {} : main.dataset;
+    this.seen = document.body.dataset.sequence;
+    if (!kind || this.seen === undefined || !("EventSource" in window)) return;
+    this.kind = kind;
+    this.record = record;
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
+    addEventListener("pagehide", () => this.close());
+    addEventListener("pageshow", (event) => event.persisted && this.open());
+    if (!document.hidden) this.open();
+  },
+
+  open() {
+    if (this.source !== null) return;
+    clearTimeout(this.timer);
+    this.source = new EventSource(`${ROOT}events?after=${this.seen}`);
+    this.source.addEventListener("open", () => (this.delay = FIRST_DELAY_MS));
+    this.source.addEventListener("change", (event) => this.changed(event));
+    this.source.addEventListener("ended", () => this.again(true));
+    // The browser tries again by itself, unless it was refused.
+    this.source.addEventListener("error", () => this.source?.readyState === EventSource.CLOSED && this.again(true));
+  },
+
+  close() {
+    clearTimeout(this.timer);
+    this.source?.close();
+    this.source = null;
+  },
+
+  changed(event) {
+    this.seen = event.lastEventId;
+    if (this.record === undefined || JSON.parse(event.data).record === this.record) this.refresh();
+  },
+
+  // Whoever was refused may be signed out: the page itself says so.
+  again(looks) {
+    this.close();
+    if (looks) this.refresh();
+    this.timer = setTimeout(() => !document.hidden && this.open(), this.delay);
+    this.delay = Math.min(2 * this.delay, LAST_DELAY_MS);
+  },
+
+  // Changes come in heaps: one look at the page is for all that came until it began, and no page looks all the time.
+  async refresh() {
+    this.isStale = true;
+    if (this.isBusy) return;
+    this.isBusy = true;
+    while (this.isStale) {
+      const pause = Math.max(SETTLE_MS, this.looked + BETWEEN_LOOKS_MS - performance.now());
+      await new Promise((done) => setTimeout(done, pause));
+      this.isStale = false;
+      this.looked = performance.now();
+      // Where the console is away, it is the connection that is tried again.
+      await this.look().catch(() => {});
+    }
+    this.isBusy = false;
+  },
+
+  async look() {
+    const href = this.record === undefined ? location.href : `${ROOT}records/${encodeURIComponent(this.record)}`;
+    const answer = await fetch(href, { headers: { accept: "text/html" }, cache: "no-store" });
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.status === 401 || fresh.getElementById("sign-in") !== null) return this.signedOut();
+    if (answer.status === 404) return tell("This is not here any more.");
+    if (!answer.ok) return;
+    if (this.kind === "list") updateList(fresh);
+    else updateRecord(fresh, href);
+  },
+
+  signedOut() {
+    this.close();
+    if (isHeldList(document.getElementById("main"))) tell("You are signed out. Sign in elsewhere, and come back.", `${ROOT}sign-in`);
+    else location.reload();
+  },
+};
+
+// ---- The difference while it is typed ----
+
+function seen(text) {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`).slice(0, 200);
+}
+
+function valueOf(control, isFirst) {
+  if (control.type === "checkbox" || control.type === "radio") {
+    return String(isFirst ? control.defaultChecked : control.checked);
+  }
+  if (control.tagName !== "SELECT") return isFirst ? control.defaultValue : control.value;
+  const options = [...control.options];
+  const found = options.find((one) => (isFirst ? one.defaultSelected : one.selected)) ?? options[0];
+  return found === undefined ? "" : found.label;
+}
+
+function showDifference(form) {
+  let list = form.querySelector(":scope > .typing");
+  const changed = controlsIn(form).filter((one) => one.name && one.name !== "reason" && isChanged(one));
+  if (changed.length === 0) return list?.remove();
+  if (list === null) {
+    list = document.createElement("ul");
+    list.className = "typing";
+    list.setAttribute("aria-label", "Changes so far");
+    form.insertBefore(list, form.querySelector(":scope > .buttons"));
+  }
+  list.replaceChildren(
+    ...changed.flatMap((control) =>
+      [["-", "diff-removed", true], ["+", "diff-added", false]].map(([sign, name, isFirst]) => {
+        const line = document.createElement("li");
+        line.className = name;
+        line.textContent = `${sign} ${control.name} ${seen(valueOf(control, isFirst))}`;
+        return line;
+      }),
+    ),
+  );
+}
+
+// ---- Keys: they move and never decide ----
+
+function places() {
+  const cards = [...document.querySelectorAll("#main .card")];
+  return cards.length > 0 ? cards : [...document.querySelectorAll('#main td a[href*="/records/"]')];
+}
+
+function move(step) {
+  const all = places();
+  const at = all.findIndex((one) => one.contains(document.activeElement));
+  const next = all[Math.max(0, Math.min(all.length - 1, at === -1 && step < 0 ? 0 : at + step))];
+  if (next === undefined) return;
+  if (!next.matches("a")) next.tabIndex = -1;
+  next.focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function focusIn(selector) {
+  const card = document.activeElement?.closest(".card");
+  const found = card?.querySelector(selector) ?? document.querySelector(`#main .card ${selector}`);
+  found?.focus();
+}
+
+const KEYS = {
+  j: () => move(1),
+  k: () => move(-1),
+  a: () => focusIn('button[value="approve"]'),
+  d: () => focusIn('button[value="deny"]'),
+  e: () => focusIn('.fields :is(input:not([type="hidden"]), textarea, select)'),
+  r: () => focusIn('[name="reason"]'),
+  l: () => location.assign(ROOT),
+  "?": () => {
+    const help = document.getElementById("keys");
+    help.open = true;
+    help.querySelector("summary").focus();
+  },
+};
+
+function pressed(event) {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || event.defaultPrevented) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]") !== null) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (!Object.hasOwn(KEYS, event.key) || kept.get() === "1") return;
+  event.preventDefault();
+  KEYS[event.key]();
+}
+
+// A browser may keep nothing for a page: then the keys are on again on the next one.
+const kept = {
+  get() {
+    try {
+      return localStorage.getItem(KEYS_OFF);
+    } catch {
+      return null;
+    }
+  },
+  set(text) {
+    try {
+      localStorage.setItem(KEYS_OFF, text);
+    } catch {}
+  },
+};
+
+function beginKeys() {
+  const help = document.getElementById("keys");
+  const choice = document.getElementById("keys-on");
+  if (help === null || choice === null) return;
+  help.hidden = false;
+  choice.checked = kept.get() !== "1";
+  choice.addEventListener("change", () => kept.set(choice.checked ? "0" : "1"));
+  document.addEventListener("keydown", pressed);
+}
+
+signInByFragment();
+addEventListener("hashchange", signInByFragment); // the printed URL, opened where this page is already
+beginKeys();
+live.begin();
+document.addEventListener("input", (event) => {
+  const form = event.target.closest?.(".card form");
+  if (form) showDifference(form);
+});

@@ -1,0 +1,153 @@
+"""Hostile text made visible: what nobody sees, or what turns text around, becomes an escape. Knows nothing of pages."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from markupsafe import Markup, escape
+
+SHOWN_CHARACTERS = 2_000
+"""So much of a value is on a page."""
+
+ON_DEMAND_CHARACTERS = 64 * 1024
+"""So much of it is shown when somebody asks; the rest is a download."""
+
+# Printable for Unicode, and blank, a filler or a selector of shapes for everybody else.
+_BLANK = frozenset({
+    0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0x1D159,
+    *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0),
+})  # fmt: skip
+_MARKS = frozenset({"Mn", "Me", "Mc"})
+# More of them on one character paint over the lines beside it.
+_MOST_MARKS = 3
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The beginning of a value as it may stand in a page, and whether that is all."""
+
+    text: Markup
+    is_whole: bool
+
+
+def visible(text: str, *, one_line: bool = False) -> Markup:
+    """Return text for a page, HTML escaped, in which every character is seen. See `visible_text`."""
+    return escape(visible_text(text, one_line=one_line))
+
+
+def visible_text(text: str, *, one_line: bool = False) -> str:
+    r"""Return text with escapes for what is not seen: ``\u202e`` for a character that turns the direction.
+
+    Ends of lines and tabs stay unless it is to be ``one_line``. Not escaped for HTML.
+    """
+    if text.isprintable() and text.isascii():
+        return text
+    kept = "" if one_line else "\n\t"
+    return "".join(_shown(text, kept))
+
+
+def is_visible(text: str, *, one_line: bool = True) -> bool:
+    """Tell whether all of a text is seen as it is."""
+    return visible_text(text, one_line=one_line) == text
+
+
+def visible_json(value: Any, *, indent: int | None = 2) -> str:
+    """Return a value as JSON text that says the same when read, all of it to be seen. Not escaped for HTML.
+
+    Raises `ValueError` for what is no JSON.
+    """
+    return "".join(visible_json_pieces(value, indent=indent))
+
+
+def visible_json_pieces(value: Any, *, indent: int | None = 2) -> Iterator[str]:
+    """Yield the pieces of `visible_json`, for those who need its beginning alone."""
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=indent, check_circular=False)
+    for piece in encoder.iterencode(value):
+        yield piece if piece.isascii() and piece.isprintable() else "".join(_shown(piece, "\n", for_json=True))
+
+
+def cut(value: Any, most: int = SHOWN_CHARACTERS) -> Cut:
+    """Return the first ``most`` characters of a text, or of the JSON of any other value, for a page."""
+    if isinstance(value, str):
+        return Cut(visible(value[:most]), len(value) <= most)
+    text, is_whole = json_beginning(value, most)
+    return Cut(escape(text), is_whole)
+
+
+def json_beginning(value: Any, most: int, *, indent: int | None = 2) -> tuple[str, bool]:
+    """Return the first ``most`` characters of `visible_json`, and whether that is all. Not escaped for HTML."""
+    pieces: list[str] = []
+    length = 0
+    for piece in visible_json_pieces(_begun(value, [most]), indent=indent):
+        pieces.append(piece)
+        length += len(piece)
+        if length > most:
+            break
+    return "".join(pieces)[:most], length <= most
+
+
+def _begun(value: Any, left: list[int]) -> Any:
+    """Return as much of a value as the first characters of its JSON tell of: a long text costs no more than that."""
+    if isinstance(value, str):
+        begun = value[: max(0, left[0]) + 1]
+        left[0] -= len(begun)
+        return begun
+    if isinstance(value, dict):
+        found: dict[str, Any] = {}
+        for key, one in cast("dict[str, Any]", value).items():
+            if left[0] < 0:
+                break
+            name: str = _begun(key, left)
+            left[0] -= 2
+            found[name] = _begun(one, left)
+        return found
+    if isinstance(value, list):
+        items: list[Any] = []
+        for one in cast("list[Any]", value):
+            if left[0] < 0:
+                break
+            left[0] -= 1
+            items.append(_begun(one, left))
+        return items
+    return value
+
+
+def is_seen(character: str) -> bool:
+    """Tell whether a character is seen as itself: no control, no direction, no filler, no unusual space."""
+    return character.isprintable() and ord(character) not in _BLANK
+
+
+def escaped(character: str, *, for_json: bool = False) -> str:
+    r"""Return ``\n``, ``\u202e`` or ``\U000e0041``; for JSON the last as two surrogates."""
+    if character in _NAMED:
+        return _NAMED[character]
+    code = ord(character)
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    if not for_json:
+        return f"\\U{code:08x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def _shown(text: str, kept: str, *, for_json: bool = False) -> Iterator[str]:
+    # A mark at the beginning would stand on whatever the page has before it.
+    marks = _MOST_MARKS
+    for character in text:
+        if character.isascii():
+            marks = 0 if character.isprintable() and character != " " else _MOST_MARKS
+            yield character if character in kept or character.isprintable() else escaped(character, for_json=for_json)
+        elif not is_seen(character):
+            marks = _MOST_MARKS
+            yield escaped(character, for_json=for_json)
+        elif unicodedata.category(character) in _MARKS:
+            marks += 1
+            yield character if marks <= _MOST_MARKS else escaped(character, for_json=for_json)
+        else:
+            marks = 0
+            yield character

@@ -1,0 +1,344 @@
+"""The pair exec and wait as tools of LangChain, over tools of one agent or a list of them. Knows no middleware."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool
+
+import codemode
+from codemode import CodeModeConcurrencyError, CodeModeOptions, ExecWaitOptions, Interrupt, Tool, ToolSource, WorkerPool
+from codemode.plugins import PreparedTool, prepared
+
+from .agent_runs import agent_run, scope_of
+from .approvals import ApprovalRules, Approvals
+from .configuration_keys import NAMESPACE
+from .conversion import LangChainTool, convert
+from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
+from .foreign_tools import ForeignArguments, ForeignTool
+from .graph import is_in_node
+from .living import Program, WaitingPrograms, program_of
+from .nested import Caller, NestedRun
+from .questions import digest
+
+if TYPE_CHECKING:
+    from codemode import ExecWaitTools, InterruptStore, NamespaceRegistry
+
+EXEC, WAIT = "exec", "wait"
+NAMES = (EXEC, WAIT)
+_MCP = "mcp"
+_UNAVAILABLE = "runtime_unavailable"
+_PARK = "park"
+_LIVE = ("running", "waiting")
+
+
+class PairRules:
+    """What all pairs of one plugin have in common: options, further sources, and the programs that wait."""
+
+    def __init__(
+        self,
+        options: ExecWaitOptions | Mapping[str, Any] | None,
+        sources: Iterable[ToolSource],
+        *,
+        settings: CodeModeOptions | Mapping[str, Any] | None,
+        pool: WorkerPool | None,
+        **kept: Any,
+    ) -> None:
+        self.options = ExecWaitOptions.of(options)
+        self.sources = [sources] if isinstance(sources, ToolSource) else [*sources]
+        if wrong := [one for one in self.sources if not isinstance(cast("Any", one), ToolSource)]:
+            raise ValueError(f"sources must be ToolSource, got {wrong[0]!r}")
+        self.waiting = WaitingPrograms()
+        self._settings = for_agents(settings, has_pool=pool is not None, has_clock=False)
+        self._more: dict[str, Any] = {"pool": pool, **kept}
+        self._first: ExecWaitTools | None = None
+
+    @property
+    def is_journaled(self) -> bool:
+        """True where there is a store, which brings a journal."""
+        return self._more.get("store") is not None or self._settings.continuation.journal is not None
+
+    def pair(self, sources: Sequence[ToolSource]) -> ExecWaitTools:
+        """Return a pair over tools. The first one has the loop on which programs of sync callers live."""
+        made = codemode.create_exec_wait_tools(sources, self.options, settings=self._settings, **self._more)
+        self._first = self._first or made
+        return made
+
+    async def aclose(self) -> None:
+        """End the loop of sync callers."""
+        if self._first is not None:
+            await self._first.aclose()
+
+    def block(self, work: Any) -> Any:
+        """Wait for a coroutine in this thread."""
+        return cast("Any", self._first).run_sync(work)
+
+
+class ExecWaitFace(Face):
+    """A set of tools as the pair sees it, with the tools of further sources."""
+
+    def __init__(
+        self, tools: Iterable[BaseTool], rules: PairRules, approvals: Approvals, before: ExecWaitFace | None = None
+    ) -> None:
+        super().__init__(tools, approvals, before)
+        self.rules = rules
+        sources = [ToolSource(self._for_awaiting, adapt=self._adapted), *map(self._source, rules.sources)]
+        self.pair = rules.pair(sources)
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is nothing that a program could call."""
+        return not (len(self.pair.catalog) or self.pair.catalog.servers)
+
+    def offered(self) -> tuple[OuterTool, ...]:
+        """See `Face.offered`."""
+        return self.own_tool(EXEC, {}), self.own_tool(WAIT, {})
+
+    def _can_be_called(self, name: str) -> bool:  # noqa: ARG002 - as other surfaces have it
+        return True  # by its id
+
+    def own_tool(self, name: str, arguments: Mapping[str, Any], caller: Caller | None = None) -> ExecWaitTool:
+        """Return exec or wait, for a call with these arguments."""
+        core = self.pair.exec if name == EXEC else self.pair.wait
+        described: dict[str, Any] = {"name": name, "description": core.description, "args_schema": core.input_schema}
+        return cast("Any", ExecWaitTool)(self, caller, **described, metadata=core.metadata_of(arguments))
+
+    def known_names(self) -> set[str]:
+        """Return the names and ids by which rules may know a tool that is none of a server."""
+        entries = self.pair.catalog.entries
+        return {*(one.id for one in entries), *(one.name for one in entries)}
+
+    def shown_name(self, name: str) -> str:
+        """Return what people know a tool by that programs call by this id."""
+        found = None if name.startswith(f"{_MCP}:") else self.pair.catalog.get(name)
+        return name if found is None else found.name
+
+    def tool_named(self, name: str) -> PreparedTool | None:
+        """Return a tool by its id or its name."""
+        catalog = self.pair.catalog
+        return catalog.get(name) or next((one.tool for one in catalog.entries if one.name == name), None)
+
+    def _source(self, source: ToolSource) -> ToolSource:
+        if source.source == _MCP:
+            return dataclasses.replace(source, adapt=self._adapted)
+        given = source.tools
+        if isinstance(given, Toolkit):
+            given = given.get_tools()
+        if isinstance(given, Mapping):
+            named = cast("Mapping[str, Any]", given)
+            given = {name: self._made(one) for name, one in named.items()}
+        else:
+            given = [self._made(one) for one in (cast("Any", given) if isinstance(given, Iterable) else [given])]
+        return dataclasses.replace(source, tools=given, adapt=self._adapted)
+
+    def _made(self, one: Any) -> Any:
+        return self._converted(one)[0] if isinstance(one, BaseTool) else one
+
+    def _converted(self, one: BaseTool) -> tuple[LangChainTool, LangChainTool]:
+        async def run(arguments: Any, context: Any) -> Any:
+            program = program_of(context)
+            program.name(context.tool_call_id, one.name)
+            return await program.call(one, arguments, context)
+
+        made = convert(one, run)
+        return made, made
+
+    def _adapted(self, tool: Tool, tool_id: str) -> Tool:
+        """Return what programs call of a tool: gated by the rules, and called through the agent's handlers."""
+        is_own = isinstance(tool, LangChainTool)
+        name = tool_id if tool_id.startswith(f"{_MCP}:") else tool.name
+        rule = self.approvals.rule_for(tool_id, name)
+        made = prepared(tool)
+        made.compile()
+        asks = self.approvals.needs_approval(rule)
+
+        async def foreign(value: Any, context: Any) -> Any:
+            program = program_of(context)
+            program.name(context.tool_call_id, rule)
+            return await program.call(
+                ForeignTool(made, name, context), cast("Any", ForeignArguments.of(made, value)), context
+            )
+
+        async def gate(value: Any, context: Any) -> bool:
+            program_of(context).name(context.tool_call_id, rule)
+            own = made.asks_approval(value, context)
+            if await own if inspect.isawaitable(own) else own:
+                return True
+            given = value if is_own else cast("Any", ForeignArguments.of(made, value))
+            return asks if isinstance(asks, bool) else bool(asks(given))
+
+        gated = gate if asks is not False or tool.needs_approval is not False else False
+        return dataclasses.replace(
+            tool, needs_approval=gated, **({} if is_own or tool.execute is None else {"execute": foreign})
+        )
+
+
+class PairCall:
+    """One call of exec or wait. ``scope`` says whose programs are meant, ``run`` is that of the graph it is made in."""
+
+    def __init__(self, face: ExecWaitFace, name: str, arguments: Mapping[str, Any], config: RunnableConfig) -> None:
+        self._face = face
+        self._rules = face.rules
+        self._run = agent_run(config)
+        self._scope, self._stays = scope_of(config, self._run)
+        # Models repeat the ids of calls: that of the step tells them apart, the same when the node runs again.
+        place = config.get("configurable", {}).get(NAMESPACE, "") if is_in_node(config) else secrets.token_hex(8)
+        self._place = digest([self._scope, place])[:8]
+        self.name = name
+        self.arguments = arguments
+        self.goes_on = name == WAIT
+        self.is_journaled = face.rules.is_journaled
+
+    @property
+    def program(self) -> str:
+        return str(self.arguments.get("code") or self.arguments.get("command") or "")
+
+    def tool_named(self, name: str) -> PreparedTool | None:
+        return self._face.tool_named(name)
+
+    def shown_name(self, name: str) -> str:
+        return self._face.shown_name(name)
+
+    def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as other surfaces have it
+        return answer
+
+    def start(self, *, tool_call_id: str, context: NestedRun, **_: Any) -> Any:
+        return self._rules.block(self._started(tool_call_id, context, None))
+
+    async def astart(self, *, tool_call_id: str, context: NestedRun, **_: Any) -> Any:
+        return await self._started(tool_call_id, context, asyncio.get_running_loop())
+
+    def go_on(self, interrupt: Interrupt, *, resolutions: Any, context: NestedRun, **_: Any) -> Any:
+        return self._rules.block(self._gone_on(interrupt, resolutions, context, None))
+
+    async def ago_on(self, interrupt: Interrupt, *, resolutions: Any, context: NestedRun, **_: Any) -> Any:
+        return await self._gone_on(interrupt, resolutions, context, asyncio.get_running_loop())
+
+    async def _started(self, tool_call_id: str, run: NestedRun, home: asyncio.AbstractEventLoop | None) -> Any:
+        run_id = (self.arguments.get("runId") or self.arguments.get("run_id")) if self.goes_on else None
+        known = self._rules.waiting.find(run_id, self._scope)
+        face, program = (self._face, Program()) if known is None else (known.face, known.program)
+        tool = face.pair.wait if self.goes_on else face.pair.exec
+        call_id = f"{tool_call_id}.{self._place}"
+
+        def work(program: Program) -> Any:
+            return tool.execute(self.arguments, scope=self._scope, tool_call_id=call_id, context=program)
+
+        return await self._on(face, program, run, home, work, run_id)
+
+    async def _gone_on(
+        self, interrupt: Interrupt, resolutions: Any, run: NestedRun, home: asyncio.AbstractEventLoop | None
+    ) -> Any:
+        def work(program: Program) -> Any:
+            answers = {"resolutions": resolutions} if resolutions else {}
+            return self._face.pair.resume(interrupt, **answers, scope=self._scope, context=program)
+
+        result: Any = await self._on(self._face, Program(), run, home, work, None)
+        if isinstance(result, dict) and cast("Any", result).get("code") == _UNAVAILABLE:
+            # The answers stand, and the same can be tried again.
+            raise CodeModeConcurrencyError(cast("Any", result)["error"])
+        return cast("Any", result)
+
+    async def _on(
+        self,
+        face: ExecWaitFace,
+        program: Program,
+        run: NestedRun,
+        home: asyncio.AbstractEventLoop | None,
+        work: Callable[[Program], Any],
+        run_id: Any,
+    ) -> Any:
+        """Do a part of a program whose inner calls this outer call makes, and note whether it waits after it."""
+        run.can_ask = self._rules.options.approvals != _PARK
+        is_mine = program.begin(run, home)
+        try:
+            result = await work(program)
+        finally:
+            if is_mine:
+                program.end()
+        if is_mine:
+            await self._note(face, program, result, run_id)
+        return result
+
+    async def _note(self, face: ExecWaitFace, program: Program, result: Any, run_id: Any) -> None:
+        """Note whether a program waits, for who goes on with it and for the end of the agent's run."""
+        waits = isinstance(result, dict) and cast("Any", result).get("status") == "waiting"
+        new_id = cast("Any", result)["runId"] if waits else None
+        is_live = any(one.run_id == run_id and one.state in _LIVE for one in face.pair.runs(self._scope))
+        if run_id != new_id and not is_live:
+            self._rules.waiting.forget(run_id, self._scope)
+            if self._run is not None:
+                self._run.take(run_id)
+        if new_id is None:
+            return
+        scope, pair, is_kept = self._scope, face.pair, self._stays
+        self._rules.waiting.keep(new_id, face, scope, program, self._rules.options.snapshot_ttl_seconds)
+
+        async def end() -> None:
+            await pair.abort(scope=scope, run_id=new_id, reason="the agent's run has ended", only_in_flight=is_kept)
+
+        if self._run is not None and not self._run.leave(new_id, end, self._rules.block):
+            await end()
+
+
+class ExecWaitTool(OuterTool):
+    """exec or wait over other tools. Make both with `create_exec_wait_tools`."""
+
+    name: str = ""
+    description: str = ""
+
+    @property
+    def pair(self) -> ExecWaitTools:
+        """The pair of codemode behind it: its runs, by thread, its telemetry, and `aclose`."""
+        return self._face.pair
+
+    # What a model writes is read by the core: any of its keys, of these names too, is an argument.
+
+    def _run(self, /, **arguments: Any) -> Any:
+        return self._perform(self._call(arguments))
+
+    async def _arun(self, /, **arguments: Any) -> Any:
+        return await self._aperform(self._call(arguments))
+
+    def _call(self, arguments: Mapping[str, Any]) -> PairCall:
+        return PairCall(self._face, self.name, arguments, ensure_config())
+
+
+def create_exec_wait_tools(
+    tools: Iterable[Any] | Toolkit,
+    options: ExecWaitOptions | Mapping[str, Any] | None = None,
+    *,
+    sources: Iterable[ToolSource] = (),
+    approve: ApprovalRules | None = None,
+    settings: CodeModeOptions | Mapping[str, Any] | None = None,
+    namespaces: NamespaceRegistry | None = None,
+    pool: WorkerPool | None = None,
+    store: InterruptStore | None = None,
+    tenant: str | None = None,
+    app: str | None = None,
+) -> list[BaseTool]:
+    """Turn LangChain tools, or a toolkit, into exec and wait, for ``bind_tools``, ``ToolNode`` and what takes tools.
+
+    ``sources`` are further tools, as `codemode.create_exec_wait_tools` takes them, ``settings`` what is called options
+    in `create_code_mode_tool`, ``approve`` is as there. Programs belong to the LangGraph thread. Raises `ValueError` as
+    both do, and for tools that need injected state: `ExecWaitMiddleware` is for those.
+    """
+    kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app}
+    rules = PairRules(options, sources, settings=settings, pool=pool, **kept)
+    approvals = Approvals(approve)
+    face = ExecWaitFace(tools_of(tools, None, "ExecWaitMiddleware", str), rules, approvals)
+    require_known(approvals, face)
+    return [*face.offered()]
+
+
+def require_known(approvals: Approvals, face: ExecWaitFace, others: Iterable[str] = ()) -> None:
+    """Raise `ValueError` for a rule about a tool that is not there; those of servers are not known before they are."""
+    servers = tuple(f"{_MCP}:{one.owner}:" for one in face.pair.catalog.servers)
+    approvals.require_known({*face.known_names(), *others}, lambda name: name.startswith(servers))

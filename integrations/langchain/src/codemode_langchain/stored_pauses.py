@@ -1,0 +1,299 @@
+"""Pauses of a graph in a store: decided by anybody who shares it, gone on with where the graph is."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from codemode import (
+    CodeModeError,
+    CodeModeProtocolError,
+    InterruptStore,
+    Record,
+    StoredPause,
+)
+from codemode.plugins import (
+    AgentRecords,
+    AgentRun,
+    ResumeWith,
+    Tenant,
+    ToolForms,
+    agent_pause,
+    agent_run,
+    joined_programs,
+    read_end,
+    stored_pause,
+    written_end,
+)
+
+from .configuration_keys import NAMESPACE
+from .faces import MAX_AGE_MS
+from .stored_requests import Part, asked_by, plain, resume_values
+
+_log = logging.getLogger("codemode.stores")
+_KEPT_BY = "langgraph"
+_PROGRAMS = ("js", "script", "code")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run of the graph came to; ``record_id`` is that of its record where it waits for people, else None."""
+
+    output: Any
+    record_id: str | None
+    thread_id: str
+
+
+class StoredPauses:
+    """The pauses of one graph in a store. See `stored_pauses`."""
+
+    def __init__(
+        self,
+        graph: Any,
+        store: InterruptStore,
+        *,
+        tenant: Tenant,
+        app: str,
+        labels: Mapping[str, str] | None,
+        resume_with: ResumeWith | None,
+        outcome_of: Callable[[Any], Any],
+        max_age_ms: int,
+    ) -> None:
+        if not getattr(graph, "checkpointer", None):
+            raise ValueError("the graph has no checkpointer: nothing of it could be gone on with")
+        more: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
+        self._graph = graph
+        self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, **more)
+        self._outcome_of = outcome_of
+        self._max_age_ms = max_age_ms
+
+    @property
+    def app(self) -> str:
+        """The app of the records."""
+        return self._records.app
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - as the graph has it
+        config: Any = None,
+        *,
+        tenant: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> StoredRun:
+        """Run the graph, and keep what it waits for. ``settings`` are those of ``graph.ainvoke``.
+
+        Without a thread in ``config`` it gets one of its own. ``tenant`` is whose record it is, where that was not said
+        before; ``labels`` are added to it. Raises as the graph does, and `StoreUnavailable`.
+        """
+        whose, own = self._records.whose(tenant), _with_thread(config)
+        output = await self._graph.ainvoke(input, own, **settings)
+        return await self._kept_run(output, own, await self._graph.aget_state(own), whose, labels)
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - as above
+        config: Any = None,
+        *,
+        tenant: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> StoredRun:
+        """Do what `ainvoke` does where no event loop runs, through ``graph.invoke``."""
+        whose, own = self._records.whose(tenant), _with_thread(config)
+        output = self._graph.invoke(input, own, **settings)
+        return asyncio.run(self._kept_run(output, own, self._graph.get_state(own), whose, labels))
+
+    async def resume(self, record: Record, answers: Mapping[str, Any]) -> Any:
+        """Go on with a record, as far as its answers lead. For a `Resumer`, and for a console.
+
+        Returns what the graph came to as plain JSON, or the `StoredPause` in which it waits now. The same answers again
+        give the same and run nothing. Raises `CodeModeProtocolError` for a record that this graph cannot go on with,
+        and for a thread that somebody else has gone on with.
+        """
+        kept = self._records.kept(record)
+        parts = {name: Part.of(one) for name, one in kept["parts"].items()}
+        values = resume_values(record.requests, parts, answers)
+        if not values:
+            return await self._records.still_waiting(record)
+        settings = await self._records.settings_for(record)
+        config = _joined(kept, settings.pop("config", None))
+        claim: Any = (self._records.store.guard, kept["key"], dict(answers), kept["expiresAtMs"])
+        async with agent_run(*claim, is_kept_elsewhere=True) as run:
+            if run.known is not None:
+                return read_end(run.known)
+            reached = await self._gone_on(run, values, config, settings)
+            if reached.interrupts:
+                end: Any = self._pause(kept["thread_id"], kept[NAMESPACE], reached, record.version + 1)
+            else:
+                end = plain(self._outcome_of(reached.values))
+            return read_end(await run.came_to(written_end(end)))
+
+    resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
+
+    async def _gone_on(self, run: AgentRun, values: dict[str, Any], config: Any, settings: dict[str, Any]) -> Any:
+        """Resume the thread, unless somebody else has, and return what state it is in then."""
+        from langgraph.types import Command
+
+        is_again = await run.was_handed_over()
+        before = await self._state(config)
+        waiting = {one.id for one in before.interrupts}
+        if not is_again and not values.keys() <= waiting:
+            raise CodeModeProtocolError(
+                "somebody else has gone on with this thread: it does not ask this any more",
+                details={"origin": "continuation", "superseded": True},
+            )
+        await run.hands_over()
+        left = {name: value for name, value in values.items() if name in waiting}
+        # Nothing was answered before and yet asked again: a host died over the rest of the run.
+        given = Command(resume=left) if left else None
+        if given is None and (before.interrupts or not before.next):
+            return before
+        try:
+            await self._invoked(given, config, settings)
+        except (CodeModeError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            now = await self._state(config)
+            if isinstance(error, ValidationError) and left.keys() <= {one.id for one in now.interrupts}:
+                raise CodeModeProtocolError(
+                    f"an answer does not fit: {_words(error)}", details={"origin": "decision"}
+                ) from error
+            _log.warning("the run of a graph has failed", exc_info=error)
+            said = f"the run of the graph has failed with {type(error).__name__}"
+            raise CodeModeError(said, code="CODE_MODE_AGENT_RUN") from error
+        return await self._state(config)
+
+    async def _invoked(self, given: Any, config: Any, settings: dict[str, Any]) -> None:
+        if await self._awaits(config):
+            await self._graph.ainvoke(given, config, **settings)
+        else:
+            await _in_thread(partial(self._graph.invoke, given, config, **settings))
+
+    async def _state(self, config: Any) -> Any:
+        if await self._awaits(config):
+            return await self._graph.aget_state(config)
+        return await _in_thread(partial(self._graph.get_state, config))
+
+    async def _awaits(self, config: Any) -> bool:
+        """Tell whether the checkpointer can be awaited: one for blocking code alone says so."""
+        try:
+            await self._graph.aget_state(config)
+        except NotImplementedError:
+            return False
+        return True
+
+    async def _kept_run(
+        self, output: Any, config: Any, state: Any, tenant: str, labels: Mapping[str, str] | None
+    ) -> StoredRun:
+        thread_id = str(config["configurable"]["thread_id"])
+        if not state.interrupts:
+            return StoredRun(output, None, thread_id)
+        pause = self._pause(thread_id, str(config["configurable"].get(NAMESPACE, "")), state, 1)
+        return StoredRun(output, await self._records.put(pause, tenant, labels), thread_id)
+
+    def _pause(self, thread_id: str, namespace: str, state: Any, version: int) -> StoredPause:
+        asked = asked_by(state.interrupts)
+        checkpoint = state.config["configurable"].get("checkpoint_id")
+        named = [thread_id, namespace, checkpoint, version, sorted(asked.parts)]
+        key = hashlib.sha256(json.dumps(named).encode()).hexdigest()
+        expires_at_ms = int(time.time() * 1000) + self._max_age_ms
+        payload = self._records.payload(
+            {
+                "thread_id": thread_id,
+                NAMESPACE: namespace,
+                "checkpoint_id": checkpoint,
+                "parts": {name: part.kept for name, part in asked.parts.items()},
+                "key": key,
+                "expiresAtMs": expires_at_ms,
+            }
+        )
+        calls = _calls_of(state.values)
+        programs = [one["args"][name] for one in calls for name in _PROGRAMS if isinstance(one["args"].get(name), str)]
+        outer = calls[0]["name"] if calls else ""
+        pause = agent_pause(
+            asked.requests,
+            kept_by=_KEPT_BY,
+            key=key,
+            outer_tool_call_id=str(calls[0].get("id") or "") if calls else "",
+            expires_at_ms=expires_at_ms,
+        )
+        source, _ = joined_programs(programs)
+        return stored_pause(pause, tool=ToolForms(outer, asked.catalog), source=source, payload=payload)
+
+
+def stored_pauses(
+    graph: Any,
+    store: InterruptStore,
+    *,
+    tenant: Tenant = "",
+    app: str = "langgraph",
+    labels: Mapping[str, str] | None = None,
+    resume_with: ResumeWith | None = None,
+    outcome_of: Callable[[Any], Any] | None = None,
+    max_age_ms: int = MAX_AGE_MS,
+) -> StoredPauses:
+    """Keep the pauses of a graph in a store: `StoredPauses.ainvoke` runs it, `StoredPauses.resume` goes on.
+
+    All interrupts that wait in a thread are one record, which has the thread's id; what is answered goes on, and what
+    it waits for then is the record's next version. The graph, with a checkpointer that every process reaches, is made
+    anew in each. ``tenant`` ALL_TENANTS: each run says its own. ``resume_with`` gives the settings of ``ainvoke`` for
+    a record that goes on, such as ``config`` and ``context``, sync or async; ``outcome_of`` what of the last state is
+    what the record comes to, by default all of it. A pause can be answered for ``max_age_ms``. Raises `ValueError` for
+    a graph without a checkpointer.
+    """
+    more: dict[str, Any] = {"labels": labels, "resume_with": resume_with, "max_age_ms": max_age_ms}
+    return StoredPauses(graph, store, tenant=tenant, app=app, outcome_of=outcome_of or _all_of_it, **more)
+
+
+def _all_of_it(values: Any) -> Any:
+    return values
+
+
+def _with_thread(config: Any) -> dict[str, Any]:
+    given = dict(config or {})
+    configurable = dict(given.get("configurable") or {})
+    configurable.setdefault("thread_id", str(uuid.uuid4()))
+    return {**given, "configurable": configurable}
+
+
+def _joined(kept: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """Return a configuration with the thread of a record, whatever else is in it."""
+    given = dict(config or {})
+    place = {name: kept[name] for name in ("thread_id", NAMESPACE) if kept[name]}
+    return {**given, "configurable": {**(given.get("configurable") or {}), **place}}
+
+
+def _calls_of(values: Any) -> list[dict[str, Any]]:
+    """Return the calls of the last message of a model in the state of an agent."""
+    messages: Any = cast("dict[str, Any]", values).get("messages") if isinstance(values, dict) else None
+    for one in reversed(cast("list[Any]", messages) if isinstance(messages, list) else []):
+        calls = getattr(one, "tool_calls", None)
+        if calls:
+            return [*calls]
+    return []
+
+
+def _words(error: ValidationError) -> str:
+    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
+    return "; ".join(found[:5])
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Run what blocks in a thread, to its end: nobody could stop it."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

@@ -1,0 +1,286 @@
+"""exec and wait as a face: programs that one call leaves waiting, and another goes on with. Answers no approvals."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+from weakref import WeakSet, WeakValueDictionary
+
+from opentelemetry import trace
+from pydantic import TypeAdapter
+from pydantic_ai import RunContext, Tool
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturn
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import FunctionToolset, ToolsetTool
+
+import codemode
+from codemode import (
+    CodeModeOptions,
+    ExecWaitOptions,
+    ExecWaitTools,
+    Interrupt,
+    InterruptStore,
+    NamespaceRegistry,
+    ToolCallContext,
+    ToolSource,
+    WorkerPool,
+    create_exec_wait_tools,
+)
+from codemode.plugins import OpenedContinuation, binding_of, configured, direct_names
+
+from .faces import FaceTool, ShownTools, agent_settings
+from .failures import ErrorWords
+from .hidden_tools import CompiledTools
+from .nested import NestedCalls
+from .outer_calls import RunState
+from .sources import Sources, source_tool
+
+EXEC, WAIT = "exec", "wait"
+_HOST, _CORE = "host", "core"
+_ARGUMENTS = TypeAdapter(dict[str, Any])
+
+
+def pair_options(given: Any) -> ExecWaitOptions:
+    """Return the options of a pair that somebody has asked for: it is on unless they say that it is not."""
+    options = configured(given)
+    return options if options.says("enabled") else dataclasses.replace(options, enabled=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairParts:
+    """What pairs are made with, beside their tools."""
+
+    options: ExecWaitOptions
+    settings: CodeModeOptions | Mapping[str, Any] | None = None
+    namespaces: NamespaceRegistry | None = None
+    pool: WorkerPool | None = None
+    store: InterruptStore | None = None
+    tenant: str | None = None
+    app: str | None = None
+
+    def made(self, sources: list[ToolSource]) -> ExecWaitTools:
+        """Return the pair over these tools."""
+        settings = agent_settings(CodeModeOptions.of(self.settings), self.pool, clock=None)
+        kept: dict[str, Any] = {"store": self.store, "tenant": self.tenant, "app": self.app}
+        more: dict[str, Any] = {"settings": settings, "namespaces": self.namespaces, "pool": self.pool}
+        return create_exec_wait_tools(sources, self.options, **more, **kept)
+
+
+class PairProgram:
+    """A program of exec: what its calls are made with, which is of whichever call of the model is on it last."""
+
+    def __init__(self, pair: ExecWaitTools, scope: str, calls: NestedCalls) -> None:
+        self.pair = pair
+        self.scope = scope
+        self.run_id: str | None = None
+        self.fatal: BaseException | None = None
+        self.is_taken = True
+        self._in_flight: Counter[int] = Counter()
+        self._calls = calls
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def run_context(self) -> RunContext[Any]:
+        """The context of the call of the model."""
+        return self._calls.run_context
+
+    @property
+    def run(self) -> RunState:
+        """What the calls of the run of the agent share that is on it last."""
+        return cast("RunState", self._calls.shared)
+
+    def take(self, calls: NestedCalls) -> None:
+        """Let the calls that come be those of another call of the model. Raises what ends the run of the agent."""
+        if self.fatal is not None:
+            raise self.fatal
+        self.is_taken, self._calls, self._loop = True, calls, asyncio.get_running_loop()
+
+    async def call(self, name: str, arguments: Any, context: ToolCallContext) -> Any:
+        """Make one nested call."""
+        calls, loop = self._calls, self._loop
+        work, run = calls.call(name, arguments, context), id(calls.shared)
+        self._in_flight[run] += 1
+        try:
+            if loop is asyncio.get_running_loop():
+                return await work
+            # The program lives on the loop of its exec; clients and turns are of the run that goes on with it.
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        finally:
+            self._in_flight[run] -= 1
+            if calls.fatal is not None:
+                self._end_run(calls.fatal)
+
+    async def call_added(self, tool: Tool[Any], arguments: Any, context: ToolCallContext) -> Any:
+        """Make one nested call of a tool that nobody knew before."""
+        toolset = FunctionToolset[Any]([tool])
+        found = await toolset.get_tools(self.run_context)
+        self._calls.add(tool.name, source_tool(found[tool.name]))
+        return await self.call(tool.name, arguments, context)
+
+    def _end_run(self, fatal: BaseException) -> None:
+        # The call that made it may be over by now: then the one that is on the program ends, or the next one.
+        self.fatal = fatal
+        if self._calls.fatal is None:
+            self._calls.fatal = fatal
+            self._calls.stop()
+
+    async def end(self, run: RunState) -> None:
+        """Abort it, if calls of this run are in flight: what they use is gone when the run of the agent has ended."""
+        self.fatal = None
+        if self.run_id is None:
+            return
+        which: dict[str, Any] = {"scope": self.scope, "run_id": self.run_id, "reason": "the run of the agent has ended"}
+        if self.run is run:
+            await self.pair.abort(**which, only_in_flight=True)
+        if self._in_flight[id(run)]:  # another run of the conversation goes on with it
+            await self.pair.abort(**which)
+
+
+class ExecWaitFace:
+    """exec and wait over the tools of a step. ``direct`` are the names of the tools that stay beside them."""
+
+    title = EXEC
+    leaves_programs = True
+    words = ErrorWords(names_tools=True)
+
+    def __init__(self, parts: PairParts, sources: Any, direct: Iterable[Any]) -> None:
+        self.options = parts.options
+        self.direct = direct_names(direct)
+        self.sources = Sources(sources)
+        self.settings = parts.made([]).settings
+        self._parts = parts
+        self._compiled = CompiledTools[ExecWaitTools](self._make)
+        self._pairs: WeakSet[ExecWaitTools] = WeakSet()
+        self._programs: WeakValueDictionary[str, PairProgram] = WeakValueDictionary()
+
+    def _make(self, tools: Mapping[str, codemode.Tool], _newest: ExecWaitTools | None) -> ExecWaitTools:
+        grouped: dict[tuple[str, str], list[codemode.Tool]] = {}
+        for key, tool in tools.items():
+            source, owner = (_HOST, _CORE) if key == tool.name else key.removesuffix(f":{tool.name}").split(":", 1)
+            grouped.setdefault((source, owner), []).append(tool)
+        made = [ToolSource(of_one, source, owner) for (source, owner), of_one in grouped.items()]
+        pair = self._parts.made([*made, *self.sources.servers])
+        self._pairs.add(pair)
+        return pair
+
+    async def aclose(self) -> None:
+        """End every program, or give it back to the store that keeps it."""
+        await asyncio.gather(*(pair.aclose() for pair in [*self._pairs]))
+
+    async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
+        """Return exec and wait."""
+        pair = await self._compiled.of(hidden)
+        return ShownTools(own=(self._own(pair, EXEC), self._own(pair, WAIT)))
+
+    def _own(self, pair: ExecWaitTools, name: str) -> FaceTool:
+        tool = pair.exec if name == EXEC else pair.wait
+        definition = ToolDefinition(
+            name=name,
+            description=tool.description,
+            parameters_json_schema=tool.input_schema,
+            metadata=dict(tool.metadata),
+        )
+        new_call = partial(_PairCall, self, pair, name)
+        return FaceTool(definition=definition, validator=_ARGUMENTS.validator, new_call=new_call)
+
+    def is_taken(self, name: str) -> bool:
+        """Tell whether this is the name of one of the two."""
+        return name in (EXEC, WAIT)
+
+    def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
+        """Return the call of exec that paused."""
+        return EXEC, {"code": opened.js}
+
+    def binding(self, conversation_id: str | None) -> str | None:
+        """Return the scope of the conversation, as programs of a pair are bound to it."""
+        return binding_of(conversation_id) if conversation_id else None
+
+    def program(self, run_id: Any, pair: ExecWaitTools, scope: str, calls: NestedCalls) -> PairProgram:
+        """Return the program that a call of the model is on: one that was left waiting here, or another."""
+        known = self._programs.get(run_id) if isinstance(run_id, str) else None
+        if known is None or known.scope != scope or known.is_taken:
+            return PairProgram(pair, scope, calls)
+        known.take(calls)
+        return known
+
+    def leave(self, program: PairProgram, run_id: str) -> None:
+        """Note that a program waits, and may be gone on with by its id."""
+        program.run_id = run_id
+        self._programs[run_id] = program
+        program.run.waiting[run_id] = program
+
+
+class _PairCall:
+    """One call of exec or wait."""
+
+    def __init__(self, face: ExecWaitFace, pair: ExecWaitTools, name: str, *, is_repeated: bool) -> None:
+        if is_repeated:
+            raise UserError(
+                "exec and wait leave programs waiting in this process, and a durable engine may repeat a run in another"
+                " one: use CodeMode there, or run the whole agent in one step."
+            )
+        self._face = face
+        self._pair = pair
+        self._name = name
+        self._metadata: dict[str, str] = {}
+
+    def text(self, arguments: dict[str, Any]) -> str:
+        return str(arguments.get("code", arguments.get("command", "")))
+
+    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:
+        run_id = arguments.get("runId", arguments.get("run_id")) if self._name == WAIT else None
+        program = self._program(run_id, ctx, outer["context"])
+        tool = program.pair.exec if self._name == EXEC else program.pair.wait
+        self._mark(arguments)
+        given: dict[str, Any] = {"scope": program.scope, "messages": outer["messages"], "context": program}
+        return await self._left(program, tool.execute(arguments, tool_call_id=_unique_id(ctx), **given))
+
+    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
+        calls: NestedCalls = outer["context"]
+        program = self._program(None, calls.run_context, calls)
+        self._mark({})
+        given: dict[str, Any] = {"scope": program.scope, "messages": outer["messages"], "context": program}
+        return await self._left(program, self._pair.resume(interrupt, resolutions=answers, **given))
+
+    def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
+        return ToolReturn(answer, metadata=dict(self._metadata))
+
+    def _program(self, run_id: Any, ctx: RunContext[Any], calls: NestedCalls) -> PairProgram:
+        scope = ctx.conversation_id or ctx.run_id
+        if not scope:
+            raise UserError("exec and wait need a conversation, which only a run of an agent has.")
+        return self._face.program(run_id, self._pair, scope, calls)
+
+    def _mark(self, arguments: dict[str, Any]) -> None:
+        tool = self._pair.exec if self._name == EXEC else self._pair.wait
+        self._metadata = tool.metadata_of(arguments)
+        trace.get_current_span().set_attributes(self._metadata)
+
+    async def _left(self, program: PairProgram, work: Awaitable[Any]) -> Any:
+        try:
+            result = await work
+        finally:
+            program.is_taken = False
+        if not isinstance(result, dict):
+            return result
+        told = cast("dict[str, Any]", result)
+        if told.get("status") == "waiting":
+            self._face.leave(program, told["runId"])
+        return told
+
+
+def _unique_id(ctx: RunContext[Any]) -> str | None:
+    """Return the id of a call of the model, told apart from earlier ones of this conversation: models repeat ids."""
+    call_id = ctx.tool_call_id
+    if not call_id:
+        return None
+    responses = [one for one in ctx.messages if isinstance(one, ModelResponse)][:-1]
+    parts = (part for one in responses for part in one.parts if isinstance(part, ToolCallPart))
+    earlier = sum(part.tool_call_id == call_id for part in parts)
+    return f"{call_id}~{earlier}" if earlier else call_id

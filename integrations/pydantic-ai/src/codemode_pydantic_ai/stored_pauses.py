@@ -1,0 +1,280 @@
+"""Pauses of an agent in a store: decided by anybody who shares it, gone on with where the agent is."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, cast
+
+from pydantic_ai import RunContext
+from pydantic_ai.agent import AbstractAgent, AgentRunResult, CallToolsNode
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import AgentRunError, ModelAPIError, UserError
+from pydantic_ai.messages import ModelMessagesTypeAdapter, tool_return_ta
+from pydantic_ai.output import OutputDataT
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, ToolDefinition
+
+from codemode import (
+    CodeModeError,
+    CodeModeOptions,
+    CodeModeProtocolError,
+    Interrupt,
+    InterruptStore,
+    Record,
+    StoredPause,
+)
+from codemode.plugins import (
+    AgentRecords,
+    AgentRun,
+    ResumeWith,
+    Tenant,
+    ToolForms,
+    agent_pause,
+    agent_run,
+    read_end,
+    stored_pause,
+    written_end,
+)
+
+from .faces import MAX_AGE_MS, Face
+from .hiding_capability import HidingCapability
+from .hiding_toolset import OwnTool
+from .stored_requests import Asked, asked_by, form_of, results_of
+
+_log = logging.getLogger("codemode.stores")
+_KEPT_BY = "pydantic-ai"
+
+OnEnd = Callable[[Record, AgentRunResult[Any]], object]
+
+
+@dataclass(frozen=True)
+class StoredRun(Generic[OutputDataT]):
+    """What a run of the agent came to; ``record_id`` is that of its record where it waits for people, else None."""
+
+    result: AgentRunResult[OutputDataT]
+    record_id: str | None
+
+    @property
+    def output(self) -> OutputDataT:
+        """The output of the agent; `DeferredToolRequests` where it waits."""
+        return self.result.output
+
+
+class StoredPauses(Generic[AgentDepsT, OutputDataT]):
+    """The pauses of one agent in a store. See `stored_pauses`."""
+
+    def __init__(
+        self,
+        agent: AbstractAgent[AgentDepsT, OutputDataT],
+        store: InterruptStore,
+        *,
+        tenant: Tenant,
+        app: str,
+        labels: Mapping[str, str] | None,
+        resume_with: ResumeWith | None,
+        on_end: OnEnd | None,
+    ) -> None:
+        more: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
+        self._agent = agent
+        self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, **more)
+        self._face = _face_of(agent)
+        self._on_end = on_end
+        if self.options.continuation.guard is not store.guard:
+            raise ValueError(
+                "the agent's capability uses another guard than the store's, and calls could run twice: make it with"
+                " {'continuation': {'guard': store.guard}}"
+            )
+
+    @property
+    def app(self) -> str:
+        """The app of the records."""
+        return self._records.app
+
+    @property
+    def options(self) -> CodeModeOptions:
+        """The options of the agent's programs."""
+        return self._face.settings
+
+    async def run(
+        self,
+        user_prompt: Any = None,
+        *,
+        tenant: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> StoredRun[OutputDataT]:
+        """Run the agent, and keep what it waits for. ``settings`` are those of ``agent.run``.
+
+        ``tenant`` is whose record it is, where that was not said before; ``labels`` are added to it. Raises as
+        ``agent.run`` does, and `StoreUnavailable`.
+        """
+        whose = self._records.whose(tenant)
+        watching = _Watching()
+        result = await self._run(watching, user_prompt, **settings)
+        if not isinstance(result.output, DeferredToolRequests):
+            return StoredRun(result, None)
+        pause = await self._pause(result, watching.tools)
+        return StoredRun(result, await self._records.put(pause, whose, labels))
+
+    def run_sync(self, user_prompt: Any = None, **settings: Any) -> StoredRun[OutputDataT]:
+        """Do what `run` does where no event loop runs."""
+        return asyncio.run(self.run(user_prompt, **settings))
+
+    async def resume(self, record: Record, answers: Mapping[str, Any]) -> Any:
+        """Go on with a record, once all that its agent's step asks is decided. For a `Resumer`, and for a console.
+
+        Returns the agent's output as plain JSON, or the `StoredPause` in which it waits now. The same answers again
+        give the same and run nothing. Raises `CodeModeProtocolError` for a record that this agent cannot go on with,
+        and what the run raises.
+        """
+        kept = self._records.kept(record)
+        if kept["calls"].keys() - answers.keys():
+            return await self._records.still_waiting(record)
+        results = results_of(record.requests, kept["calls"], answers)
+        messages = ModelMessagesTypeAdapter.validate_python(kept["messages"])
+        settings = await self._records.settings_for(record)
+        async with agent_run(self._records.store.guard, kept["key"], answers, kept["expiresAtMs"]) as run:
+            if run.known is not None:
+                return read_end(run.known)
+            watching = _Watching(run)
+            try:
+                result = await self._run(watching, message_history=messages, deferred_tool_results=results, **settings)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is raised again
+                raise _told(error, run)  # noqa: B904 - the same error, or the reason that it has
+            return await self._came_to(record, result, watching, run)
+
+    resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
+
+    async def _run(self, watching: _Watching, user_prompt: Any = None, **settings: Any) -> AgentRunResult[OutputDataT]:
+        capabilities = [*(settings.pop("capabilities", None) or ()), watching]
+        run: Any = self._agent.run
+        return await run(user_prompt, capabilities=capabilities, **settings)
+
+    async def _came_to(self, record: Record, result: AgentRunResult[Any], watching: _Watching, run: AgentRun) -> Any:
+        if isinstance(result.output, DeferredToolRequests):
+            reached: Any = await self._pause(result, watching.tools)
+        else:
+            reached = tool_return_ta.dump_python(result.output, mode="json", by_alias=True)
+        end = await run.came_to(written_end(reached))
+        if "output" in end and self._on_end is not None:
+            try:
+                told = self._on_end(record, result)
+                if inspect.isawaitable(told):
+                    await told
+            except Exception:  # noqa: BLE001 - the run has come to its end, whatever becomes of its messages
+                _log.exception("on_end has failed for record %s", record.id)
+        return read_end(end)
+
+    async def _pause(self, result: AgentRunResult[Any], tools: Mapping[str, ToolDefinition]) -> StoredPause:
+        messages = result.all_messages()
+        asked = await asked_by(result.output, messages, self._face, result.conversation_id, tools)
+        expires_at_ms = asked.expires_at_ms or self._in_its_time()
+        payload = self._records.payload(
+            {
+                "messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"),
+                "calls": dict(asked.calls),
+                "key": asked.key,
+                "expiresAtMs": expires_at_ms,
+            }
+        )
+        names = {one.tool_name for one in asked.requests}
+        forms = ToolForms(asked.outer.tool_name, {name: form_of(tools[name]) for name in sorted(names & tools.keys())})
+        return stored_pause(_interrupt(asked, expires_at_ms), tool=forms, source=asked.source, payload=payload)
+
+    def _in_its_time(self) -> int:
+        max_age_ms = self.options.continuation.max_age_ms
+        return int(time.time() * 1000) + (MAX_AGE_MS if max_age_ms is None else max_age_ms)
+
+
+def stored_pauses(
+    agent: AbstractAgent[AgentDepsT, OutputDataT],
+    store: InterruptStore,
+    *,
+    tenant: Tenant = "",
+    app: str = "pydantic-ai",
+    labels: Mapping[str, str] | None = None,
+    resume_with: ResumeWith | None = None,
+    on_end: OnEnd | None = None,
+) -> StoredPauses[AgentDepsT, OutputDataT]:
+    """Keep the pauses of an agent in a store: ``await pauses.run(prompt)`` runs it, `StoredPauses.resume` goes on.
+
+    What a step of the agent asks is one record: of all its programs, and of calls beside them. It goes on when all is
+    decided; what it waits for then is the record's next version, and its output what the record comes to. The agent
+    has a capability of this package, with ``store.guard`` and a key that all processes have. ``tenant`` ALL_TENANTS:
+    each run says its own. ``resume_with`` gives the settings of ``agent.run`` for a record that goes on, such as
+    ``deps``, sync or async; ``on_end`` is given the record and the result of a run that has ended, for its messages.
+    Raises `ValueError` for an agent without the capability, or with another guard.
+    """
+    more: dict[str, Any] = {"labels": labels, "resume_with": resume_with, "on_end": on_end}
+    return StoredPauses(agent, store, tenant=tenant, app=app, **more)
+
+
+@dataclass
+class _Watching(AbstractCapability[Any]):
+    """Notes of a run which tools a pause is about, and says when it does more than to end the calls it paused in."""
+
+    run: AgentRun | None = None
+    tools: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
+    _has_answered: bool = False
+
+    async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:  # noqa: ARG002 - the framework's
+        if isinstance(node, CallToolsNode):
+            response = cast("CallToolsNode[Any, Any]", node).model_response
+            if self.run is not None and self._has_answered and response.tool_calls:
+                await self.run.goes_beyond()
+            self._has_answered = True
+        return cast("Any", node)
+
+    async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
+        manager = ctx.tool_manager
+        if isinstance(node, CallToolsNode) and manager is not None:
+            for name, tool in (manager.tools or {}).items():
+                self.tools[name] = tool.tool_def
+                if isinstance(tool, OwnTool):
+                    self.tools.update({one: hidden.tool_def for one, hidden in tool.hidden.items()})
+        return result
+
+
+def _face_of(agent: AbstractAgent[Any, Any]) -> Face:
+    found: list[Face] = []
+
+    def look(one: AbstractCapability[Any]) -> None:
+        face = one.made_face if isinstance(one, HidingCapability) else None
+        if face is not None:
+            found.append(face)
+
+    agent.root_capability.apply(look)
+    if not found:
+        what = "capabilities=[CodeMode(...)], CodeCall(...) or ExecWait(...)"
+        raise ValueError(f"the agent has no capability of codemode whose pauses a store could keep: give it {what}")
+    return found[0]
+
+
+def _interrupt(asked: Asked, expires_at_ms: int) -> Interrupt:
+    return agent_pause(
+        asked.requests,
+        kept_by=_KEPT_BY,
+        key=asked.key,
+        outer_tool_call_id=asked.outer.tool_call_id,
+        expires_at_ms=expires_at_ms,
+    )
+
+
+def _told(error: BaseException, run: AgentRun) -> BaseException:
+    """Return what a store is told of an error: the end of a run that can go on no more, else it is tried again."""
+    reason = error.__cause__
+    if isinstance(error, UserError) and isinstance(reason, CodeModeProtocolError):
+        reason.details["not_resumable"] = True  # not here, with these keys: nothing has run
+        return reason
+    is_own = isinstance(error, AgentRunError | UserError)
+    is_final = is_own and not isinstance(error, ModelAPIError)
+    if isinstance(error, CodeModeError) or not (is_final or run.is_beyond):
+        return error
+    _log.warning("the run of an agent has failed", exc_info=error)
+    said = f"the run of the agent has failed with {type(error).__name__}{f': {error}' if is_own else ''}"
+    error.__cause__ = CodeModeError(said, code="CODE_MODE_AGENT_RUN")
+    return error

@@ -1,0 +1,90 @@
+"""``codemode console``: the approval console over a database, served by itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..continuations.keys import set_continuation_signing_key
+from ..errors import CodeModeError
+from ..stores.postgres import PostgresInterruptStore
+from ..stores.protocol import InterruptStore
+from ..stores.sqlite import SqliteInterruptStore
+from .describe import tool_over
+from .exits import DONE, UsageError
+
+PACKAGE = "codemode_console"
+_KEY = "CODE_MODE_KEY"
+_HOW_TO_INSTALL = "the console is a distribution of its own, which is not installed: pip install codemode-console"
+
+
+def console(options: argparse.Namespace) -> int:
+    """Serve the console until the process is told to end."""
+    package = _package()
+    if key := os.environ.get(_KEY):
+        set_continuation_signing_key(key)  # also without tools: what programs have done is read with it
+    store = _store(options.database)
+    auth = None if options.tokens is None else _auth(package, options.tokens)
+    resume = None if options.tools is None else _resume(options.tools, options.app, store)
+    try:
+        package.serve(store, auth=auth, resume=resume, host=options.host, port=options.port, say=_say)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{options.host}:{options.port} cannot be had: {error.strerror or error}") from error
+    except CodeModeError as error:
+        raise UsageError(f"{options.database.partition(':')[0]} database: {error.message}") from error
+    return DONE
+
+
+def _package() -> Any:
+    try:
+        return import_module(PACKAGE)
+    except ModuleNotFoundError as error:
+        if error.name == PACKAGE:
+            raise UsageError(_HOW_TO_INSTALL) from error
+        raise UsageError(f"{_HOW_TO_INSTALL} (of what it needs {error.name} is missing)") from error
+
+
+def _store(url: str) -> InterruptStore:
+    scheme, _, rest = url.partition(":")
+    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
+        try:
+            return PostgresInterruptStore(url)
+        except (ImportError, ValueError) as error:
+            raise UsageError(str(error)) from error
+    path = rest.removeprefix("///")
+    if scheme != "sqlite" or not rest.startswith("///") or not path or "?" in path:
+        raise UsageError(f"{_without_secrets(url)} is no database: sqlite:///approvals.db, or postgresql://...")
+    if not Path(path).absolute().parent.is_dir():
+        raise UsageError(f"there is no folder for {path}")
+    return SqliteInterruptStore(path)
+
+
+def _without_secrets(url: str) -> str:
+    return url if "@" not in url else url.partition(":")[0] + "://..."
+
+
+def _auth(package: Any, path: str) -> Any:
+    try:
+        return package.TokenAuth.from_json(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no file of tokens: {error}") from error
+
+
+def _resume(path: str, app: str | None, store: InterruptStore) -> Any:
+    """Return what lets programs go on; a file that sets the key itself needs none in the environment."""
+    continuation: dict[str, object] = {"guard": store.guard}
+    if key := os.environ.get(_KEY):
+        continuation["keys"] = key
+    code_mode = tool_over(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
+    return code_mode.resume if app is None else {app: code_mode.resume}
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,72 @@
+"""``codemode mcp``: which of its parts does what was asked. Each is a module of its own."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import cast
+
+from ..errors import CodeModeError
+from ..trace.visible_text import visible
+from .exits import UsageError
+
+_MODULES = {
+    None: "mcp_serve",
+    "init": "mcp_files",
+    "add": "mcp_files",
+    "import": "mcp_clients",
+    "install": "mcp_clients",
+    "undo": "mcp_clients",
+    "list": "mcp_list",
+    "check": "mcp_check",
+    "types": "mcp_types",
+    "run": "mcp_run",
+    "login": "mcp_login",
+    "logout": "mcp_login",
+    "approvals": "mcp_approvals",
+    "pins": "mcp_pins",
+}
+_HOW_TO_INSTALL = "the gateway needs the extra mcp, which is not installed: pip install 'codemode-toolkit[mcp]'"
+_SERVING = ("http", "bridge", "tool_name", "output", "pass_through")
+
+
+def mcp(options: argparse.Namespace) -> int:
+    """Serve, or do what the subcommand says. Raises `UsageError` for what cannot be used, never anything longer."""
+    if options.command_line is not None and options.part != "add":
+        raise UsageError("only `codemode mcp add NAME -- COMMAND` takes something behind --")
+    if options.part is not None and (given := [one for one in _SERVING if getattr(options, one) is not None]):
+        raise UsageError(f"--{given[0].replace('_', '-')} is for serving: it goes without `{options.part}`")
+    if find_spec("mcp") is None or find_spec("mcp_types") is None:
+        raise UsageError(_HOW_TO_INSTALL)
+    with one_message():
+        return import_module(f".{_MODULES[options.part]}", __package__).run(options)
+
+
+@contextmanager
+def one_message() -> Generator[None]:
+    """Turn what ends a command, and is no mistake of this package, into one message."""
+    try:
+        yield
+    except Exception as error:
+        cause = _first(error)
+        if isinstance(cause, UsageError):
+            raise cause from error
+        if isinstance(cause, CodeModeError):
+            raise UsageError(visible(cause.message)) from error
+        if isinstance(cause, OSError):
+            raise UsageError(
+                visible(f"{cause.filename}: {cause.strerror}" if cause.filename else str(cause))
+            ) from error
+        if isinstance(cause, ValueError | RuntimeError | ImportError):
+            raise UsageError(visible(str(cause))) from error
+        raise
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return what happened, out of the groups of tasks in which it did."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error

@@ -1,0 +1,174 @@
+"""``codemode mcp approvals``: the calls that wait in the gateway's store, and a person's decision about them.
+
+Deciding is writing it down: the gateway that holds the program, or the next one on the same store, goes on with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import CodeModeError
+from ..interrupts.interrupt import APPROVAL_KIND
+from ..protocol.ledger import UNKNOWN_OUTCOME_KIND
+from ..stores.errors import UnknownRequest
+from ..stores.values import ALL_TENANTS
+from ..trace.visible_text import counted, visible
+from .exits import DONE, FAILED, UsageError
+from .mcp_cards import card, table, waiting, whole_record
+from .mcp_setup import configuration, warn
+from .mcp_terminal import controlling_terminal
+
+if TYPE_CHECKING:
+    from ..mcp.config.values import GatewayConfig
+    from ..stores.protocol import InterruptStore
+    from ..stores.values import Record, StoredRequest
+
+Found = TypeVar("Found")
+
+_PAGE = 200
+_NOT_GIVEN: Any = object()
+
+
+def run(options: argparse.Namespace) -> int:
+    """List what waits, show one run, or decide after asking at the terminal."""
+    config = configuration(options)
+    if options.action is None:
+        return _list(config)
+    if options.action == "show":
+        return _show(config, options.id)
+    return _decide(config, options)
+
+
+def _list(config: GatewayConfig) -> int:
+    found = asyncio.run(_with_store(config, _all_waiting))
+    calls = sum(len(waiting(one)) for one in found)
+    if calls:
+        print(table(found))
+    print(f"{counted(calls, 'call')} of {counted(len(found), 'run')} {'waits' if calls == 1 else 'wait'} for a person")
+    return DONE
+
+
+def _show(config: GatewayConfig, given: str) -> int:
+    async def found(store: InterruptStore) -> Record:
+        try:
+            return await store.record(given, tenant=ALL_TENANTS)
+        except UnknownRequest:
+            return (await _found(store, given))[0]
+
+    print(whole_record(asyncio.run(_with_store(config, found))))
+    return DONE
+
+
+def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
+    approves = options.action == "approve"
+    edited = _json_of(options.input, "--input") if approves and options.input is not None else _NOT_GIVEN
+
+    async def found(store: InterruptStore) -> tuple[Record, list[StoredRequest], dict[str, str]]:
+        record, requests = await _found(store, options.id)
+        return record, requests, {one.interrupt_id: store.shown(one) for one in requests}
+
+    with controlling_terminal(f"`approvals {options.action}`") as terminal:
+        record, requests, seen = asyncio.run(_with_store(config, found))
+        if edited is not _NOT_GIVEN and len(requests) != 1:
+            raise UsageError(f"--input is for one call: {counted(len(requests), 'call')} of this run wait")
+        decisions = {one.interrupt_id: _decision(one, options, edited) for one in requests}
+        for one in requests:
+            terminal.say(f"\n{card(record, one)}")
+        if edited is not _NOT_GIVEN:
+            terminal.say(f"  it would run with\n    {visible(json.dumps(edited, ensure_ascii=False))}")
+        what = "this call" if len(requests) == 1 else f"these {len(requests)} calls"
+        if not terminal.agrees(f"\n{'Allow' if approves else 'Refuse'} {what}?"):
+            terminal.say("Nothing was decided.")
+            return FAILED
+
+    async def written(store: InterruptStore) -> int:
+        return await _written(store, record, decisions, seen)
+
+    return asyncio.run(_with_store(config, written))
+
+
+async def _written(store: InterruptStore, record: Record, decisions: dict[str, Any], seen: dict[str, str]) -> int:
+    try:
+        await store.decide(decisions, actor=f"{getpass.getuser()}@terminal", tenant=record.tenant, seen=seen)
+    except CodeModeError as error:
+        warn(f"nothing was decided: {error.message}")
+        return FAILED
+    print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; the gateway goes on with it")
+    return DONE
+
+
+def _decision(request: StoredRequest, options: argparse.Namespace, edited: Any) -> dict[str, Any]:
+    approves = options.action == "approve"
+    if request.kind == UNKNOWN_OUTCOME_KIND:
+        return _said_of_doubt(request, options)
+    if approves and (options.run_again or options.happened is not None):
+        raise UsageError(
+            f"call {visible(request.interrupt_id)} has not begun: --happened and --run-again are for calls in doubt"
+        )
+    if request.kind != APPROVAL_KIND:
+        raise UsageError(
+            f"call {visible(request.interrupt_id)} waits for no approval, but for: {visible(request.kind)}"
+        )
+    decision: dict[str, Any] = {"approved": approves}
+    if options.reason:
+        decision["reason"] = options.reason
+    return decision if edited is _NOT_GIVEN else {**decision, "input": edited}
+
+
+def _said_of_doubt(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what a person says of a call that has begun and of which nobody knows how it ended."""
+    if options.action == "deny":
+        return {"error": {"message": options.reason or "a person says that this call has failed"}}
+    if options.happened is not None:
+        return {"value": _json_of(options.happened, "--happened")}
+    if options.run_again:
+        return {"runAgain": True}
+    raise UsageError(
+        f"nobody knows whether call {visible(request.interrupt_id)} has happened: find out, then say"
+        " --happened JSON (what it gave), --run-again (it has not), or `approvals deny` (it has failed)"
+    )
+
+
+def _json_of(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{what} is no JSON: {error}") from error
+
+
+async def _found(store: InterruptStore, given: str) -> tuple[Record, list[StoredRequest]]:
+    """Return the run that is meant and which of its calls, all that wait for the id of a run."""
+    for listed in await _all_waiting(store):
+        calls = waiting(listed)
+        meant = calls if listed.id == given else [one for one in calls if one.interrupt_id == given]
+        if meant:
+            record = await store.record(listed.id, tenant=listed.tenant)
+            now = {one.interrupt_id: one for one in waiting(record)}
+            return record, [now[one.interrupt_id] for one in meant if one.interrupt_id in now]
+    raise UsageError(f"nothing waits under {visible(given)}: `codemode mcp approvals` lists what does")
+
+
+async def _all_waiting(store: InterruptStore) -> list[Record]:
+    found: list[Record] = []
+    after: str | None = None
+    while True:
+        page = await store.list(tenant=ALL_TENANTS, state="waiting", after=after, limit=_PAGE)
+        found += [one for one in page.records if waiting(one)]
+        after = page.next
+        if after is None:
+            return found
+
+
+async def _with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Found]]) -> Found:
+    from ..mcp.gateway.gateway import Gateway
+
+    store = Gateway(config).store
+    try:
+        return await work(store)
+    finally:
+        await store.aclose()

@@ -1,0 +1,180 @@
+"""What ``codemode mcp`` takes. Imports nothing of the gateway: help has to come at once, and without the extra."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex")
+OUTPUTS = ("both", "structured", "text")
+
+_EXITS = """\
+exit codes:
+  0    done; the client or a signal has ended what was served
+  1    something is not as it should be: a check, a program that failed, an answer that came too late
+  2    nothing can start: wrong arguments, no usable server, a port in use; one message says what to change
+  130  stopped with Ctrl-C
+"""
+_CONFIG = """\
+the configuration is --config, else the environment variable CODEMODE_MCP_CONFIG, else mcp.json in the folder
+`codemode` of the user's configuration folder ($XDG_CONFIG_HOME or ~/.config); never one of the folder it happens to
+be started in, for that could be anybody's
+"""
+
+
+def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Return the arguments before the first ``--``, and the command behind it, None without one."""
+    given = list(arguments)
+    if "--" not in given:
+        return given, None
+    at = given.index("--")
+    return given[:at], given[at + 1 :]
+
+
+def add_mcp(commands: Any) -> None:
+    """Add ``mcp`` with all that it has to the commands."""
+    mcp: argparse.ArgumentParser = commands.add_parser(
+        "mcp",
+        allow_abbrev=False,
+        help="put all MCP servers behind one tool, for any client",
+        description="Serve the MCP servers of a configuration as one tool: over stdio, as a client starts it, unless"
+        " told otherwise; or, with a subcommand, do something about that configuration.",
+        epilog=f"{_CONFIG}\n{_EXITS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_config(mcp, default=None)
+    where = mcp.add_mutually_exclusive_group()
+    where.add_argument("--http", metavar="HOST:PORT", help="serve streamable HTTP there, for many clients")
+    where.add_argument("--bridge", metavar="URL", help="join this stdio client to a gateway that runs at a URL")
+    mcp.add_argument(
+        "--tool-name", metavar="NAME", help="what the tool is called (default auto: a name that the client takes)"
+    )
+    mcp.add_argument("--output", choices=OUTPUTS, help="how an answer is given (default both)")
+    mcp.add_argument(
+        "--pass-through",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="prompts, resources and completion of the servers as well (default: yes)",
+    )
+    parts = mcp.add_subparsers(dest="part", metavar="subcommand")
+    _add_taking_over(parts)
+    _add_changing(parts)
+    _add_looking(parts)
+    _add_signing_in(parts)
+    _add_approvals(parts)
+    _add_pins(parts)
+
+
+def _add_config(parser: argparse.ArgumentParser, *, default: Any = argparse.SUPPRESS) -> None:
+    # A default of a subcommand would replace what was said before it.
+    parser.add_argument(
+        "--config", metavar="FILE", default=default, help="the configuration (default: see codemode mcp -h)"
+    )
+
+
+def _part(parts: Any, name: str, told: str, **more: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = parts.add_parser(
+        name,
+        allow_abbrev=False,
+        help=told,
+        description=f"{told[0].upper()}{told[1:]}.",
+        epilog=_EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **more,
+    )
+    _add_config(parser)
+    return parser
+
+
+def _add_taking_over(parts: Any) -> None:
+    _part(parts, "init", "write a configuration to begin with, where there is none")
+    taken = _part(parts, "import", "take the servers of a client into the configuration; the client stays as it is")
+    taken.add_argument("--from", dest="client", choices=CLIENTS, required=True, help="the client that has them")
+    put = _part(parts, "install", "put the gateway into a client in place of the servers there, with a backup")
+    put.add_argument("--client", choices=CLIENTS, required=True, help="the client")
+    put.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+    put.add_argument("--undo", action="store_true", help="give the client back what it had")
+    undone = _part(parts, "undo", "give a client back what it had before the gateway was installed there")
+    undone.add_argument("--client", choices=CLIENTS, required=True, help="the client")
+    undone.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+
+
+def _add_changing(parts: Any) -> None:
+    added = _part(
+        parts,
+        "add",
+        "add a server to the configuration",
+        usage="codemode mcp add [options] NAME URL\n       codemode mcp add [options] NAME -- COMMAND [ARGUMENT ...]",
+    )
+    added.add_argument("name", help="what the server is called")
+    added.add_argument("url", nargs="?", help="where it is; or, behind --, the command that starts it")
+    added.add_argument(
+        "--transport", choices=("stdio", "http", "sse"), help="how it is spoken with (default: as given)"
+    )
+    added.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable of its environment")
+    added.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="a header of its requests")
+    added.add_argument(
+        "--approval", choices=("never", "declared", "writes", "always"), help="which calls a person decides"
+    )
+
+
+def _add_looking(parts: Any) -> None:
+    listed = _part(parts, "list", "show the servers of the configuration with their policy, and no secret")
+    listed.add_argument("--json", action="store_true", help="as one JSON object")
+    checked = _part(parts, "check", "start every server, say what is wrong, and what a model would be given")
+    checked.add_argument("name", nargs="?", help="this server alone")
+    checked.add_argument("--json", action="store_true", help="as one JSON object")
+    types = _part(parts, "types", "print the TypeScript of the servers")
+    types.add_argument("name", nargs="?", help="of this server alone")
+    run = _part(
+        parts, "run", "run a program over the servers, ask here about calls that need approval, print the answer"
+    )
+    run.add_argument("program", help="a .js or .ts file, an ES module; - for stdin")
+    run.add_argument(
+        "--approve",
+        choices=("ask", "deny", "all"),
+        default="ask",
+        help="what happens to a call that needs approval: ask in the terminal (default), deny it, or allow all of them",
+    )
+
+
+def _add_signing_in(parts: Any) -> None:
+    login = _part(parts, "login", "sign in to a server, in the browser")
+    login.add_argument("name", help="the server")
+    login.add_argument(
+        "--no-browser", action="store_true", help="open no page here: print its URL, and ask for its end"
+    )
+    _part(parts, "logout", "forget the tokens of a server").add_argument("name", help="the server")
+
+
+def _add_approvals(parts: Any) -> None:
+    approvals = _part(parts, "approvals", "show the calls that wait for a person, or decide about one in the terminal")
+    doing = approvals.add_subparsers(dest="action", metavar="action")
+    for name, told in (
+        ("approve", "let calls run, after showing them and asking"),
+        ("deny", "refuse calls, after showing them and asking"),
+        ("show", "show all that is kept of a run that waits"),
+    ):
+        parser = _part(doing, name, told)
+        parser.add_argument("id", help="of one call, or of a run for all its calls that wait")
+        if name == "approve":
+            how = parser.add_mutually_exclusive_group()
+            how.add_argument("--input", metavar="JSON", help="run it with this input instead; of one call")
+            how.add_argument("--happened", metavar="JSON", help="of a call in doubt: it has happened, and gave this")
+            how.add_argument("--run-again", action="store_true", help="of a call in doubt: it has not happened")
+        if name != "show":
+            parser.add_argument("--reason", default="", help="what the audit keeps, and a refused program is told")
+
+
+def _add_pins(parts: Any) -> None:
+    pins = _part(parts, "pins", "show which servers have changed their tools since they were first used, and how")
+    _add_user(pins, "local")
+    told = "take the tools as they are now, after showing the difference and asking"
+    approve = _part(pins.add_subparsers(dest="action", metavar="action"), "approve", told)
+    _add_user(approve, argparse.SUPPRESS)
+    approve.add_argument("name", help="the server")
+
+
+def _add_user(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument("--user", metavar="NAME", default=default, help="of this user of a gateway over HTTP")

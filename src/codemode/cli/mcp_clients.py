@@ -1,0 +1,85 @@
+"""``codemode mcp import``, ``install`` and ``undo``: what a client has, taken over and given back."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ..trace.visible_text import counted, visible
+from .exits import DONE, UsageError
+from .mcp_setup import config_path, warn
+
+if TYPE_CHECKING:
+    from ..mcp.clients.changes import Change
+
+
+def run(options: argparse.Namespace) -> int:
+    """Take over, put in place, or undo."""
+    if options.part == "import":
+        return _import(options)
+    if options.part == "undo" or options.undo:
+        return _undo(options)
+    return _install(options)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from ..mcp.clients.config_texts import initial, with_servers
+    from ..mcp.clients.importing import imported
+    from ..mcp.clients.texts import FileText
+
+    found = imported(options.client)
+    for name, reason in found.left.items():
+        warn(f"{name} of {options.client} is left out: {reason}")
+    if not found.servers:
+        where = ", ".join(map(str, found.files)) or "none of its files is there"
+        raise UsageError(visible(f"{options.client} has no server that can be taken over ({where})"))
+    file = FileText.of(config_path(options).absolute())
+    before = file.text if file.is_there else initial()
+    text, names = with_servers(before, found.servers, options.client)
+    if text != before or not file.is_there:
+        file.write(text)
+    for name, ours in names.items():
+        print(f"  {visible(ours)}" + ("" if ours == name else f", which {options.client} calls {visible(name)}"))
+    print(f"{counted(len(names), 'server')} in {visible(str(file.path))}; {options.client} is as it was")
+    return DONE
+
+
+def _install(options: argparse.Namespace) -> int:
+    from ..mcp.clients.installing import installed
+
+    path = config_path(options).absolute()
+    change = installed(options.client, path, dry_run=options.dry_run)
+    if change.is_changed:
+        done = "would stand" if options.dry_run else "stands"
+        what = f"the gateway {done} in {change.path} in place of {counted(len(change.moved), 'server')}"
+    else:
+        what = f"the gateway stands in {change.path} already"
+    _tell(change, what, options.dry_run)
+    return DONE
+
+
+def _undo(options: argparse.Namespace) -> int:
+    from ..mcp.clients.undoing import undone
+
+    change = undone(options.client, dry_run=options.dry_run)
+    does = "would have" if options.dry_run else "has"
+    _tell(
+        change,
+        f"{options.client} {does} its {counted(len(change.moved), 'server')} back in {change.path}",
+        options.dry_run,
+    )
+    return DONE
+
+
+def _tell(change: Change, what: str, dry_run: bool) -> None:
+    if dry_run and change.diff:
+        print(visible(change.diff, keep="\n\t"))
+    print(visible(what))
+    if change.backup is not None:
+        print(
+            visible(f"its file as it was is {change.backup}; `codemode mcp undo --client {change.client}` puts it back")
+        )
+    if change.is_changed and not dry_run:
+        print(f"restart {change.client}, or let it read its servers anew")
+    for note in change.notes:
+        warn(note)

@@ -1,0 +1,41 @@
+"""``codemode mcp types``: the TypeScript of the servers, as programs see them."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..trace.visible_text import visible
+from .exits import DONE, FAILED
+from .mcp_setup import configuration, server_named, usable, warn
+
+if TYPE_CHECKING:
+    from ..mcp.config.values import GatewayConfig
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the declarations of all servers, or of one."""
+    config = usable(configuration(options))
+    name = None if options.name is None else server_named(config, options.name)
+    if name is not None:
+        config = replace(config, servers=tuple(one for one in config.servers if one.name == name))
+    text, failures = asyncio.run(_declared(config, name))
+    if text:
+        print(visible(text, keep="\n\t"))
+    for failure in failures:
+        warn(failure)
+    return FAILED if failures else DONE
+
+
+async def _declared(config: GatewayConfig, name: str | None) -> tuple[str, list[str]]:
+    from .mcp_gateway import opened, start
+
+    async with opened(config) as (_, seat):
+        upstreams = seat.connected.upstreams
+        reasons = await asyncio.gather(*map(start, upstreams))
+        await seat.run_tool.refresh()
+        text = seat.run_tool.declarations(name)
+    failed = [(one, why) for one, why in zip(upstreams, reasons, strict=True) if why is not None]
+    return text, [f"{one.config.name}: {why}" for one, why in failed]

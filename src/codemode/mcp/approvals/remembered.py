@@ -1,0 +1,190 @@
+"""Answers that hold for more than one call: for a session, or always for one tool as it was when it was shown.
+
+One place for all principals of a gateway. What always holds is kept in one file of the state folder, which other
+gateways and the command line share: a look at it is made for each call, so that what was revoked asks again at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import mcp_types as types
+
+from ...data.json_values import canonical_json
+from ...host.clock import now_ms
+from ..config.values import ServerConfig
+from ..gateway.principals import Principal
+from ..upstreams.hooks import NeedsApproval
+from ..upstreams.origins import origin_of
+from .policy import asks
+
+Scope = Literal["session", "always"]
+
+FILE = "remembered.sqlite"
+_MOST_SHOWN = 10_000
+_MOST_IN_SESSIONS = 10_000
+_BUSY_SECONDS = 5.0
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS remembered (principal TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL,"
+    " definition TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY (principal, server, tool)) WITHOUT ROWID"
+)
+_log = logging.getLogger("codemode.mcp")
+
+
+@dataclass(frozen=True)
+class KnownTool:
+    """One tool as it was shown: ``definition`` is the digest of its name, description, schemas and annotations."""
+
+    server: str
+    tool: str
+    definition: str
+
+
+@dataclass(frozen=True)
+class RememberedAnswer:
+    """One answer that always holds, for the tool as it was at ``at_ms``, in Unix time."""
+
+    principal: str
+    server: str
+    tool: str
+    definition: str
+    at_ms: int
+
+
+class Remembered:
+    """What is remembered of the answers of all principals. ``folder`` None keeps all of it in memory alone.
+
+    Where its file cannot be read everything is asked; where it cannot be written an answer holds for its session.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._path = None if folder is None else folder / FILE
+        self._sessions: OrderedDict[tuple[Principal, KnownTool], None] = OrderedDict()
+        self._shown: OrderedDict[str, KnownTool] = OrderedDict()
+
+    def allows(self, principal: Principal, tool: KnownTool) -> bool:
+        """Tell whether calls of this very tool were allowed for longer than one call."""
+        return (principal, tool) in self._sessions or self._definition(principal, tool) == tool.definition
+
+    def remember(self, principal: Principal, tool: KnownTool, scope: Scope) -> None:
+        """Keep an answer: for as long as this session lasts, or always."""
+        if scope == "always" and self._written(principal, tool):
+            return
+        self._sessions[principal, tool] = None
+        while len(self._sessions) > _MOST_IN_SESSIONS:
+            self._sessions.popitem(last=False)
+
+    def forget(self, principal: Principal, tool: KnownTool) -> None:
+        """Take back what was remembered of one tool."""
+        self._sessions.pop((principal, tool), None)
+        self.revoke(principal.id, tool.server, tool.tool)
+
+    def end_session(self, principal: Principal) -> None:
+        """Forget what holds for a session that is over."""
+        for key in [key for key in self._sessions if key[0] == principal]:
+            del self._sessions[key]
+
+    def always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
+        """Return the answers that always hold, of one principal or of all. Raises `OSError` for an unreadable file."""
+        statement = "SELECT * FROM remembered WHERE principal = COALESCE(?, principal) ORDER BY principal, server, tool"
+        return tuple(RememberedAnswer(*row) for row in self._rows(statement, principal_id))
+
+    def revoke(self, principal_id: str, server: str, tool: str | None = None) -> int:
+        """Forget what always holds of one tool, or of all tools of a server; return how many answers that were.
+
+        Gateways that run ask again at once. What holds for their sessions stays. Raises `OSError`.
+        """
+        statement = "DELETE FROM remembered WHERE principal = ? AND server = ? AND tool = COALESCE(?, tool) RETURNING 1"
+        return len(self._rows(statement, principal_id, server, tool))
+
+    def was_shown(self, tool_call_id: str, tool: KnownTool) -> None:
+        """Keep for a while which definition of a tool it is that a call waits for."""
+        self._shown[tool_call_id] = tool
+        while len(self._shown) > _MOST_SHOWN:
+            self._shown.popitem(last=False)
+
+    def shown(self, tool_call_id: str) -> KnownTool | None:
+        """Return the tool of a call about which a person is asked, as it was then; None where that is not known."""
+        return self._shown.get(tool_call_id)
+
+    def _definition(self, principal: Principal, tool: KnownTool) -> str | None:
+        statement = "SELECT definition FROM remembered WHERE principal = ? AND server = ? AND tool = ?"
+        try:
+            found = self._rows(statement, principal.id, tool.server, tool.tool)
+        except OSError:
+            _log.warning("what always holds cannot be read, and is asked", exc_info=True)
+            return None
+        return found[0][0] if found else None
+
+    def _written(self, principal: Principal, tool: KnownTool) -> bool:
+        if self._path is None:
+            return False
+        statement = "INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, ?, ?)"
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(mode=0o600)
+            self._rows(statement, principal.id, tool.server, tool.tool, tool.definition, now_ms())
+        except OSError:
+            _log.warning("an answer that is to hold always cannot be kept: it holds for this session", exc_info=True)
+            return False
+        return True
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        if self._path is None or not self._path.exists():
+            return []
+        try:
+            with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as file, file:
+                file.execute(_TABLE)
+                return file.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise OSError(f"{self._path} cannot be used: {error}") from error
+
+
+def definition_of(tool: types.Tool, config: ServerConfig | None = None) -> str:
+    """Return the digest of what a server says of a tool; with ``config``, of the tool of that very server.
+
+    A server of the same name in another configuration, or with another folder, database or account, is another one.
+    """
+    said = tool.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={"name", "title", "description", "input_schema", "output_schema", "annotations"},
+    )
+    whose = [] if config is None else [server_text(config)]
+    return hashlib.sha256(canonical_json([said, *whose] if whose else said).encode()).hexdigest()
+
+
+def server_text(config: ServerConfig) -> str:
+    """Return what tells servers apart that have one name: where each is, and all that it is given. Holds secrets."""
+    where = [config.transport, config.command, config.args, config.cwd, config.url]
+    return json.dumps([*where, sorted(config.env.items()), sorted(config.headers.items())])
+
+
+def approval_hook(remembered: Remembered) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:
+    """Return the hook ``approval`` of `UpstreamHooks`: the policy, less what the principal of a call has answered."""
+
+    def approval(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
+        if not asks(config, tool):
+            return False
+        known = KnownTool(config.name, tool.name, definition_of(tool, config))
+
+        def needs_approval(_input: Any, context: Any) -> bool:
+            origin = origin_of(context)
+            if origin is not None and remembered.allows(origin.principal, known):
+                return False
+            remembered.was_shown(context.tool_call_id, known)
+            return True
+
+        return needs_approval
+
+    return approval

@@ -1,0 +1,97 @@
+"""What a call is answered that waits for a person, or that cannot go on: responses as those of a run. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from ...data.json_values import well_formed
+from ...surfaces.modules.diagnostic import diagnostic
+from ...surfaces.modules.response import RunResponse, refused
+from ...trace.visible_text import one_line
+from .questions import Question
+
+WAITING, UNKNOWN_OUTCOME = "WAITING_FOR_APPROVAL", "OUTCOME_UNKNOWN"
+MOST_CALLS = 50
+_MAX_NAME_CHARACTERS = 200
+
+
+def waiting(
+    record_id: str, questions: Iterable[Question], expires_at_ms: int, url: str | None, stuck: str | None = None
+) -> RunResponse:
+    """Return what says that a run waits for people, and how its outcome is had. ``stuck``: why it cannot go on now."""
+    asked = list(questions)
+    doubts = [one for one in asked if one.kind == "unknown"]
+    again = f'Call this tool with {{"resume": "{record_id}"}} later; sending the program again does not help.'
+    if doubts:
+        names = ", ".join(_name(one) for one in doubts[:5])
+        said = diagnostic(
+            "error", UNKNOWN_OUTCOME, f"cut off, and may have happened: {names}", hint=f"A person must say. {again}"
+        )
+    elif asked:
+        names = ", ".join(_name(one) for one in asked[:5])
+        message = f"the program waits for somebody to approve {names}"
+        said = diagnostic("warning", WAITING, message, hint=f"Tell the user. {again}")
+    elif stuck:
+        message = f"the program cannot go on at present: {one_line(stuck, _MAX_NAME_CHARACTERS)}"
+        said = diagnostic("warning", WAITING, message, hint=f"Tell the user. {again}")
+    else:
+        said = diagnostic("warning", WAITING, "the program goes on, and has not ended yet", hint=again)
+    response = refused([said])
+    response["waiting"] = waiting_of(record_id, asked, expires_at_ms, url)
+    return response
+
+
+def waiting_of(record_id: str, questions: Iterable[Question], expires_at_ms: int, url: str | None) -> dict[str, Any]:
+    """Return the field ``waiting``: never an input, and nothing by which anything could be approved."""
+    calls = [_call(one) for one in questions]
+    until = datetime.fromtimestamp(expires_at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    said: dict[str, Any] = {"id": record_id, "calls": calls[:MOST_CALLS], "expiresAt": until}
+    return {**said, "url": url} if url else said
+
+
+def unknown_run() -> RunResponse:
+    """Return the answer to an id that is none of this principal's."""
+    hint = "Run the program again, if it is still wanted."
+    return refused([diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])
+
+
+def not_resumed(reason: str) -> RunResponse:
+    """Return the answer to what cannot go on."""
+    hint = "Nothing has run. Run the program again, if it is still wanted."
+    message = f"this call does not go on: {reason}"
+    return refused([diagnostic("error", "CONTINUATION_REFUSED", message, hint=hint)])
+
+
+def ended_otherwise(reason: str) -> RunResponse:
+    """Return the answer for a run that came to its end without its program."""
+    hint = "Tell the user. Run the program again, if it is still wanted."
+    return refused([diagnostic("error", "RUN_ENDED", f"the run has ended: {reason}", hint=hint)])
+
+
+def bad_request(message: str, path: str) -> RunResponse:
+    """Return the answer to a request that cannot be understood."""
+    hint = 'Send {"code": "<an ES module>"}, or {"resume": "<the id of a run that waits>"}.'
+    return refused([diagnostic("error", "BAD_REQUEST", message, hint=hint, path=path)])
+
+
+def store_away() -> RunResponse:
+    """Return the answer where nobody can be asked, for what waits cannot be kept."""
+    message = "a call needs an approval, and the gateway's store cannot be used"
+    hint = "Tell the user that the store of the gateway cannot be used: its log says why."
+    return refused([diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
+
+
+def _call(question: Question) -> dict[str, Any]:
+    line = {} if question.line is None else {"line": question.line}
+    asks = "outcome" if question.kind == "unknown" else "sign-in" if question.kind == "sign-in" else "approval"
+    return {"serverId": _short(question.server), "toolName": _short(question.tool), **line, "asks": asks}
+
+
+def _name(question: Question) -> str:
+    return f"{_short(question.server)}.{_short(question.tool)}"
+
+
+def _short(text: str) -> str:
+    return well_formed(one_line(text, _MAX_NAME_CHARACTERS))

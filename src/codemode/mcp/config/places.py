@@ -1,0 +1,53 @@
+"""Folders of the user: where the gateway keeps its own, and where a configuration counts its paths from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_EDITORS = frozenset({".vscode", ".cursor", ".codex"})
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """Return the user's home folder, as ``environ`` has it."""
+    found = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(found) if found else Path.home()
+
+
+def state_folder(environ: Mapping[str, str] | None = None, *, platform: str = sys.platform) -> Path:
+    """Return the folder where the gateway keeps store, caches, keys and tokens of this user; it may not be there yet.
+
+    ``XDG_STATE_HOME`` counts on each platform where it is an absolute path.
+    """
+    known = os.environ if environ is None else environ
+    if Path(said := known.get("XDG_STATE_HOME", "")).is_absolute():
+        return Path(said) / "codemode"
+    if platform == "win32":
+        local = known.get("LOCALAPPDATA")
+        return (Path(local) if local else home(known) / "AppData" / "Local") / "codemode"
+    if platform == "darwin":
+        return home(known) / "Library" / "Application Support" / "codemode"
+    return home(known) / ".local" / "state" / "codemode"
+
+
+def base_folder(path: Path | None) -> Path:
+    """Return where relative paths of the configuration at ``path`` start: the project, for an editor's own folder."""
+    if path is None:
+        return Path.cwd()
+    folder = path.absolute().parent
+    return folder.parent if folder.name in _EDITORS else folder
+
+
+def workspace_folder(path: Path | None) -> Path:
+    """Return what ``${workspaceFolder}`` is: the project of the file, else where the gateway was started."""
+    is_of_project = path is not None and (path.name == ".mcp.json" or path.absolute().parent.name in _EDITORS)
+    return base_folder(path) if is_of_project else Path.cwd()
+
+
+def at(folder: Path, written: str, environ: Mapping[str, str]) -> Path:
+    """Return the path that is ``written`` in a configuration whose paths start at ``folder``."""
+    if written == "~" or written.startswith(("~/", "~\\")):
+        return home(environ) / written[2:]
+    return folder / written

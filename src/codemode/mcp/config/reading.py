@@ -1,0 +1,140 @@
+"""Reads a configuration: which servers there are, which of them can be used, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from ...data.narrowing import list_or_empty, mapping_or_empty
+from . import checks, files, own_keys, places
+from .entries import Entry
+from .filling import Filling
+from .mistakes import MistakeError, inside, near, short
+from .own_entry import configuration_of, starts_gateway
+from .servers import is_turned_off, server_of
+from .settings import settings_of
+from .values import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
+from .variables import Variables
+
+MAX_SERVERS = 1_000
+
+CONTAINERS = ("mcpServers", "servers", "mcp_servers", "mcp.servers")
+"""Where clients keep their servers: most of them, VS Code, Codex, and VS Code's settings."""
+
+
+def load_config(
+    source: str | Path | Mapping[str, Any],
+    *,
+    environ: Mapping[str, str] | None = None,
+    inputs: Mapping[str, str] | None = None,
+    state_folder: Path | None = None,
+) -> GatewayConfig:
+    """Return the configuration that the file at ``source`` holds, or ``source`` itself where that is a mapping.
+
+    ``environ`` (by default that of the process) and ``inputs`` give variables their values. A mistake of one server is
+    a `ConfigProblem` and leaves out that server. Raises `ConfigError` where the file cannot be read, is no JSON with
+    comments (or TOML), or our own settings at its top are wrong.
+    """
+    path = None if isinstance(source, Mapping) else Path(source).absolute()
+    said = files.object_of(files.text_of(path), path) if path else source
+    known = os.environ if environ is None else environ
+    try:
+        whole = checks.an_object(said, "the configuration")
+        variables = Variables(known, places.workspace_folder(path), inputs or {}, _declared(whole))
+        return _config(whole, path, variables, state_folder or places.state_folder(known))
+    except RecursionError:
+        raise ConfigError(f"{path or 'the configuration'}: objects and arrays are nested too deep") from None
+    except MistakeError as mistake:
+        raise ConfigError(f"{path}: {mistake}" if path else str(mistake)) from None
+
+
+def _config(whole: Mapping[str, Any], path: Path | None, variables: Variables, state: Path) -> GatewayConfig:
+    top, settings = _top(whole, variables, state)
+    found, folder = _Found(), places.base_folder(path)
+    for name, place, said in _entries(whole, found.problems):
+        try:
+            entry = Entry(checks.an_object(said, place), place, folder, Filling(variables))
+            if is_turned_off(entry.said, place):
+                found.disabled.append(name)
+            else:
+                found.servers.append(_no_circle(server_of(name, entry, top), place, path))
+        except MistakeError as mistake:
+            found.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
+    if not found.servers:
+        found.problems.append(_none_left(whole, found))
+    return GatewayConfig(tuple(found.servers), settings, tuple(found.problems), tuple(found.disabled), path)
+
+
+def _no_circle(server: ServerConfig, place: str, path: Path | None) -> ServerConfig:
+    """Return the server. Raises `MistakeError` for a gateway that would start itself again and again."""
+    if starts_gateway(server.command, server.args):
+        named = configuration_of(server.args)
+        if named is None or (path is not None and Path(server.cwd or ".", named).resolve() == path.resolve()):
+            raise MistakeError(place, "this starts the gateway itself; take it out of its own configuration")
+    return server
+
+
+@dataclass
+class _Found:
+    servers: list[ServerConfig] = field(default_factory=list[ServerConfig])
+    problems: list[ConfigProblem] = field(default_factory=list[ConfigProblem])
+    disabled: list[str] = field(default_factory=list[str])
+
+
+def _top(whole: Mapping[str, Any], variables: Variables, state: Path) -> tuple[Mapping[str, Any], GatewaySettings]:
+    filling = Filling(variables)
+    said = filling.within(whole.get("codemode", {}), "codemode")
+    top = checks.only(own_keys.TOP, said, "codemode")
+    return top, settings_of(top, filling.secrets, state)
+
+
+def _containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key in CONTAINERS:
+        first, _, rest = key.partition(".")
+        said = whole.get(key)
+        if said is None and rest and isinstance(nested := whole.get(first), Mapping):
+            said = cast("Mapping[str, Any]", nested).get(rest)
+        if said is not None:
+            yield key, said
+
+
+def _entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
+    """Yield name, path and object of each server. A name in two places is used once, and told."""
+    seen = dict[str, str]()
+    for place, said in _containers(whole):
+        for name, one in checks.an_object(said, place).items():
+            path = inside(place, name)
+            if name in seen:
+                problems.append(ConfigProblem(name, path, f"{seen[name]} has the same name and is used; rename one"))
+            elif len(seen) == MAX_SERVERS:
+                raise MistakeError(place, f"there are more than {MAX_SERVERS:,} servers")
+            else:
+                seen[name] = path
+                yield name, path, one
+
+
+def _declared(whole: Mapping[str, Any]) -> dict[str, str]:
+    """Return the defaults of the inputs that VS Code has a file declare."""
+    found = dict[str, str]()
+    for one in (whole, mapping_or_empty(whole.get("mcp"))):
+        for declared in map(mapping_or_empty, list_or_empty(one.get("inputs"))):
+            name, default = declared.get("id"), declared.get("default")
+            if isinstance(name, str) and isinstance(default, str):
+                found[name] = default
+    return found
+
+
+def _none_left(whole: Mapping[str, Any], found: _Found) -> ConfigProblem:
+    place = next((key for key, _ in _containers(whole)), None)
+    if found.problems:
+        return ConfigProblem(None, place or CONTAINERS[0], "no server is left; mend those above")
+    if found.disabled:
+        return ConfigProblem(None, place or CONTAINERS[0], "no server is left: the file turns all of them off")
+    if place:
+        return ConfigProblem(None, place, "there is no server; add one with `codemode mcp add NAME URL|-- COMMAND...`")
+    meant = next((key for key in whole if near(key, CONTAINERS)), None)
+    hint = f"the file has {short(meant)}{near(meant, CONTAINERS)}" if meant else "add one with `codemode mcp add`"
+    return ConfigProblem(None, CONTAINERS[0], f"this key is missing, and with it all servers; {hint}")

@@ -1,0 +1,35 @@
+"""The gateway's own settings, of the checked keys at the top of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import secret_rules
+from .values import GatewaySettings
+
+_FIELDS = {
+    "store": "store",
+    "keys": "keys",
+    "journal": "journal",
+    "auth": "auth",
+    "learn": "learn",
+    "toolName": "tool_name",
+    "output": "output",
+    "passThrough": "pass_through",
+    "limits": "limits",
+    "clients": "clients",
+    "approvalWaitMs": "approval_wait_ms",
+}
+
+
+def settings_of(top: Mapping[str, Any], filled_in: set[str], state_folder: Path) -> GatewaySettings:
+    """Return the settings; ``filled_in`` are the secrets that variables brought in."""
+    fields = {field: top[key] for key, field in _FIELDS.items() if key in top}
+    auth: Mapping[str, Any] = top.get("auth", {})
+    console = auth.get("console")
+    of_auth = [console] if isinstance(console, str) else []
+    secrets = secret_rules.long_enough({*filled_in, *top.get("keys", ()), *of_auth})
+    secrets |= secret_rules.of_url(top.get("store", ""))
+    return GatewaySettings(**fields, state_folder=state_folder, secrets=tuple(sorted(secrets, key=len, reverse=True)))

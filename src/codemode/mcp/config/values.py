@@ -1,0 +1,116 @@
+"""What a configuration says, checked: its servers, the gateway's own settings, what is wrong. Reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Transport = Literal["stdio", "http", "sse"]
+Approval = Literal["never", "declared", "writes", "always"]
+Sharing = Literal["user", "session", "shared"]
+Pinning = Literal["off", "warn", "block"]
+Output = Literal["both", "structured", "text"]
+
+APPROVALS: tuple[Approval, ...] = ("never", "declared", "writes", "always")
+
+
+class ConfigError(ValueError):
+    """A configuration with which nothing can start; the message names the place and the way out."""
+
+
+@dataclass(frozen=True)
+class ConfigProblem:
+    """A mistake that disables one ``server``, or, where that is None, is about the whole file.
+
+    ``lacks_value``: what is written is right, and what it names is not there, such as a variable's value.
+    """
+
+    server: str | None
+    path: str
+    message: str
+    lacks_value: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """One server as it is to be connected: variables are filled in, so no value of it is for logs or programs.
+
+    ``approval`` is the policy of the server, ``tool_approvals`` that of tools by pattern, ``auto_approve`` patterns of
+    tools that are never asked about. ``allow`` and ``deny`` are patterns of tools (``*`` stands for any text); an empty
+    ``allow`` is all. ``secrets`` are texts that nobody but the server may read. Times are in milliseconds.
+    """
+
+    name: str
+    transport: Transport
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    approval: Approval = "declared"
+    tool_approvals: Mapping[str, Approval] = field(default_factory=dict[str, "Approval"])
+    auto_approve: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    timeout_ms: int = 60_000
+    connect_timeout_ms: int = 30_000
+    max_concurrency: int = 32
+    idle_ms: int = 600_000
+    sharing: Sharing | None = None
+    pin: Pinning = "warn"
+    approval_wait_ms: int | None = None
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<ServerConfig {self.name!r}: {self.transport}>"
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """The gateway's own settings. ``store`` is a URL (``sqlite:///...``, ``postgresql://...``) or None for the default.
+
+    ``keys`` sign and seal pauses; without any, the gateway makes one and keeps it beside its store. ``journal`` and
+    ``learn`` None are decided by how the gateway is served. ``limits`` and ``clients`` are the objects of the file,
+    checked.
+    """
+
+    store: str | None = None
+    keys: tuple[str, ...] = ()
+    journal: bool | None = None
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    learn: bool | None = None
+    tool_name: str = "auto"
+    output: Output = "both"
+    pass_through: bool = True
+    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    clients: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    approval_wait_ms: int = 20_000
+    state_folder: Path | None = None
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<GatewaySettings: output {self.output!r}>"
+
+
+@dataclass(frozen=True)
+class GatewayConfig:
+    """A whole configuration. ``servers`` are those that can be used, ``disabled`` the names that its file turns off."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    settings: GatewaySettings = field(default_factory=GatewaySettings)
+    problems: tuple[ConfigProblem, ...] = ()
+    disabled: tuple[str, ...] = ()
+    path: Path | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All texts that nobody may read, the longest first."""
+        found = {*self.settings.secrets, *(text for one in self.servers for text in one.secrets)}
+        return tuple(sorted(found, key=len, reverse=True))

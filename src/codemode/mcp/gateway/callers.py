@@ -1,0 +1,52 @@
+"""Who has sent a message, and whether they still wait for its answer. Checks nobody itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from .principals import LOCAL, Principal
+
+PRINCIPAL_KEY = "codemode.principal"
+"""Where in the ASGI scope of a request the door has put the id of whoever sent it."""
+_LEFT_KEY = "codemode.left"
+_SESSION_HEADER = "mcp-session-id"
+
+
+def principal_of(ctx: Any) -> Principal:
+    """Return who has sent the message of a `ServerRequestContext`; `LOCAL` where no HTTP request has brought it.
+
+    ``session`` is the session of the handshake revisions, which was checked to be theirs. A request of 2026-07-28 has
+    none, whatever its headers say. Raises `LookupError` for a request that came past the door.
+    """
+    request = getattr(ctx, "request", None)
+    if request is None:
+        return LOCAL
+    name: str | None = request.scope.get(PRINCIPAL_KEY)
+    if name is None:
+        raise LookupError("a request has come to the gateway past its sign-in")
+    has_session = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+    return Principal(name, request.headers.get(_SESSION_HEADER) if has_session else None)
+
+
+@contextmanager
+def answering(scope: MutableMapping[str, Any]) -> Generator[None]:
+    """While the block runs somebody waits for the answer to the request of this ASGI scope: see `left_of`."""
+    left = scope[_LEFT_KEY] = asyncio.Event()
+    try:
+        yield
+    finally:
+        left.set()
+
+
+def left_of(ctx: Any) -> asyncio.Event | None:
+    """Return what is set once nobody waits any more for the answer to the HTTP request of a message, if one brought it.
+
+    A session outlives that: a client whose process was killed says no good-bye.
+    """
+    request = getattr(ctx, "request", None)
+    return None if request is None else request.scope.get(_LEFT_KEY)

@@ -1,0 +1,33 @@
+"""Answers of the door itself: small, the same for all, and closing where a body was not read. Knows no users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from starlette.types import Send
+
+_CODE = -32600
+
+
+class Refused(Exception):  # noqa: N818 - an answer that is given, and no failure
+    """A request that the door answers: ``status``, a sentence, and headers. Nothing behind the door has seen it."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, dict(headers or {})
+
+
+async def refuse(refused: Refused, send: Send) -> None:
+    """Answer as JSON-RPC does where no id is known. The connection ends, for its body may not have been read."""
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": _CODE, "message": refused.message}}
+    await answer(send, refused.status, body, {**refused.headers, "connection": "close"})
+
+
+async def answer(send: Send, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
+    """Send JSON."""
+    body = json.dumps(value).encode()
+    said = {"content-type": "application/json", "cache-control": "no-store", "content-length": str(len(body))}
+    listed = [(name.encode(), text.encode("latin-1")) for name, text in {**said, **(headers or {})}.items()]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+    await send({"type": "http.response.body", "body": body})

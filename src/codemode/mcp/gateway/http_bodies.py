@@ -1,0 +1,72 @@
+"""Reads a request's body, whole and within bounds, before anything behind the door sees the request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from starlette.types import Message, Receive, Scope
+
+from .http_answers import Refused
+from .http_settings import HttpLimits
+
+_DRAIN_SECONDS = 1.0
+_MOST_DRAINED_BYTES = 1 << 20
+
+
+class Incoming:
+    """The ``receive`` of a request, which knows whether its body has come to its end."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._is_whole = receive, False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def drain(self) -> None:
+        """Take what is left of a body, within bounds: a connection closed before would take the answer with it."""
+        left = _MOST_DRAINED_BYTES
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                while not self._is_whole and left > 0:
+                    left -= len((await self()).get("body", b""))
+
+
+async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> Receive:
+    """Return a ``receive`` that gives the whole body at once. Raises `Refused` for what is too long, large or slow."""
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if not declared.isdigit() or len(declared) > 18 or int(declared) > limits.body_bytes:
+        raise Refused(413, f"A message is at most {limits.body_bytes} bytes")
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            body = await _whole(receive, limits.body_bytes)
+    except TimeoutError:
+        raise Refused(408, f"The message has not come within {limits.body_seconds:g} s") from None
+    # Counted before it is read: what many small values cost grows far beyond their bytes.
+    if body.count(b"[") + body.count(b"{") + body.count(b",") > limits.body_items:
+        raise Refused(413, f"A message has at most {limits.body_items} values")
+    return _again(body, receive)
+
+
+async def _whole(receive: Receive, most_bytes: int) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refused(400, "The message has ended before its end")
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise Refused(413, f"A message is at most {most_bytes} bytes")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return first.pop() if first else await receive()
+
+    return received

@@ -1,0 +1,181 @@
+"""Sessions of the handshake revisions, and requests of 2026-07-28, apart for each principal. Knows no sign-in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Generator, Iterable
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.types import Message, Receive, Scope, Send
+
+from .callers import answering
+from .http_answers import Refused
+from .http_settings import VERIFIED, HttpLimits
+from .principals import LOCAL
+
+_BUSY = {"retry-after": "1"}
+
+
+class Sessions:
+    """One manager of sessions for each principal: a session of somebody else's is as unknown as one that never was."""
+
+    def __init__(self, server: Server[Any], limits: HttpLimits) -> None:
+        self._server, self._limits = server, limits
+        self._managed: dict[str, _Managed] = {}
+        self._starting = asyncio.Lock()
+        self._is_open = False
+        self._calls = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Serve while the block runs. At its end all sessions end, and what runs in them is cancelled."""
+        self._is_open = True
+        try:
+            yield
+        finally:
+            await self.stop(0)
+
+    async def stop(self, seconds: float) -> None:
+        """Let no request in any more, give calls that run ``seconds`` to end, then end all sessions."""
+        self._is_open = False
+        if self._calls:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._quiet.wait()
+        async with self._starting:
+            ended = list(self._managed.values())
+            self._managed.clear()
+            await asyncio.gather(*(one.end() for one in ended))
+
+    def leave_all_but(self, names: Iterable[str]) -> None:
+        """End the sessions of users who are none any more. Whom a verifier has named it may name again."""
+        kept = {LOCAL.id, *names}
+        for name in [name for name in self._managed if name not in kept and not name.startswith(VERIFIED)]:
+            self._managed.pop(name).leave()
+
+    async def handle(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of a principal. Raises `Refused` where there is no room for it."""
+        if not self._is_open:
+            raise Refused(503, "The gateway is stopping, or has not started", _BUSY)
+        managed = self._managed.get(name) or await self._started(name)
+        answer = _Answer(send)
+        with managed.one_more(self._limits.requests) as until_ended, self._counted(scope), answering(scope):
+            await managed.manager.handle_request(scope, receive, answer)
+        if until_ended.cancelled_caught:
+            await answer.end()
+
+    @contextlib.contextmanager
+    def _counted(self, scope: Scope) -> Generator[None]:
+        if scope["method"] != "POST":  # streams that only listen hold nobody up
+            yield
+            return
+        self._calls += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._quiet.set()
+
+    async def _started(self, name: str) -> _Managed:
+        async with self._starting:
+            if (known := self._managed.get(name)) is not None:
+                return known
+            if not self._is_open:
+                raise Refused(503, "The gateway is stopping", _BUSY)
+            await self._make_room()
+            made = _Managed(self._server, self._limits)
+            await made.start()
+            self._managed[name] = made
+            return made
+
+    async def _make_room(self) -> None:
+        if len(self._managed) < self._limits.principals:
+            return
+        since = time.monotonic() - self._limits.idle_seconds
+        # None of these has a session any more: each ends when it was idle for as long.
+        for name in [name for name, one in self._managed.items() if not one.answering and one.used_at < since]:
+            await self._managed.pop(name).end()
+        if len(self._managed) >= self._limits.principals:
+            raise Refused(503, "Too many users at once", _BUSY)
+
+
+class _Answer:
+    """What is sent in answer to one request, so that one which is cut off ends as HTTP has it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self._has_begun, self._has_ended = send, False, False
+
+    async def __call__(self, message: Message) -> None:
+        self._has_begun = True
+        self._has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+    async def end(self) -> None:
+        if not self._has_begun:
+            raise Refused(503, "The gateway has stopped; what became of the call is unknown")
+        if not self._has_ended:
+            await self._send({"type": "http.response.body", "body": b""})
+
+
+class _Managed:
+    """The sessions of one principal, in a task of their own."""
+
+    def __init__(self, server: Server[Any], limits: HttpLimits) -> None:
+        self.manager = StreamableHTTPSessionManager(
+            server,
+            session_idle_timeout=limits.idle_seconds,
+            max_request_body_size=limits.body_bytes,
+            max_sessions=limits.sessions,
+        )
+        self.answering: set[anyio.CancelScope] = set()
+        self.used_at = time.monotonic()
+        self._ready, self._over = asyncio.Event(), asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def one_more(self, most: int) -> Generator[anyio.CancelScope]:
+        """Count a request among those that are answered, for as long as they may be."""
+        if len(self.answering) >= most:
+            raise Refused(429, f"At most {most} requests of one user are answered at a time", _BUSY)
+        with anyio.CancelScope() as until_ended:
+            self.answering.add(until_ended)
+            try:
+                yield until_ended
+            finally:
+                self.answering.discard(until_ended)
+                self.used_at = time.monotonic()
+
+    async def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        waiting = asyncio.ensure_future(self._ready.wait())
+        try:
+            await asyncio.wait([waiting, self._task], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def _run(self) -> None:
+        async with self.manager.run():
+            self._ready.set()
+            await self._over.wait()
+
+    def leave(self) -> None:
+        """End the sessions, and what is being answered, without waiting for it."""
+        for one in self.answering:
+            one.cancel()
+        self._over.set()
+
+    async def end(self) -> None:
+        self.leave()
+        if self._task is not None:
+            await asyncio.wait([self._task])

@@ -1,0 +1,89 @@
+"""Standard input and output as a transport: nothing on them but protocol. Answers no request itself.
+
+Lines are read and understood in a thread, so that a long one keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.shared._context_streams import create_context_streams
+from mcp.shared.message import SessionMessage
+
+from .pipes import Pipes, claimed
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve one client until its end of the pipe is closed, or this process is told to end."""
+    options = server.create_initialization_options(
+        NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
+    )
+    with claimed() as pipes, _ended_by_signals(pipes):
+        async with _streams(pipes) as (read, write):
+            await server.run(read, write, options)
+
+
+@asynccontextmanager
+async def _streams(pipes: Pipes) -> AsyncGenerator[tuple[Any, Any]]:
+    """Give the streams that the SDK serves."""
+    to_server, read = create_context_streams[SessionMessage | Exception](0)
+    write, from_server = create_context_streams[SessionMessage](0)
+
+    async def receive() -> None:
+        async with to_server:
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                async for said in pipes.received():
+                    if isinstance(said, SessionMessage):
+                        await to_server.send(said)
+                    else:
+                        await pipes.send(_text(said))
+
+    async def send() -> None:
+        async with from_server:
+            async for one in from_server:
+                await pipes.send(_text(one.message))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(receive)
+        group.start_soon(send)
+        try:
+            yield read, write
+        finally:
+            pipes.end()
+
+
+def _text(message: types.JSONRPCMessage) -> bytes:
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace") + b"\n"
+
+
+@contextmanager
+def _ended_by_signals(pipes: Pipes) -> Generator[None]:
+    """Let a signal end what is served as the end of its input does; a second one does what it always did."""
+    loop = asyncio.get_running_loop()
+
+    def end(number: int) -> None:
+        loop.remove_signal_handler(number)
+        pipes.end()
+
+    taken: list[int] = []
+    for number in _SIGNALS:
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # no main thread, or no such signal
+            loop.add_signal_handler(number, end, number)
+            taken.append(number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)

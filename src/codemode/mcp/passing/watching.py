@@ -1,0 +1,170 @@
+"""Subscriptions of clients to resources, and what servers say of them by themselves, to those who asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import WeakSet
+
+import mcp_types as types
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    event_to_notification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from .keeping import Keeper
+
+MAX_WATCHED = 1_000
+MAX_CLIENTS = 1_000
+TELL_SECONDS = 5.0
+BETWEEN_SECONDS = 0.25
+"""How long what servers say is gathered before clients are told again: each change once, however often it is said."""
+
+_log = logging.getLogger("codemode.mcp")
+
+
+class NotWatched(Exception):  # noqa: N818 - an answer
+    """Nobody can subscribe to this; the text says why."""
+
+
+class Watching:
+    """Who is told of what, for the clients of one principal.
+
+    Clients of 2026-07-28 listen on streams of their own, which ``listening`` serves; earlier ones are told once they
+    have listed, or subscribed to, what changes. ``hide`` removes secrets from what is logged.
+    """
+
+    def __init__(self, hide: Callable[[str], str] = str) -> None:
+        self._hide = hide
+        self._bus = InMemorySubscriptionBus()
+        self.listening = ListenHandler(self._bus, max_subscriptions=MAX_CLIENTS)
+        self._listed: dict[type[ServerEvent], WeakSet[Any]] = {}
+        self._watched: dict[tuple[str, str], dict[str, set[Any]]] = {}
+        self._known: WeakSet[Any] = WeakSet()
+        self._keepers: dict[str, Keeper] = {}
+        self._pending: dict[ServerEvent, None] = {}
+        self._teller: asyncio.Task[None] | None = None
+
+    def has_listed(self, event: type[ServerEvent], connection: Any) -> None:
+        """Tell a client from now on when such a list changes."""
+        if connection is not None and connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            clients = self._listed.setdefault(event, WeakSet())
+            if len(clients) < MAX_CLIENTS:
+                clients.add(connection)
+                self._until_closed(connection)
+
+    async def watch(self, upstream: Any, uri: str, public: str, watcher: Any) -> None:
+        """Tell ``watcher``, a client's connection or a stream, when this changes; return when its server knows.
+
+        Raises `NotWatched` for a resource too many, and where the server refuses.
+        """
+        key = upstream.config.name, uri
+        if key not in self._watched and len(self._watched) >= MAX_WATCHED:
+            raise NotWatched(f"at most {MAX_WATCHED:,} resources can be subscribed to")
+        self._watched.setdefault(key, {}).setdefault(public, set()).add(watcher)
+        if hasattr(watcher, "exit_stack"):
+            self._until_closed(watcher)
+        keeper = self._keepers.get(upstream.config.name)
+        if keeper is None or keeper.upstream is not upstream:
+            if keeper is not None:
+                keeper.close()
+            keeper = self._keepers[upstream.config.name] = Keeper(upstream, self._wanted, self._renewed, self._hide)
+        await keeper.looked()
+        if uri in keeper.refused:
+            self.forget(watcher, public)
+            raise NotWatched(keeper.refused.pop(uri))
+
+    def forget(self, watcher: Any, public: str | None = None) -> None:
+        """Tell a watcher no more, of this resource or of any."""
+        for key, told in list(self._watched.items()):
+            for uri, watchers in list(told.items()):
+                if public is None or uri == public:
+                    watchers.discard(watcher)
+                if not watchers:
+                    del told[uri]
+            if not told:
+                del self._watched[key]
+                self._look(key[0])
+
+    def list_changed(self, event: ServerEvent) -> None:
+        """Tell clients that a list has changed."""
+        self._tell([event])
+
+    def updated(self, server: str, uri: str) -> None:
+        """Tell those who watch it, or what it is a part of, that a resource has changed."""
+        for (of, watched), told in self._watched.items():
+            if of == server and (uri == watched or uri.startswith(f"{watched.rstrip('/')}/")):
+                self._tell(map(ResourceUpdated, told))
+
+    async def aclose(self) -> None:
+        """End all streams and subscriptions."""
+        self.listening.close()
+        tasks = [keeper.close() for keeper in self._keepers.values()]
+        if self._teller is not None:
+            self._teller.cancel()
+        await asyncio.gather(*(one for one in [*tasks, self._teller] if one is not None), return_exceptions=True)
+
+    def _until_closed(self, connection: Any) -> None:
+        if connection not in self._known:
+            self._known.add(connection)
+            connection.exit_stack.callback(self._left, connection)
+
+    def _left(self, connection: Any) -> None:
+        for clients in self._listed.values():
+            clients.discard(connection)
+        self.forget(connection)
+
+    def _wanted(self, server: str) -> frozenset[str]:
+        return frozenset(uri for of, uri in self._watched if of == server)
+
+    def _look(self, server: str) -> None:
+        if (keeper := self._keepers.get(server)) is not None:
+            keeper.look()
+
+    def _renewed(self, server: str) -> None:
+        """Tell that anything may have changed while a server was away."""
+        for uri in self._wanted(server):
+            self.updated(server, uri)
+
+    def _tell(self, events: Iterable[ServerEvent]) -> None:
+        self._pending.update(dict.fromkeys(events))
+        if self._pending and (self._teller is None or self._teller.done()):
+            self._teller = asyncio.get_running_loop().create_task(self._told())
+
+    async def _told(self) -> None:
+        while self._pending:
+            events = list(self._pending)
+            self._pending.clear()
+            for event in events:
+                await self._bus.publish(event)
+                await asyncio.gather(*(_tell(one, event) for one in self._clients_of(event)))
+            await asyncio.sleep(BETWEEN_SECONDS)
+
+    def _clients_of(self, event: ServerEvent) -> set[Any]:
+        if not isinstance(event, ResourceUpdated):
+            return set(self._listed.get(type(event), ()))
+        found = (told.get(event.uri, ()) for told in self._watched.values())
+        return {one for watchers in found for one in watchers if hasattr(one, "notify")}
+
+
+async def _tell(connection: Any, event: ServerEvent) -> None:
+    said = event_to_notification(event, {}).model_dump(by_alias=True, mode="json", exclude_none=True)
+    try:
+        async with asyncio.timeout(TELL_SECONDS):
+            await connection.notify(said["method"], {key: value for key, value in said["params"].items() if value})
+    except Exception as error:  # noqa: BLE001 - a client that does not read costs the others nothing
+        _log.debug("a client was not told of %s: %s", said["method"], type(error).__name__)
+
+
+EVENTS: dict[type[Any], ServerEvent] = {
+    types.PromptListChangedNotification: PromptsListChanged(),
+    types.ResourceListChangedNotification: ResourcesListChanged(),
+}
+"""What clients are told of a notification of a server."""

@@ -1,0 +1,165 @@
+"""One call of a tool on one connection: what is sent, what comes back, and what is known when nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+
+from ...data.json_values import NOT_GIVEN
+from ...data.narrowing import is_array, is_mapping
+from ...errors import CodeModeToolError
+from ...host import steps
+from ...tools.tool_result import ToolResult
+from ..config.values import ServerConfig
+from .clock import Clock
+from .connection import Connection
+from .lines import UNREADABLE
+from .losses import Lost
+from .streams import SENDING, Sending
+
+OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+TIMEOUT = "TIMEOUT"
+_MAX_SAID = 20_000
+# How the transports of the SDK word that there is no answer.
+_OF_THE_SDK = ("SSE stream ", "Failed to parse ")
+
+
+async def called(connection: Connection, params: dict[str, Any], opts: CallOptions, clock: Clock) -> dict[str, Any]:
+    """Call a tool and return the result as the server gave it. Raises `Lost`, and `MCPError` for what it refuses.
+
+    When its time is over, or the task is cancelled, the server is told.
+    """
+    sending = Sending()
+    sending.has_left = not connection.tells_sending
+    token = SENDING.set(sending)
+    try:
+        async with clock.started():
+            return await connection.requests.send_raw_request("tools/call", params, opts)
+    except TimeoutError:
+        if not clock.has_passed:
+            raise Lost("its connection is stuck", never_arrived=not sending.has_left) from None
+        raise Lost("it did not answer in time", never_arrived=not sending.has_left, is_late=True) from None
+    except MCPError as error:
+        lost = _lost(connection, error, sending)
+        if lost is None:
+            raise
+        raise lost from None
+    except (OSError, RuntimeError):
+        if connection.is_open:
+            raise
+        raise Lost("its connection was lost", never_arrived=not sending.has_left) from None
+    finally:
+        SENDING.reset(token)
+
+
+def _lost(connection: Connection, error: MCPError, sending: Sending) -> Lost | None:
+    """Return that a call has no answer, where what stands for one is not from the server."""
+    code, said, data = error.error.code, error.error.message, error.error.data
+    lost = connection.lost(data)
+    if lost is not None:
+        return lost
+    if code == types.CONNECTION_CLOSED and not connection.is_open:
+        return Lost("its connection was lost", never_arrived=not sending.has_left)
+    if not connection.tells_sending and said.startswith(_OF_THE_SDK):
+        return Lost("its answer broke off, or cannot be read")
+    if is_mapping(data) and UNREADABLE in data:
+        return Lost("its answer cannot be read")
+    return None
+
+
+def stamped(
+    connection: Connection, method: str, params: dict[str, Any], capabilities: Mapping[str, Any]
+) -> CallOptions:
+    """Write into params, and return as headers, what the revision of a connection asks of every request."""
+    version = connection.session.protocol_version or ""
+    headers = {MCP_PROTOCOL_VERSION_HEADER: version}
+    if connection.era == "modern":
+        params["_meta"] = {
+            **params.get("_meta", {}),
+            types.PROTOCOL_VERSION_META_KEY: version,
+            types.CLIENT_INFO_META_KEY: client_info().model_dump(mode="json", by_alias=True, exclude_none=True),
+            types.CLIENT_CAPABILITIES_META_KEY: dict(capabilities),
+        }
+        headers[MCP_METHOD_HEADER] = method
+        if "name" in params:
+            headers[MCP_NAME_HEADER] = encode_header_value(params["name"])
+    return {"headers": headers}
+
+
+def mirrors_arguments(connection: Connection) -> bool:
+    """Tell whether tools may want arguments in headers too: over HTTP from the revision 2026-07-28 on."""
+    return connection.era == "modern" and not connection.tells_sending
+
+
+def mirrored(connection: Connection, tool: types.Tool | None, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the arguments that a tool wants in headers too."""
+    if tool is None or not mirrors_arguments(connection):
+        return {}
+    if find_invalid_x_mcp_header(tool.input_schema) is not None:
+        return {}
+    return mcp_param_headers(x_mcp_header_map(tool.input_schema), arguments)
+
+
+@cache
+def client_info() -> types.Implementation:
+    """Return as what the gateway presents itself to servers."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        own = version("codemode-toolkit")
+    except PackageNotFoundError:
+        own = "0"
+    return types.Implementation(name="codemode", version=own)
+
+
+def result_of(raw: Mapping[str, Any], *, has_output_schema: bool) -> ToolResult:
+    """Return what a server has answered. Some write null for what they do not give. Metered work."""
+    content = raw.get("content")
+    steps.take(len(content) if is_array(content) else 1)
+    structured = raw.get("structuredContent", NOT_GIVEN)
+    if structured is None and not has_output_schema and content:
+        structured = NOT_GIVEN
+    blocks = (
+        [one for one in content if is_mapping(one) and isinstance(one.get("type"), str)] if is_array(content) else []
+    )
+    return ToolResult(blocks, structured, raw.get("isError") is True)
+
+
+def refused(config: ServerConfig, tool: str, error: MCPError) -> CodeModeToolError:
+    """Return the error for a call that a server does not take, in its own words."""
+    said = error.error.message[:_MAX_SAID].strip() or f"server {config.name!r} refuses the call of {tool!r}"
+    return CodeModeToolError(said, details={"tool_name": tool, "rpc_code": error.error.code})
+
+
+def unknown_outcome(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolError:
+    """Return the error for a call of which nobody knows whether it has happened."""
+    reason = f"it did not answer within {config.timeout_ms} ms" if lost.is_late else lost.reason
+    text = (
+        f"the outcome of {tool!r} of server {config.name!r} is unknown: {reason}, and the call may have happened all"
+        " the same; find out before it is made again"
+    )
+    return CodeModeToolError(text, code=OUTCOME_UNKNOWN, details={"tool_name": tool})
+
+
+def failed_call(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolError:
+    """Return the error for a call without an answer that can be made again without harm."""
+    if lost.is_late:
+        text = f"{tool!r} of server {config.name!r} did not answer within {config.timeout_ms} ms"
+        return CodeModeToolError(text, code=TIMEOUT, details={"tool_name": tool, "timeout_ms": config.timeout_ms})
+    return CodeModeToolError(
+        f"{tool!r} of server {config.name!r} failed: {lost.reason}", code="SERVER_LOST", details={"tool_name": tool}
+    )

@@ -1,0 +1,178 @@
+"""The calls of one server: how many at once, which of them again, what a server is told and what is hidden of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import mcp_types as types
+from mcp.client.session import ClientRequestContext
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+
+from ...data.narrowing import is_mapping
+from ...errors import CodeModeAuthenticationError, CodeModeToolError
+from ...host.threads import run_check
+from ...tools.tool_result import ToolResult, unwrapped
+from ..config.secrets import Secrets
+from ..config.values import ServerConfig
+from .asking import ASKED_IN, MAX_ASKED_AT_ONCE, Asking
+from .calling import called, failed_call, mirrored, refused, result_of, stamped, unknown_outcome
+from .clock import Clock
+from .connection import Connection, UpstreamFailure
+from .hooks import UpstreamHooks
+from .link import Link
+from .losses import Lost
+from .origins import CallOrigin, origin_of
+
+MAX_ROUNDS = 10
+_MAX_ATTEMPTS = 3
+_MAX_PROGRESS_CHARACTERS = 500
+_MAX_READ_CHARACTERS = 20_000
+_MAX_PROGRESS_A_SECOND = 20
+_InputRequest: TypeAdapter[types.InputRequest] = TypeAdapter(types.InputRequest)
+
+
+class Progress:
+    """Tells the client of a call how far its server is; of a flood the beginning of each second."""
+
+    def __init__(self, origin: CallOrigin, secrets: Secrets) -> None:
+        self._origin = origin
+        self._secrets = secrets
+        self._window = 0.0
+        self._told = 0
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._window > 1:
+            self._window, self._told = now, 0
+        self._told += 1
+        if self._told <= _MAX_PROGRESS_A_SECOND:
+            said = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+            await self._origin.progress(self._secrets.text(said[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS])
+
+
+class Calls:
+    """Performs calls on whatever connection its server has."""
+
+    def __init__(
+        self, config: ServerConfig, hooks: UpstreamHooks, secrets: Secrets, link: Link, asking: Asking
+    ) -> None:
+        self._config = config
+        self._secrets = secrets
+        self._link = link
+        self._asking = asking
+        self._returned = None if hooks.returned is UpstreamHooks().returned else hooks.returned
+        self._signed_out = hooks.signed_out
+        self._slots = asyncio.Semaphore(config.max_concurrency)
+
+    async def call(
+        self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
+    ) -> ToolResult:
+        """Call a tool. It is sent again only when it certainly never arrived, or when ``may_repeat``."""
+        self._link.require_loop()
+        if arguments is not None and not is_mapping(arguments):
+            raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
+        async with self._slots:
+            try:
+                raw = await self._answer(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
+            except CodeModeAuthenticationError:
+                # The server has refused the call before it looked at it: it is safe to send again.
+                if not await self._signed_out(self._config, context):
+                    raise
+                self._link.retry()
+                raw = await self._answer(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
+        self._link.answered()
+        has_schema = tool is not None and tool.output_schema is not None
+        return await run_check(0, lambda: result_of(self._secrets.value(raw), has_output_schema=has_schema))
+
+    async def given(self, name: str, result: ToolResult) -> Any:
+        """Return what a program gets, once whoever wants to has seen it."""
+        if self._returned is None or result.is_error:
+            return result
+        value = await run_check(0, partial(unwrapped, result))
+        self._returned(self._config, name, value)
+        return value
+
+    def stamp(self, connection: Connection, method: str, params: dict[str, Any]) -> CallOptions:
+        """Write into params, and return beside them, what the revision of a connection asks for."""
+        return stamped(connection, method, params, self._asking.capabilities)
+
+    async def _answer(
+        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
+    ) -> Any:
+        for attempt in range(_MAX_ATTEMPTS):
+            connection = await self._link.connection()
+            try:
+                with self._asking.during(context, self._config.timeout_ms / 1000) as clock:
+                    headers = mirrored(connection, tool, arguments)
+                    return await self._rounds(connection, name, arguments, context, clock, headers)
+            except Lost as lost:
+                if lost.is_over:
+                    self._link.lost(connection)
+                if lost.needs_sign_in:
+                    raise self._link.error(lost.reason, UpstreamFailure.of(lost)) from None
+                is_harmless = lost.never_arrived or may_repeat
+                if is_harmless and not (lost.is_late or lost.is_final) and attempt < _MAX_ATTEMPTS - 1:
+                    continue
+                error = (failed_call if is_harmless else unknown_outcome)(self._config, name, lost)
+                raise self._hidden(error) from None
+            except MCPError as error:
+                raise self._hidden(refused(self._config, name, error)) from None
+        raise AssertionError
+
+    async def _rounds(
+        self,
+        connection: Connection,
+        name: str,
+        arguments: dict[str, Any],
+        context: Any,
+        clock: Clock,
+        headers: dict[str, str],
+    ) -> dict[str, Any]:
+        """Send a call, and again with what the server asks for in the manner of 2026-07-28."""
+        answers: dict[str, Any] = {}
+        for _ in range(MAX_ROUNDS):
+            params: dict[str, Any] = {"name": name, "arguments": arguments, **answers}
+            origin = origin_of(context)
+            if origin is not None and origin.trace:
+                params["_meta"] = dict(origin.trace)
+            opts = self.stamp(connection, "tools/call", params)
+            opts["headers"] = {**opts.get("headers", {}), **headers}
+            if origin is not None:
+                opts["on_progress"] = Progress(origin, self._secrets)
+            raw = await called(connection, params, opts, clock)
+            if raw.get("resultType") != "input_required":
+                return raw
+            answers = await self._answers(connection, raw, context)
+        raise CodeModeToolError(f"{name!r} asks again and again for more", details={"tool_name": name})
+
+    async def _answers(self, connection: Connection, raw: Mapping[str, Any], context: Any) -> dict[str, Any]:
+        requests = raw.get("inputRequests")
+        given: dict[str, Any] = {}
+        token = ASKED_IN.set(context)
+        try:
+            for key, asked in islice(requests.items() if is_mapping(requests) else (), MAX_ASKED_AT_ONCE):
+                request = _InputRequest.validate_python(asked, by_name=False)
+                about = ClientRequestContext(session=connection.session, request_id=key)
+                answer = await connection.session.dispatch_input_request(about, request)
+                if isinstance(answer, types.ErrorData):
+                    raise CodeModeToolError(self._secrets.text(answer.message))
+                given[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        except ValueError:
+            raise CodeModeToolError("the server asks for what nobody can read") from None
+        finally:
+            ASKED_IN.reset(token)
+        answers: dict[str, Any] = {"inputResponses": given} if given else {}
+        if isinstance(raw.get("requestState"), str):
+            answers["requestState"] = raw["requestState"]
+        return answers
+
+    def _hidden(self, error: CodeModeToolError) -> CodeModeToolError:
+        error.message = self._secrets.text(error.message)
+        error.args = (error.message,)
+        return error

@@ -1,0 +1,258 @@
+"""The process that stdio servers are children of: it starts them, and ends all of them when the gateway is gone.
+
+Single-threaded, runs under `-I -S` and imports nothing of the package. It reads no byte of what servers say. It hears
+of the gateway's death in two ways: the end of its socket, and, where there are such, the gateway's pidfd.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from _socket import CMSG_SPACE, MSG_WAITALL, socket
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# The host's side of it is in guard.py.
+_LENGTH = struct.Struct("=I")
+_RIGHTS = struct.Struct("=iii")
+_TERM_SECONDS = 1.0
+_KILL_ROUNDS = 200
+_ROUND_SECONDS = 0.01
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class Guard:
+    """Serves one control socket for as long as its gateway lives."""
+
+    def __init__(self, control_fd: int, host_pid: int) -> None:
+        self._control = socket(fileno=control_fd)
+        self._host_pid = host_pid
+        self._ids: dict[int, int] = {}  # by pid, which is also that of the group
+        self._prctl: Any = None
+        self._poller = select.poll()
+
+    def prepare(self) -> None:
+        """Become the parent of all that servers leave behind, and hear of every death."""
+        if sys.platform == "linux":
+            try:
+                import ctypes
+
+                self._prctl = ctypes.CDLL(None).prctl
+                self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            except (ImportError, OSError, AttributeError):
+                self._prctl = None
+        waker, woken = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(waker, False)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _noted)
+        self._waker = waker
+        for descriptor in (self._control.fileno(), waker, *_pidfd(self._host_pid)):
+            self._poller.register(descriptor, select.POLLIN)
+
+    def serve(self) -> None:
+        """Do what the gateway asks until it is gone."""
+        while os.getppid() == self._host_pid:
+            for descriptor, _event in self._poller.poll(1000):
+                if descriptor == self._control.fileno():
+                    if not self._take():
+                        return
+                elif descriptor == self._waker:
+                    os.read(self._waker, 4096)
+                    self._reap()
+                else:
+                    return
+
+    def end_all(self) -> None:
+        """End every server: first as one asks, then for certain."""
+        self._control.close()
+        for pid in self._ids:
+            _signal_group(pid, signal.SIGTERM)
+        until = time.monotonic() + _TERM_SECONDS
+        while self._reap() and time.monotonic() < until:
+            time.sleep(_ROUND_SECONDS)
+        for _ in range(_KILL_ROUNDS):
+            for pid in self._ids:
+                _signal_group(pid, signal.SIGKILL)
+            for pid in _descendants(os.getpid()):
+                _signal(pid, signal.SIGKILL)
+            if not self._reap():
+                return
+            time.sleep(_ROUND_SECONDS)
+
+    def _take(self) -> bool:
+        header, ancillary, _flags, _address = self._control.recvmsg(_LENGTH.size, CMSG_SPACE(_RIGHTS.size))
+        if len(header) < _LENGTH.size:
+            return False
+        (length,) = _LENGTH.unpack(header)
+        text = self._control.recv(length, MSG_WAITALL)
+        if len(text) < length:
+            return False
+        asked = json.loads(text)
+        if asked["do"] == "spawn":
+            descriptors = _RIGHTS.unpack(ancillary[0][2][: _RIGHTS.size])
+            try:
+                self._spawn(asked, descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+        else:
+            self._end(asked)
+        return True
+
+    def _spawn(self, asked: dict[str, Any], descriptors: tuple[int, ...]) -> None:
+        told, telling = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(told)
+            os.close(telling)
+            self._tell({"id": asked["id"], "errno": error.errno, "at": "fork"})
+            return
+        if pid == 0:
+            _become(asked, descriptors, telling, self._prctl)
+        os.close(telling)
+        with os.fdopen(told, "rb") as failure:
+            said = failure.read()
+        if said:
+            os.waitpid(pid, 0)
+            at, _, number = said.decode().partition(" ")
+            self._tell({"id": asked["id"], "errno": int(number), "at": at})
+            return
+        self._ids[pid] = asked["id"]
+        self._tell({"id": asked["id"], "pid": pid})
+
+    def _end(self, asked: dict[str, Any]) -> None:
+        for pid, one in self._ids.items():
+            if one == asked["id"]:
+                if asked["signal"] == signal.SIGKILL:
+                    for descendant in _descendants(pid):
+                        _signal(descendant, signal.SIGKILL)
+                _signal_group(pid, asked["signal"])
+
+    def _reap(self) -> bool:
+        """Take leave of the dead. Return False once there is no child left."""
+        while True:
+            try:
+                pid, status = _next_dead()
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            one = self._ids.pop(pid, None)
+            if one is not None:
+                _signal_group(pid, signal.SIGKILL)
+            if status is None:
+                _, status = os.waitpid(pid, 0)
+            if one is not None:
+                self._tell({"id": one, "exit": os.waitstatus_to_exitcode(status)})
+
+    def _tell(self, said: dict[str, Any]) -> None:
+        with suppress(OSError):  # the gateway is gone, which the next look says
+            self._control.sendall(json.dumps(said).encode() + b"\n")
+
+
+def _become(asked: dict[str, Any], descriptors: tuple[int, ...], telling: int, prctl: Any) -> None:
+    """Turn this fork into the server, or tell why that cannot be."""
+    at = "descriptors"
+    try:
+        os.setsid()
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        for name in ("SIGCHLD", "SIGINT", "SIGPIPE", "SIGXFSZ"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
+        # Out of the way of 0 to 3, then there.
+        high = [os.dup(one) for one in (*descriptors, telling)]
+        moved = [_above(one) for one in high]
+        for target, one in enumerate(moved):
+            os.dup2(one, target, inheritable=target < len(descriptors))
+        os.closerange(len(moved), 1 << 16)
+        telling = len(moved) - 1
+        at = "cwd"
+        if asked["cwd"] is not None:
+            os.chdir(asked["cwd"])
+        at = "command"
+        os.execvpe(asked["args"][0], asked["args"], asked["env"])  # noqa: S606 - a server is what its user has configured
+    except OSError as error:
+        os.write(telling, f"{at} {error.errno or 0}".encode())
+    except BaseException:  # noqa: BLE001 - nothing of this process may go on in the fork
+        os.write(telling, f"{at} {errno.EINVAL}".encode())
+    finally:
+        os._exit(127)
+
+
+def _above(descriptor: int) -> int:
+    while descriptor <= 3:
+        descriptor = os.dup(descriptor)
+    return descriptor
+
+
+def _next_dead() -> tuple[int, int | None]:
+    """Return the pid of a dead child, 0 where all live, and its status once it was waited for.
+
+    While it is not, its pid means no other group; not every system can look without waiting.
+    """
+    if not hasattr(os, "waitid"):
+        return os.waitpid(-1, os.WNOHANG)
+    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return (0 if found is None else found.si_pid), None
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """Do nothing: a signal with a handler wakes the poll."""
+
+
+def _pidfd(pid: int) -> tuple[int, ...]:
+    try:
+        return (os.pidfd_open(pid),)
+    except (AttributeError, OSError):
+        return ()
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes below one, as far as this system tells."""
+    found: list[int] = []
+    pending = [pid]
+    while pending:
+        one = pending.pop()
+        try:
+            with open(f"/proc/{one}/task/{one}/children", "rb") as listed:  # noqa: PTH123 - pathlib is not imported here
+                children = [int(child) for child in listed.read().split()]
+        except OSError:
+            continue
+        found += children
+        pending += children
+    return found
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(OSError):
+        os.kill(pid, number)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with suppress(OSError):
+        os.killpg(pid, number)
+
+
+def _main() -> None:
+    guard = Guard(int(sys.argv[1]), int(sys.argv[2]))
+    guard.prepare()
+    try:
+        guard.serve()
+    finally:
+        guard.end_all()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,170 @@
+"""A client of HTTP for one server: what goes wrong costs one request, and no answer is longer than allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+
+from ...data.json_values import check_values
+from ...data.narrowing import is_mapping
+from ...errors import CodeModeAuthenticationError, CodeModeError
+from ...host.threads import run_check
+from ..config.values import ServerConfig
+from .connection import UpstreamFailure
+from .lines import MAX_VALUES
+from .losses import Lost
+
+_SESSION_HEADER = "mcp-session-id"
+_LOSS = "codemodeLoss"
+_CONNECT_SECONDS = 10.0
+_FAREWELL_SECONDS = 2.0
+_READ_SECONDS = 3600.0  # how long an answer may take is known where it is waited for
+_MOST_READ_OF_A_REFUSAL = 20_000
+_MAX_LOSSES = 256
+_BAD_REQUEST, _UNAUTHORIZED, _NOT_FOUND = 400, 401, 404
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+
+class BoundedClient(httpx2.AsyncClient):
+    """Answers in place of a server that cannot. ``failure`` is why it cannot, as last known.
+
+    ``broken`` is set when a request has failed.
+    """
+
+    def __init__(self, config: ServerConfig, auth: httpx2.Auth | None, max_bytes: int) -> None:
+        super().__init__(
+            headers={**config.headers, "accept-encoding": "identity"},
+            auth=auth,
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS, pool=None),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
+            follow_redirects=False,
+        )
+        self._max_bytes = max_bytes
+        self._losses: dict[str, Lost] = {}
+        self.failure: UpstreamFailure | None = None
+        self.broken = asyncio.Event()
+
+    async def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
+        """Send a request. What a POST fails by comes as an answer, all else is raised."""
+        try:
+            # Who says farewell waits for no answer.
+            async with asyncio.timeout(_FAREWELL_SECONDS if request.method == "DELETE" else None):
+                response = await super().send(request, **more)
+        except Exception as error:
+            lost = _unsent(error)
+            self._note(lost)
+            if request.method != "POST":
+                raise ConnectionError(lost.reason) from error
+            return self._instead(request, lost)
+        lost = await self._refusal(request, response)
+        if lost is None:
+            return await self._bounded(request, response)
+        await response.aclose()
+        self._note(lost)
+        return response if request.method == "GET" else self._instead(request, lost)
+
+    def lost(self, data: Any) -> Lost | None:
+        """Return what became of a request from the data of the error in place of its answer."""
+        token = data.get(_LOSS) if is_mapping(data) else None
+        return self._losses.pop(token, None) if isinstance(token, str) else None
+
+    def _note(self, lost: Lost) -> None:
+        self.failure = UpstreamFailure.of(lost)
+        self.broken.set()
+
+    def _instead(self, request: httpx2.Request, lost: Lost) -> httpx2.Response:
+        token = secrets.token_hex(16)
+        self._losses[token] = lost
+        while len(self._losses) > _MAX_LOSSES:
+            del self._losses[next(iter(self._losses))]
+        error = {"code": -32000, "message": lost.reason, "data": {_LOSS: token}}
+        body = {"jsonrpc": "2.0", "id": None, "error": error}
+        return httpx2.Response(503, json=body, request=request)
+
+    async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> Lost | None:
+        status = response.status_code
+        encoding = response.headers.get("content-encoding", "identity")
+        if encoding not in ("", "identity"):
+            return Lost(f"it compresses its answers ({encoding[:20]}), which nobody has asked for")
+        if status < 400:
+            return None
+        if status == _UNAUTHORIZED:
+            return Lost("the user must sign in first", needs_sign_in=True, never_arrived=True, is_final=True)
+        text = await self._read(response, _MOST_READ_OF_A_REFUSAL)
+        has_session = _SESSION_HEADER in request.headers
+        if has_session and (status == _NOT_FOUND or (status == _BAD_REQUEST and b"ession" in text)):
+            return Lost("its session was lost", never_arrived=True, is_over=True)
+        if _is_answer(text):
+            response.stream = httpx2.ByteStream(text)
+            return None
+        reason = f"it answered with the status {status} {response.reason_phrase[:80]}"
+        is_final = status < 500
+        return Lost(reason, never_arrived=is_final, is_final=is_final)
+
+    async def _bounded(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _Unbroken(response.stream)
+            return response
+        if response.status_code >= 400:
+            return response
+        try:
+            text = await self._read(response, self._max_bytes)
+            await run_check(len(text), lambda: check_values(text.decode("utf-8", "replace"), MAX_VALUES, "an answer"))
+        except (httpx2.TransportError, ValueError, CodeModeError):
+            await response.aclose()
+            lost = Lost("its answer cannot be read")
+            self._note(lost)
+            return self._instead(request, lost) if request.method == "POST" else response
+        response.stream = httpx2.ByteStream(text)
+        return response
+
+    async def _read(self, response: httpx2.Response, most: int) -> bytes:
+        text = bytearray()
+        stream = response.stream
+        if not isinstance(stream, httpx2.AsyncByteStream):
+            return b""
+        async for piece in stream:
+            text += piece
+            if len(text) > most:
+                raise ValueError(f"an answer of more than {most} bytes")
+        await stream.aclose()
+        return bytes(text)
+
+
+class _Unbroken(httpx2.AsyncByteStream):
+    """A stream that breaks off as one that ends: whoever waits for more of it is told so."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._stream:
+                yield piece
+        except httpx2.TransportError:
+            return
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _unsent(error: Exception) -> Lost:
+    if isinstance(error, CodeModeAuthenticationError):
+        return Lost(error.message, needs_sign_in=True, never_arrived=True, is_final=True, details=error.details)
+    if isinstance(error, _NEVER_SENT):
+        return Lost(f"it cannot be reached: {str(error)[:200] or type(error).__name__}", never_arrived=True)
+    said = str(error)[:200] or type(error).__name__
+    return Lost(f"its connection was lost ({said})")
+
+
+def _is_answer(text: bytes) -> bool:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return is_mapping(said) and said.get("jsonrpc") == "2.0" and "error" in said

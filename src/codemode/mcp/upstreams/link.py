@@ -1,0 +1,217 @@
+"""Keeps a server reachable: connects when it is needed, again when it was lost, and ends what nobody uses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from mcp.client.session import ClientSession
+
+from ...errors import CodeModeAuthenticationError, CodeModeToolError
+from ..config.secrets import Secrets
+from ..config.values import ServerConfig
+from .connection import Connection, Era, Requests, UpstreamFailure
+from .transports import transport_of
+
+State = Literal["stopped", "starting", "ready", "failed"]
+# By how often it has failed since it last answered: once may be chance.
+_BACKOFF_SECONDS = (0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+_WAITED_SECONDS = 2.0
+_LEAST_LOOK_SECONDS = 0.02
+_log = logging.getLogger("codemode.mcp")
+
+
+class Link:
+    """The connections of one server, one after the other. ``ready`` is called with each that is new."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        secrets: Secrets,
+        sign_in: Callable[[ServerConfig], Any],
+        make_session: Callable[[Requests], ClientSession],
+        ready: Callable[[Connection], None],
+    ) -> None:
+        self.state: State = "stopped"
+        self.failure: str | None = None
+        self.era: Era | None = None
+        self._needed: UpstreamFailure | None = None
+        self._config = config
+        self._secrets = secrets
+        self._sign_in = sign_in
+        self._make_session = make_session
+        self._ready = ready
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._holds = 0
+        self._is_closed = False
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """True when somebody must sign in before it can be used."""
+        return self._needed is not None
+
+    def retry(self) -> None:
+        """Let the next need try again at once: what stood in the way is said to be gone."""
+        self._needed, self._not_before, self._failures = None, 0.0, 0
+
+    @property
+    def open_connection(self) -> Connection | None:
+        """The connection that can be used now."""
+        connection = self._connection
+        return connection if connection is not None and connection.is_open else None
+
+    async def connection(self) -> Connection:
+        """Return a connection, a new one where there is none. Raises what a call of the server is to raise."""
+        self.require_loop()
+        while (connection := self.open_connection) is None:
+            if self._is_closed:
+                raise self.error("the gateway is ending")
+            if self._starting is None:
+                self._starting = self._spawn(self._start())
+            await asyncio.wait([self._starting])  # which serves others too, and goes on without this caller
+            if self.open_connection is None and self.state == "failed":
+                raise self.error(self.failure or "it cannot be reached now")
+        return connection
+
+    def require_loop(self) -> None:
+        """Raise `RuntimeError` on another event loop than the one that has connected."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                f"server {self._config.name!r} was connected on another event loop; run programs on the loop on which"
+                " connect() was entered, or connect on this one"
+            )
+
+    def error(self, reason: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
+        """Return the error for whoever needs a server that is not to be had."""
+        text = self._secrets.text(f"server {self._config.name!r} cannot be used now: {reason}")
+        if failure is not None and failure.needs_sign_in:
+            self._needed = failure
+        if self._needed is not None:
+            return CodeModeAuthenticationError(text, details=self._needed.details)
+        return CodeModeToolError(text, code="SERVER_UNAVAILABLE")
+
+    def answered(self) -> None:
+        """Know that the server does what it is there for."""
+        self._failures, self._needed = 0, None
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Keep the connection for as long as this lasts, idle or not."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+
+    def lost(self, connection: Connection) -> None:
+        """Give a connection up that is of no use any more: the next need opens another."""
+        if self._connection is connection:
+            self._connection = None
+            self.state = "stopped"
+            self._spawn(connection.aclose())
+
+    async def aclose(self) -> None:
+        """End the server, and never start it again."""
+        self._is_closed = True
+        await self.stop()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def stop(self) -> None:
+        """End the server until the next need."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+        if self.state != "failed":
+            self.state = "stopped"
+
+    async def _start(self) -> None:
+        try:
+            wait = self._not_before - self._loop.time()
+            if wait > _WAITED_SECONDS:
+                return  # the failure that is known stands
+            self.state = "starting"
+            await asyncio.sleep(max(wait, 0))
+            connection = Connection(
+                transport_of(self._config, self._secrets, self._sign_in(self._config)), self._make_session
+            )
+            await connection.open(self.era, self._config.connect_timeout_ms / 1000)
+        except asyncio.CancelledError:
+            self.state = "stopped"
+            raise
+        except Exception as error:  # noqa: BLE001 - hooks are host code, and a failure is told where it is needed
+            self._fail(error)
+        else:
+            self._connection, self.era = connection, connection.era
+            self.state, self.failure, self._needed = "ready", None, None
+            self._spawn(self._watch(connection))
+            self._look_whether_idle()
+            self._ready(connection)
+        finally:
+            if self.state == "starting":
+                self.state = "failed"
+            self._starting = None
+
+    def _fail(self, error: Exception) -> None:
+        self._needed = None
+        if isinstance(error, UpstreamFailure) and error.needs_sign_in:
+            self._needed = error
+        elif isinstance(error, CodeModeAuthenticationError):
+            self._needed = UpstreamFailure(error.message, needs_sign_in=True, details=error.details)
+        is_told = isinstance(error, UpstreamFailure | CodeModeToolError)
+        reason = str(error) if is_told else f"{type(error).__name__}: {str(error)[:300]}"
+        self._count_failure(reason)
+        self.state = "failed"
+        _log.warning("server %r cannot be used: %s", self._config.name, self.failure)
+
+    def _count_failure(self, reason: str) -> None:
+        self.failure = self._secrets.text(reason)
+        self._failures += 1
+        if self._needed is None:
+            delay = _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]
+            self._not_before = self._loop.time() + delay
+
+    async def _watch(self, connection: Connection) -> None:
+        """See a connection to its end, and know why it was not the gateway that ended it."""
+        await connection.ended()
+        if self._connection is connection:
+            self._connection = None
+            self.state = "stopped"
+            self._count_failure(str(connection.why("its connection was lost")))
+            _log.warning("server %r has gone: %s", self._config.name, self.failure)
+
+    def _look_whether_idle(self) -> None:
+        connection = self.open_connection
+        if connection is None:
+            return
+        seconds = self._config.idle_ms / 1000
+        busy = connection.requests.in_flight or self._holds
+        left = seconds if busy else connection.requests.last_used + seconds - self._loop.time()
+        if left <= 0:
+            self._connection = None
+            self.state = "stopped"
+            self._spawn(connection.aclose())
+            return
+        self._idle = self._loop.call_later(max(left, _LEAST_LOOK_SECONDS), self._look_whether_idle)
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = self._loop.create_task(work, context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

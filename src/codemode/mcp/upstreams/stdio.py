@@ -1,0 +1,310 @@
+"""The transport of a stdio server: its process, what it says line by line, what it complains of. Knows no calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from errno import EACCES, ENOENT, ENOTDIR
+from functools import partial
+from typing import cast
+
+from mcp.client.stdio import get_default_environment
+
+from ...host.threads import LARGE_CHARACTERS, run_check
+from ..config.secrets import Secrets
+from ..config.values import ServerConfig
+from .guard import Child, Guard, SpawnError
+from .lines import parsed, unreadable_answer
+from .streams import Inbox, Outbox
+
+MAX_LINE_BYTES = 32 << 20
+_FULL_LINES = 64
+_TAIL_BYTES = 8 << 10
+_LOGGED_LINES = 20
+_LOGGED_SECONDS = 10.0
+_LOGGED_CHARACTERS = 500
+_QUIET_SECONDS = 1.0
+_TERM_SECONDS = 1.0
+_KILL_SECONDS = 5.0
+_log = logging.getLogger("codemode.mcp")
+
+
+class StdioServer:
+    """One process of a server. ``ending`` says, once it has ended, in which way and what it said last."""
+
+    def __init__(self, config: ServerConfig, secrets: Secrets, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._config = config
+        self._secrets = secrets
+        self._guard: Guard
+        self._child: Child | None = None
+        self._broken: str | None = None
+        self._stderr = StderrTail(config.name, secrets)
+        self._output = Output(self._fail, config.name, max_line_bytes)
+        self._input = Outbox()
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the server, which leads the group of all its own."""
+        return None if self._child is None else self._child.pid
+
+    def ending(self) -> str | None:
+        """Return why it ended: its exit code and the end of what it complained of."""
+        reason = self._broken
+        if reason is None and self._child is not None and self._child.exited.done():
+            reason = _ended_with(self._child.exited.result())
+        tail = self._stderr.text()
+        return reason and (f"{reason}: {tail}" if tail else reason)
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[tuple[Inbox, Outbox]]:
+        """Start the process; give the streams of a session; end the process, and all that it has started."""
+        self._guard = Guard.held()
+        pipes: list[asyncio.BaseTransport] = []
+        try:
+            child = await self._spawn(pipes)
+            child.exited.add_done_callback(lambda _: self._output.stop())
+            yield self._output.inbox, self._input
+        finally:
+            task = asyncio.get_running_loop().create_task(self._finish(pipes))
+            await _to_its_end(task)
+
+    async def _spawn(self, pipes: list[asyncio.BaseTransport]) -> Child:
+        reads = [os.pipe(), os.pipe()]
+        stdin, written = os.pipe()
+        theirs = stdin, reads[0][1], reads[1][1]
+        ours = [written, reads[0][0], reads[1][0]]
+        loop = asyncio.get_running_loop()
+        try:
+            env = {**get_default_environment(), **self._config.env}
+            args = [self._config.command or "", *self._config.args]
+            child = self._child = await self._guard.spawn(args, env, self._config.cwd, theirs)
+            for protocol, connect in (
+                (self._input, loop.connect_write_pipe),
+                (self._output, loop.connect_read_pipe),
+                (self._stderr, loop.connect_read_pipe),
+            ):
+                file = os.fdopen(ours[0], "wb" if protocol is self._input else "rb", buffering=0)
+                del ours[0]
+                transport, _ = await connect(lambda protocol=protocol: protocol, file)
+                pipes.append(transport)
+        except SpawnError as error:
+            raise ConnectionError(_not_started(error)) from error
+        finally:
+            for descriptor in (*theirs, *ours):
+                os.close(descriptor)
+        return child
+
+    def _fail(self, reason: str) -> None:
+        """End a server that says what nobody can read."""
+        self._broken = self._broken or reason
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if self._child is not None:
+            self._guard.send_signal(self._child.id, number)
+
+    async def _finish(self, pipes: list[asyncio.BaseTransport]) -> None:
+        try:
+            self._output.discard()
+            await self._input.aclose()
+            if self._child is not None:
+                for seconds, number in (
+                    (_QUIET_SECONDS, signal.SIGTERM),
+                    (_TERM_SECONDS, signal.SIGKILL),
+                    (_KILL_SECONDS, signal.SIGKILL),
+                ):
+                    await asyncio.wait([self._child.exited], timeout=seconds)
+                    if self._child.exited.done():
+                        break
+                    self._signal(number)
+        finally:
+            try:
+                self._input.abort()
+                for pipe in pipes:
+                    pipe.close()
+            finally:
+                await self._guard.release()
+
+
+class Output(asyncio.Protocol):
+    """What a server says on stdout, as messages. Lines that are no protocol are skipped, and logged once."""
+
+    def __init__(self, fail: Callable[[str], None], name: str, max_line_bytes: int) -> None:
+        self.inbox = Inbox(self._pause)
+        self._fail = fail
+        self._name = name
+        self._max_line_bytes = max_line_bytes
+        self._transport: asyncio.ReadTransport | None = None
+        self._pieces: list[bytes] = []
+        self._length = 0
+        self._lines: deque[bytes] = deque()
+        self._reading: asyncio.Task[None] | None = None
+        self._holds = 0
+        self._is_over = False
+        self._is_discarding = False
+        self._is_noisy = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to read."""
+        self._transport = cast("asyncio.ReadTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what was said."""
+        if self._is_discarding:
+            return
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._take(b"".join((*self._pieces, end)) if self._pieces else end)
+            self._pieces.clear()
+            self._length = 0
+        if rest:
+            self._pieces.append(rest)
+            self._length += len(rest)
+            if self._length > self._max_line_bytes:
+                self.discard()
+                self._fail(f"it said a line of more than {self._max_line_bytes} bytes")
+                self.inbox.end()
+
+    def eof_received(self) -> None:
+        """Come to the end, behind what is still to be read."""
+        self.stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Come to the end."""
+        self._transport = None
+        self.stop()
+
+    def stop(self) -> None:
+        """Take nothing more than was said; the end comes behind it."""
+        self._is_over = True
+        if self._reading is None:
+            self.inbox.end()
+
+    def discard(self) -> None:
+        """Read on, so that a server that writes is not held up, and forget it."""
+        self._is_discarding = True
+        self._lines.clear()
+        self._pieces.clear()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _take(self, line: bytes) -> None:
+        line = line.strip()
+        if not line:
+            return
+        if self._reading is None and len(line) < LARGE_CHARACTERS * 16:
+            self._say(line, parsed(line))
+            return
+        self._lines.append(line)
+        if self._reading is None:
+            self._pause(True)
+            self._reading = asyncio.get_running_loop().create_task(self._read_long())
+
+    async def _read_long(self) -> None:
+        """Read lines in their order, long ones in a thread. Meanwhile nothing more is taken."""
+        try:
+            while self._lines:
+                line = self._lines.popleft()
+                self._say(line, await run_check(len(line), partial(parsed, line)))
+        finally:
+            self._reading = None
+            self._pause(False)
+            if self._is_over:
+                self.inbox.end()
+
+    def _say(self, line: bytes, message: object | None) -> None:
+        from mcp.shared.message import SessionMessage
+
+        message = message or unreadable_answer(line)
+        if message is not None:
+            self.inbox.put(SessionMessage(message))  # type: ignore[arg-type]
+        elif not self._is_noisy:
+            self._is_noisy = True
+            _log.warning("server %r says on stdout what is no protocol; such lines are skipped", self._name)
+
+    def _pause(self, is_paused: bool) -> None:
+        self._holds += 1 if is_paused else -1
+        if self._transport is None or self._transport.is_closing() or self._is_discarding:
+            return
+        if self._holds > 0:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+
+class StderrTail(asyncio.Protocol):
+    """What a server complains of: its end is kept, some of it is logged, without secrets."""
+
+    def __init__(self, name: str, secrets: Secrets) -> None:
+        self._name = name
+        self._secrets = secrets
+        self._tail = b""
+        self._line = b""
+        self._is_cut = False
+        self._window = 0.0
+        self._logged = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Keep the end of it."""
+        self._tail = (self._tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        if _log.isEnabledFor(logging.INFO):
+            *lines, self._line = (self._line + data).split(b"\n")
+            for line in lines:
+                self._log(line)
+            if len(self._line) > _TAIL_BYTES:  # a piece of it could hold a piece of a secret
+                self._line, self._is_cut = b"", True
+
+    def text(self) -> str:
+        """Return the last lines, in one."""
+        tail = self._tail
+        if len(tail) == _TAIL_BYTES:
+            tail = tail.partition(b"\n")[2]  # its beginning could be the end of a secret
+        lines = tail.decode("utf-8", "replace").split("\n")
+        said = " ".join(" ".join(line.split()) for line in lines if line.strip())
+        return self._secrets.text(said)[-_LOGGED_CHARACTERS:]
+
+    def _log(self, line: bytes) -> None:
+        is_cut, self._is_cut = self._is_cut, False
+        now = asyncio.get_running_loop().time()
+        if now - self._window > _LOGGED_SECONDS:
+            self._window, self._logged = now, 0
+        if line.strip() and not is_cut and self._logged < _LOGGED_LINES:
+            self._logged += 1
+            said = self._secrets.text(line.decode("utf-8", "replace"))
+            _log.info("server %r: %s", self._name, said[:_LOGGED_CHARACTERS].rstrip())
+
+
+def _not_started(error: SpawnError) -> str:
+    if error.at == "cwd":
+        return f"its folder cannot be entered ({error.strerror}): change cwd"
+    if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
+        return "its command does not exist: install it, or change command"
+    if error.at == "command" and error.errno == EACCES:
+        return "its command may not be run: change its permissions, or command"
+    return f"its process cannot be started: {error.strerror}"
+
+
+def _ended_with(code: int) -> str:
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    with suppress(ValueError):
+        return f"it was ended by {signal.Signals(-code).name}"
+    return f"it was ended by signal {-code}"
+
+
+async def _to_its_end(task: asyncio.Task[None]) -> None:
+    """Wait for it although this task is cancelled, which it then is."""
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if is_cancelled:
+        raise asyncio.CancelledError
+    task.result()

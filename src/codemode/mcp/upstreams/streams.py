@@ -1,0 +1,166 @@
+"""The two streams between a transport of ours and a session of the SDK. Knows no process and no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, cast
+
+import anyio
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+_MOST_IN_A_ROW = 64
+_FULL = 256
+
+
+class Sending:
+    """What is known of one request on its way: False as long as no byte of it can have left."""
+
+    __slots__ = ("has_left",)
+
+    def __init__(self) -> None:
+        self.has_left = False
+
+
+SENDING: ContextVar[Sending | None] = ContextVar("codemode_mcp_sending", default=None)
+"""Of the request that this task sends."""
+
+
+class Inbox:
+    """What a server has said, in its order. ``paused`` is called with whether it should say no more for now."""
+
+    def __init__(self, paused: Callable[[bool], None]) -> None:
+        self._items: deque[SessionMessage | Exception] = deque()
+        self._wanted: asyncio.Future[None] | None = None
+        self._in_a_row = 0
+        self._is_over = False
+        self._paused = paused
+        self._is_paused = False
+
+    def put(self, item: SessionMessage | Exception) -> None:
+        """Add what was said."""
+        if self._is_over:
+            return
+        self._items.append(item)
+        if not self._is_paused and len(self._items) > _FULL:
+            self._is_paused = True
+            self._paused(True)
+        self._wake()
+
+    def end(self) -> None:
+        """Let whoever reads come to the end, behind what was said before."""
+        self._is_over = True
+        self._wake()
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next. Raises `anyio.EndOfStream` behind the last."""
+        self._in_a_row += 1
+        if self._in_a_row >= _MOST_IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)  # a flood leaves others their turn
+        while not self._items:
+            if self._is_over:
+                raise anyio.EndOfStream
+            self._in_a_row = 0
+            self._wanted = asyncio.get_running_loop().create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        item = self._items.popleft()
+        if self._is_paused and not self._items:
+            self._is_paused = False
+            self._paused(False)
+        return item
+
+    async def aclose(self) -> None:
+        """Take nothing more."""
+        self._items.clear()
+        self.end()
+
+    def _wake(self) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
+    def __aiter__(self) -> Inbox:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class Outbox(asyncio.BaseProtocol):
+    """What is said to a server, a line a message; the protocol of the pipe to it."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.WriteTransport | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self.is_closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to write."""
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Write nothing more."""
+        self.is_closed = True
+        self._transport = None
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        """Let senders wait until the server has read."""
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Let senders go on."""
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message. Raises `anyio.ClosedResourceError` where nobody can read it."""
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        while self._drained is not None:
+            await asyncio.shield(self._drained)
+        if self.is_closed or self._transport is None or self._transport.is_closing():
+            raise anyio.ClosedResourceError
+        sending = SENDING.get()
+        if sending is not None:
+            sending.has_left = True
+        self._transport.write(data)
+
+    async def aclose(self) -> None:
+        """Close the pipe, behind what was written."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.close()
+        self.resume_writing()
+
+    def abort(self) -> None:
+        """Close the pipe at once."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()

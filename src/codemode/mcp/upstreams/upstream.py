@@ -1,0 +1,298 @@
+"""One server that others use: its tools as last listed, the calls of them. Knows no process and no socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+
+from ...errors import CodeModeToolError
+from ...tools.tool import Tool
+from ...tools.tool_result import ToolResult
+from ..config.secrets import Secrets
+from ..config.values import ServerConfig
+from .asking import Asking
+from .calling import mirrors_arguments
+from .calls import Calls
+from .connection import Connection, UpstreamFailure
+from .hooks import UpstreamHooks
+from .link import Link, State
+from .list_cache import ListCache
+from .listing import Listing, listed_tools
+from .offered import allowed, may_be_repeated, offered_tools
+
+POLL_SECONDS = 60.0
+_LEAST_POLL_SECONDS = 5.0
+_SETTLE_SECONDS = 0.05
+_OFFERED_AT_ONCE = 200
+_log = logging.getLogger("codemode.mcp")
+
+
+class Upstream:
+    """A server of a configuration, started when it is needed.
+
+    It belongs to the event loop on which it was connected, which its calls must come from; on another they raise
+    `RuntimeError`. ``revision`` is another number whenever its tools may have changed.
+    """
+
+    def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: Secrets, cache: ListCache) -> None:
+        self.config = config
+        self._revision = 0
+        self._hooks = hooks
+        self._secrets = secrets
+        self._cache = cache
+        self._asking = Asking(config, hooks, secrets)
+        self._link = Link(config, secrets, hooks.sign_in, self._session, self._is_ready)
+        self._listing: Listing | None = None
+        self._by_name: dict[str, types.Tool] = {}
+        self._is_stale = True
+        self._listed_on: Connection | None = None
+        self._listing_now = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
+        self._calls = Calls(config, hooks, secrets, self._link, self._asking)
+
+    def __repr__(self) -> str:
+        return f"<Upstream {self.config.name!r}: {self.state}>"
+
+    @property
+    def server_id(self) -> str:
+        """The name that the configuration gives it."""
+        return self.config.name
+
+    @property
+    def state(self) -> State:
+        """Whether it runs: "stopped", "starting", "ready" or "failed"."""
+        return self._link.state
+
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot be used, or has ended, in words without secrets; None while all is well."""
+        return self._link.failure
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """True when somebody must sign in before it can be used."""
+        return self._link.needs_sign_in
+
+    @property
+    def revision(self) -> int:
+        """Another number whenever its tools for programs may have changed."""
+        return self._revision + self._hooks.changes(self.config)
+
+    @property
+    def learned(self) -> int:
+        """Another number whenever more is known of what its tools give."""
+        return self._hooks.learned(self.config)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What programs that import it are told of its tools."""
+        return self._hooks.notes(self.config)
+
+    @property
+    def listed(self) -> tuple[types.Tool, ...]:
+        """All its tools as last listed, by this gateway or another; without secrets."""
+        return () if self._listing is None else self._listing.tools
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities | None:
+        """What it says that it has, as last listed; None where nobody has asked it yet."""
+        return None if self._listing is None else self._listing.capabilities
+
+    @property
+    def version(self) -> str | None:
+        """The version that it says it is."""
+        info = None if self._listing is None else self._listing.server_info
+        return None if info is None else info.version
+
+    @property
+    def description(self) -> str | None:
+        """What it says of its use as a whole."""
+        return None if self._listing is None else self._listing.instructions
+
+    async def load(self) -> None:
+        """Take what was kept of it on disk. Starts nothing."""
+        kept = await self._cache.read(self.config)
+        if kept is not None and self._listing is None:
+            self._set(kept)
+            self._is_stale = False
+            self._link.era = kept.era
+
+    async def session(self) -> ClientSession:
+        """Return the session with it, started where it was not. Raises `CodeModeToolError` where that cannot be."""
+        return (await self._link.connection()).session
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep it running for as long as this lasts, be it idle or not."""
+        return self._link.held()
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return its tools for programs, listed anew where they may have changed.
+
+        Raises `CodeModeToolError` where it cannot be used, `CodeModeAuthenticationError` where somebody must sign in.
+        """
+        self._link.require_loop()
+        if self._listing is None or self._is_stale:
+            await self.refresh()
+        shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
+        offered: list[Tool] = []
+        for at in range(0, len(shown), _OFFERED_AT_ONCE):
+            part = shown[at : at + _OFFERED_AT_ONCE]
+            offered += offered_tools(self.config, part, self._hooks, self._offered, self._now)
+            if len(shown) > _OFFERED_AT_ONCE:
+                await asyncio.sleep(0)  # a list without end leaves others their turn
+        return offered
+
+    async def refresh(self) -> None:
+        """List its tools anew, whether or not they may have changed."""
+        async with self._listing_now:
+            await self._list_or_say(await self._link.connection())
+
+    async def call(self, name: str, arguments: Any, context: Any = None) -> ToolResult:
+        """Call a tool and return what it gave, without secrets; one that failed says so in its result.
+
+        Raises `CodeModeToolError`: with the code ``OUTCOME_UNKNOWN`` where the call may have happened.
+        """
+        tool = self._by_name.get(name)
+        return await self._calls.call(name, tool, arguments, context, may_repeat=may_be_repeated(tool))
+
+    async def _now(self, name: str) -> types.Tool | None:
+        """Return a tool as the server that would be called says it is, listed where it has not said so yet.
+
+        Raises `CodeModeToolError` where it cannot be used, or cannot say.
+        """
+        connection = await self._link.connection()
+        if self._is_stale or self._listed_on is not connection:
+            async with self._listing_now:
+                if self._is_stale or self._listed_on is not connection:
+                    await self._list_or_say(connection)
+        return self._by_name.get(name)
+
+    async def stop(self) -> None:
+        """End it until it is needed again."""
+        await self._link.stop()
+
+    async def aclose(self) -> None:
+        """End it for good."""
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        await self._link.aclose()
+
+    async def _offered(self, name: str, arguments: Any, context: Any) -> Any:
+        result = await self.call(name, arguments, context)
+        return await self._calls.given(name, result)
+
+    def _session(self, requests: Any) -> ClientSession:
+        requests.hide = self._secrets.off_loop
+        return self._asking.session(requests, self._heard)
+
+    def _is_ready(self, connection: Connection) -> None:
+        self._spawn(self._keep_listed(connection))
+
+    async def _keep_listed(self, connection: Connection) -> None:
+        """List a server that was started, as its tools may be others than those known; then as often as it wants."""
+        listing = self._listing
+        if listing is not None and not self._is_stale:
+            await asyncio.sleep(_SETTLE_SECONDS)  # what it was started for goes first
+            if self._is_stale or self._listed_on is not connection:
+                await self._look(connection)
+        while connection.is_open:
+            await asyncio.sleep(self._poll_seconds())
+            if connection.is_open and self._is_polled(connection):
+                await self._look(connection)
+
+    def _poll_seconds(self) -> float:
+        ttl = None if self._listing is None else self._listing.ttl_ms
+        return POLL_SECONDS if ttl is None else max(ttl / 1000, _LEAST_POLL_SECONDS)
+
+    def _is_polled(self, connection: Connection) -> bool:
+        said = connection.session.server_capabilities
+        return connection.era == "modern" or said is None or said.tools is None or not said.tools.list_changed
+
+    async def _look(self, connection: Connection) -> None:
+        used = connection.requests.last_used
+        try:
+            async with self._listing_now:
+                await self._list(connection)
+        except (MCPError, CodeModeToolError, OSError) as error:
+            _log.info("the tools of server %r cannot be listed now: %s", self.config.name, type(error).__name__)
+        finally:
+            connection.requests.last_used = used  # looking is no use of it
+
+    async def _list_or_say(self, connection: Connection) -> None:
+        try:
+            await self._list(connection)
+        except MCPError as error:
+            lost = connection.lost(error.error.data)
+            failure = None if lost is None else UpstreamFailure.of(lost)
+            raise self._link.error(f"its tools cannot be listed: {error.error.message[:500]}", failure) from None
+
+    async def _list(self, connection: Connection) -> None:
+        was_stale, self._is_stale = self._is_stale, False
+        try:
+            listing = await self._listed(connection)
+        except BaseException:
+            self._is_stale = True
+            raise
+        self._listed_on = connection
+        before = self._listing
+        is_new = before is None or (listing.digest, listing.to_dict()) != (before.digest, before.to_dict())
+        if before is not None and listing.digest != before.digest and not was_stale:
+            self._revision += 1
+        self._set(listing)
+        if is_new:
+            await self._cache.write(self.config, listing)
+
+    async def _listed(self, connection: Connection) -> Listing:
+        session = connection.session
+        capabilities = session.server_capabilities
+        seconds = max(self.config.timeout_ms, self.config.connect_timeout_ms) / 1000
+
+        async def ask(params: dict[str, Any]) -> dict[str, Any]:
+            opts = self._calls.stamp(connection, "tools/list", params)
+            return await connection.requests.send_raw_request("tools/list", params, {**opts, "timeout": seconds})
+
+        has_tools = capabilities is None or capabilities.tools is not None
+        mirrors = mirrors_arguments(connection)
+        tools, texts, digest, ttl = (
+            await listed_tools(ask, self.config.name, self._secrets, mirrors=mirrors)
+            if has_tools
+            else ((), (), "", None)
+        )
+        instructions = session.instructions
+        return Listing(
+            tools=tools,
+            texts=texts,
+            digest=digest,
+            era=connection.era,
+            capabilities=capabilities,
+            server_info=session.server_info,
+            instructions=None if instructions is None else self._secrets.text(instructions[:16_000]),
+            ttl_ms=ttl,
+        )
+
+    def _set(self, listing: Listing) -> None:
+        self._listing = listing
+        self._by_name = {tool.name: tool for tool in listing.tools}
+
+    async def _heard(self, message: Any) -> None:
+        if isinstance(message, Exception):
+            return
+        if isinstance(message, types.ToolListChangedNotification) and not self._is_stale:
+            self._is_stale = True
+            self._revision += 1
+        await self._hooks.notified(self.config, cast("types.ServerNotification", message))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)

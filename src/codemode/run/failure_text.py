@@ -1,0 +1,225 @@
+"""The text for a model whose program failed: enough to correct it, and not to do again what is already done.
+
+Holds nothing that the program could not have seen itself: no host path, no text of a host exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..data.narrowing import list_or_empty, mapping_or_empty
+from ..errors import (
+    CALL_TIMEOUT,
+    HOST_FETCH_ERROR,
+    HOST_TOOL_ERROR,
+    CodeModeAbortedError,
+    CodeModeAuthenticationError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeDetachedBridgeRequestError,
+    CodeModeError,
+    CodeModeFetchError,
+    CodeModeIllegalAccessError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSourceTooLargeError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeToolApprovalDeniedError,
+    CodeModeToolApprovalRequiredError,
+    CodeModeToolError,
+    CodeModeWorkerError,
+    guest_view,
+)
+from ..protocol.call_status import IN_ERRORS, may_have_run
+from ..protocol.left_calls import detached_text
+from ..trace.visible_text import clipped, visible
+
+MAX_CHARACTERS = 4000
+_MAX_MESSAGE_CHARACTERS = 1200
+_MAX_LINE_CHARACTERS = 160
+_MAX_PLACES = 4
+_MAX_CALLS_CHARACTERS = 500
+_MAX_ENDED_CHARACTERS = 1000
+_KEPT = "\n\t"
+
+# By class, the nearest first. None of these depends on what the program did.
+_HINTS: dict[type[BaseException], str] = {
+    CodeModeSyntaxError: "Nothing of the program ran. Correct every problem above and send the whole program again.",
+    CodeModeIllegalAccessError: "Nothing of the program ran. Do without what is named above and send it again.",
+    CodeModeSourceTooLargeError: "Nothing ran. Send a shorter program; fetch data with tools instead of writing it in.",
+    CodeModeTimeoutError: "Do less in one program: fewer or parallel calls (Promise.all), no loop without an end.",
+    CodeModeAbortedError: "The run was stopped from outside. Ask before trying again.",
+    CodeModeConcurrencyError: "The program may be right: try the same one again later.",
+    CodeModeSerializationError: "Only JSON crosses: return and pass plain objects, arrays, text, numbers.",
+    CodeModeBridgeLimitError: "Make fewer calls, or fewer at once: work in batches and await each batch.",
+    CodeModeDetachedBridgeRequestError: "Await every call before the program ends, for instance with Promise.all.",
+    CodeModeProtocolError: "This is not the program's fault. Do not repeat calls that are listed as done.",
+    CodeModeToolApprovalDeniedError: "A person refused this call. Do not try it again; say so, or find another way.",
+    CodeModeToolApprovalRequiredError: "This call needs a person's approval and nobody can give it now. Do without it.",
+    CodeModeAuthenticationError: "Somebody has to sign in before this tool can be called. Say so, or do without it.",
+    CodeModeToolError: "Check the tool's name and the types of its input; catch errors of calls that may fail.",
+    CodeModeFetchError: "Fetch only what the description of fetch allows.",
+    CodeModeWorkerError: "The sandbox failed; a program that uses less memory may work.",
+    CodeModeError: "Correct the program at that place and send the whole program again.",
+}
+# By code, where the class does not say whose fault it was.
+_CODE_HINTS = {
+    HOST_TOOL_ERROR: "The tool itself failed. Try other input, or go on without it.",
+    CALL_TIMEOUT: "The call was too slow and may have happened all the same: find out, then ask for less or go on.",
+    HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
+}
+_UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
+_WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
+_LARGE_RESULT_HINT = "Return less: filter, slice or aggregate in the program."
+_LARGE_VALUE_HINT = "Send less in one call, or ask the tool for less: split the work or use its limits."
+_HIDDEN = {
+    CodeModeWorkerError: "the sandbox ended without a result",
+    CodeModeProtocolError: "the run broke a rule of the sandbox and was stopped",
+}
+
+
+def failure_text(error: BaseException, js: str | None) -> str:
+    """Return what the model is shown for an error of its program: at most 4,000 characters of plain text.
+
+    Name and message, the place with its line of source, the calls that are done or may be, one hint. ``js`` is the
+    program as the model wrote it; None when it sent none.
+    """
+    headline = clipped(_headline(error), _MAX_MESSAGE_CHARACTERS)
+    parts = [headline, *_places(error, js or ""), *_calls(error), _hint(error)]
+    return visible("\n".join(parts), keep=_KEPT)[:MAX_CHARACTERS]
+
+
+def ended_text(what: str, error: BaseException | None) -> str:
+    """Return what the model is shown of a program that was ended from outside, and is no longer there.
+
+    ``what`` is what became of it; after it the calls that are done or may be, at most 1,000 characters in all.
+    """
+    parts = [what] if error is None else [what, *_calls(error)]
+    return visible("\n".join(parts), keep=_KEPT)[:_MAX_ENDED_CHARACTERS]
+
+
+def _headline(error: BaseException) -> str:
+    if not isinstance(error, CodeModeError):
+        return "Error: the program could not be run"
+    hidden = next((message for kind, message in _HIDDEN.items() if isinstance(error, kind)), None)
+    if hidden is not None:
+        return f"{type(error).__name__}: {_whose_fault(error) or hidden}"
+    name, message, _code = guest_view(error)
+    tool = error.details.get("tool_name")
+    if name == "Error" and isinstance(tool, str):
+        what = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"
+        shown = tool if ":" in tool else f"tools.{tool}"  # an id of a catalog is no member of `tools`
+        return f"{type(error).__name__}: {shown}{what}"
+    thrown = error.details.get("name") if type(error) is CodeModeError else None
+    return f"{thrown if isinstance(thrown, str) else name}:{_worded(error, message)}"
+
+
+def _whose_fault(error: CodeModeError) -> str:
+    """Return what a host's own error may say of itself: nothing of a worker, which is hostile."""
+    if not isinstance(error, CodeModeProtocolError):
+        return ""
+    if error.details.get("origin") == "continuation":
+        return f"the paused program could not go on: {error.message}"
+    if _is_undecided(error):
+        return "the host's approval decision was malformed; the call did not run"
+    return ""
+
+
+def _is_undecided(error: BaseException) -> bool:
+    return isinstance(error, CodeModeError) and error.details.get("origin") == "decision"
+
+
+def _worded(error: CodeModeError, message: str) -> str:
+    detached = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
+    if calls := list_or_empty(detached):
+        return " " + detached_text([_detached(mapping_or_empty(call)) for call in calls])
+    listed = _problems(error)
+    if len(listed) < 2:
+        return f" {message}"
+    return "".join(f"\nline {one.get('line')}, column {one.get('column')}: {one.get('message')}" for one in listed)
+
+
+def _detached(call: Mapping[str, Any]) -> str:
+    name, status = call.get("name"), call.get("status")
+    # That one was done and only not looked at is nothing that a program has to know to be corrected.
+    return str(name) if status == "unobserved" else f"{name} ({status})"
+
+
+def _problems(error: BaseException) -> list[Mapping[str, Any]]:
+    return list_or_empty(error.details.get("problems")) if isinstance(error, CodeModeSyntaxError) else []
+
+
+def _places(error: BaseException, js: str) -> Iterator[str]:
+    details: dict[str, Any] = error.details if isinstance(error, CodeModeError) else {}
+    places = _problems(error) or [details]
+    lines = js.split("\n")
+    shown: set[int] = set()
+    for place in places:
+        line, column = place.get("line"), place.get("column")
+        if type(line) is not int or type(column) is not int or line < 1 or line in shown:
+            continue
+        if js and line > len(lines):  # of another text
+            continue
+        shown.add(line)
+        # Whoever goes on from a pause may not have the program, and the model has it.
+        yield _place(lines[line - 1].rstrip("\r"), line, column) if js else f"  at line {line}, column {column}"
+        if len(shown) == _MAX_PLACES:
+            return
+
+
+def _place(text: str, line: int, column: int) -> str:
+    start = max(0, column - 1 - _MAX_LINE_CHARACTERS // 2)
+    shown = text[start : start + _MAX_LINE_CHARACTERS].replace("\t", " ")
+    marked = f"  at line {line}, column {column}:\n    {shown}"
+    at = column - 1 - start
+    return f"{marked}\n    {' ' * at}^" if 0 <= at <= len(shown) and shown.isprintable() else marked
+
+
+def _calls(error: BaseException) -> Iterator[str]:
+    calls = [call for call in getattr(error, "calls", ()) if may_have_run(call)]
+    if not calls and not _is_after_pause(error):
+        yield "No call was made."
+    if _is_after_pause(error):
+        yield "Calls made before the pause may be done; do not repeat them."
+    for status, meaning in (
+        (IN_ERRORS.fulfilled, "Already done, do not repeat: "),
+        (IN_ERRORS.open, "May or may not have happened, find out before repeating: "),
+        (IN_ERRORS.waiting, "Waits for a person, not done: "),
+        (IN_ERRORS.rejected, "Failed: "),
+    ):
+        named = [f"{call['name']} ({call['id']})" for call in calls if call.get("status") == status]
+        if named:
+            yield meaning + _listed(named)
+
+
+def _is_after_pause(error: BaseException) -> bool:
+    """Return True when the calls of the error need not be all that the program has made."""
+    details = error.details if isinstance(error, CodeModeError) else {}
+    return details.get("origin") == "continuation" or details.get("is_resumed") is True
+
+
+def _listed(names: list[str]) -> str:
+    shown: list[str] = []
+    for name in names:
+        if sum(map(len, shown)) + len(name) > _MAX_CALLS_CHARACTERS:
+            break
+        shown.append(name)
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _hint(error: BaseException) -> str:
+    hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
+    return f"Hint: {(_closer_hint(error) if isinstance(error, CodeModeError) else '') or hint}"
+
+
+def _closer_hint(error: CodeModeError) -> str:
+    if _is_undecided(error) and not isinstance(error, CodeModeProtocolError):
+        return _UNDECIDED_HINT
+    if isinstance(error, CodeModeToolError) and error.details.get("schema") == "output":
+        return _WRONG_OUTPUT_HINT
+    if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
+        return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
+    return _CODE_HINTS.get(error.code, "")

@@ -1,0 +1,186 @@
+"""Outboxes in a store's database: what they promise is said in `notices`. Knows no dialect."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar
+
+from .audit import SYSTEM, cut
+from .keeping import require_lease, require_text
+from .notices import FailedNotice, Notice
+from .rows import LISTED_COLUMNS, clause, marks, records_of
+from .session import Row, Session
+from .values import LEASE_MS, Tenant
+
+ResultT = TypeVar("ResultT")
+MOST_CLAIMED = 100
+MOST_ASKED = 500
+_MAX_NAME_CHARACTERS = 200
+_CHANGES_AT_ONCE = 200
+_TELLING = frozenset({"put", "paused", "released", "run_again"})
+"""Changes behind which a record may wait for a person of whom it did not before."""
+_OWN = "record_id = ? AND version = ? AND target = ?"
+# An expression, lest a database looks at all that are in these states for the few that are named.
+_WAITS = (
+    "r.state || '' IN ('pending', 'resuming') AND r.expires_at_ms > ?"
+    " AND EXISTS (SELECT 1 FROM codemode_requests q WHERE q.record_id = r.id AND q.state = 'waiting')"
+)
+
+
+class _Transaction(Protocol):
+    def __call__(self, work: Callable[[Session], ResultT], /) -> Awaitable[ResultT]: ...
+
+
+class SqlOutbox:
+    """The notices for one target."""
+
+    def __init__(self, target: str, read: _Transaction, write: _Transaction) -> None:
+        if not 0 < len(require_text(target, "target")) <= _MAX_NAME_CHARACTERS:
+            raise ValueError(f"target must have 1 to {_MAX_NAME_CHARACTERS} characters, got {len(target)}")
+        self._target, self._read, self._write = target, read, write
+
+    async def fill(self) -> int:
+        """See `Outbox.fill`."""
+        # Looked for first: what makes no notice keeps nobody from writing.
+        if await self._read(lambda session: _news(session, self._target)) is None:
+            return 0
+        return await self._write(lambda session: _fill(session, self._target))
+
+    async def claim(self, *, limit: int = 1, lease_ms: int = LEASE_MS) -> tuple[Notice, ...]:
+        """See `Outbox.claim`."""
+        require_lease(lease_ms)
+        if not 1 <= limit <= MOST_CLAIMED:
+            raise ValueError(f"limit must be from 1 to {MOST_CLAIMED}, got {limit}")
+        while await self._read(lambda session: _due(session, self._target, 1)):
+            claimed = await self._write(lambda session: _claim(session, self._target, limit, lease_ms))
+            if claimed:
+                return claimed
+        return ()
+
+    async def settle(self, notice: Notice, *, error: str | None = None, retry_ms: int | None = None) -> bool:
+        """See `Outbox.settle`."""
+        if retry_ms is not None and (error is None or retry_ms < 0):
+            raise ValueError(f"retry_ms is of an error, and not negative, got {retry_ms}")
+        said = None if error is None else cut(error)
+        return await self._write(lambda session: _settle(session, notice, said, retry_ms))
+
+
+class Notifying(ABC):
+    """The part of a store that keeps notices."""
+
+    def outbox(self, target: str) -> SqlOutbox:
+        """See `InterruptStore.outbox`."""
+        return SqlOutbox(target, self._read, self._write)
+
+    async def failed_notices(self, record_ids: Iterable[str], *, tenant: Tenant) -> tuple[FailedNotice, ...]:
+        """See `InterruptStore.failed_notices`."""
+        ids = sorted(set(record_ids))
+        if len(ids) > MOST_ASKED:
+            raise ValueError(f"at most {MOST_ASKED} records are asked for at a time, got {len(ids)}")
+        return await self._read(lambda session: _failed(session, ids, tenant)) if ids else ()
+
+    @abstractmethod
+    async def _read(self, work: Callable[[Session], ResultT]) -> ResultT: ...
+
+    @abstractmethod
+    async def _write(self, work: Callable[[Session], ResultT]) -> ResultT: ...
+
+
+def _news(session: Session, target: str) -> list[Row] | None:
+    """Return the next changes; None where there is nothing to be told among the few that there are."""
+    found = session.one("SELECT sequence FROM codemode_outboxes WHERE target = ?", target)
+    rows = session.rows(
+        "SELECT sequence, record_id, kind FROM codemode_changes WHERE sequence > ? ORDER BY sequence LIMIT ?",
+        *(0 if found is None else found[0], _CHANGES_AT_ONCE),
+    )
+    is_worth_it = len(rows) == _CHANGES_AT_ONCE or any(kind in _TELLING for _, _, kind in rows)
+    return rows if is_worth_it else None
+
+
+def _fill(session: Session, target: str) -> int:
+    """Write the notices and how far the changes were read, both or none."""
+    news = _news(session, target)
+    if news is None:
+        return 0
+    changed = sorted({record_id for _, record_id, kind in news if kind in _TELLING})
+    session.each(
+        "INSERT INTO codemode_notices (record_id, version, target, tenant, state, attempts, number, ready_at_ms,"
+        " changed_at_ms) VALUES (?, ?, ?, ?, 'waiting', 0, 0, ?, ?) ON CONFLICT (record_id, version, target) DO UPDATE"
+        " SET state = 'waiting', attempts = 0, ready_at_ms = excluded.ready_at_ms"
+        " WHERE codemode_notices.state = 'dropped'",
+        (
+            (record_id, version, target, tenant, session.now_ms, session.now_ms)
+            for record_id, version, tenant in _waiting(session, "id, version, tenant", changed)
+        ),
+    )
+    session.run(
+        "INSERT INTO codemode_outboxes VALUES (?, ?) ON CONFLICT (target) DO UPDATE SET sequence = excluded.sequence",
+        *(target, news[-1][0]),
+    )
+    return len(news)
+
+
+def _due(session: Session, target: str, limit: int) -> list[Row]:
+    return session.rows(
+        "SELECT record_id, version, attempts, number FROM codemode_notices WHERE target = ? AND ready_at_ms <= ?"
+        " ORDER BY ready_at_ms LIMIT ?",
+        *(target, session.now_ms, limit),
+    )
+
+
+def _claim(session: Session, target: str, limit: int, lease_ms: int) -> tuple[Notice, ...]:
+    """Take some of what is due. None are taken where all of what was looked at waits no more: there may be others."""
+    due = _due(session, target, MOST_CLAIMED)
+    waiting = {row[0]: row for row in _waiting(session, LISTED_COLUMNS, [row[0] for row in due])}
+    stands = [row for row in due if row[0] in waiting and waiting[row[0]][1] == row[1]]
+    taken = stands[:limit]
+    session.each(
+        f"UPDATE codemode_notices SET state = 'dropped', ready_at_ms = NULL, changed_at_ms = ? WHERE {_OWN}",
+        ((session.now_ms, *row[:2], target) for row in due if row not in stands),
+    )
+    session.each(
+        f"UPDATE codemode_notices SET number = number + 1, ready_at_ms = ? WHERE {_OWN}",
+        ((session.now_ms + lease_ms, *row[:2], target) for row in taken),
+    )
+    records = records_of(session, [waiting[row[0]] for row in taken])
+    return tuple(
+        Notice(target=target, record=record, attempts=attempts, number=number + 1)
+        for record, (_, _, attempts, number) in zip(records, taken, strict=True)
+    )
+
+
+def _waiting(session: Session, columns: str, record_ids: list[str]) -> list[Row]:
+    """Return the columns of those that wait for a person."""
+    statement = f"SELECT {columns} FROM codemode_records r WHERE r.id IN ({marks(record_ids)}) AND {_WAITS}"
+    return session.rows(statement, *record_ids, session.now_ms) if record_ids else []
+
+
+def _settle(session: Session, notice: Notice, error: str | None, retry_ms: int | None) -> bool:
+    own = (notice.record.id, notice.record.version, notice.target)
+    state = "sent" if error is None else "failed" if retry_ms is None else "waiting"
+    attempts = notice.attempts + (error is not None)
+    changed = session.run(
+        "UPDATE codemode_notices SET state = ?, attempts = ?, number = number + 1, ready_at_ms = ?, error = ?,"
+        f" changed_at_ms = ? WHERE {_OWN} AND state = 'waiting' AND number = ?",
+        *(state, attempts, None if retry_ms is None else session.now_ms + retry_ms),
+        *(None if error is None else json.dumps(error), session.now_ms, *own, notice.number),
+    )
+    if changed and state == "failed":
+        details = {"target": notice.target, "version": notice.record.version, "attempts": attempts}
+        said = {"actor": SYSTEM, "reason": error, "details": details}
+        session.audit("notice_failed", notice.record.tenant, notice.record.id, **said)
+    return changed == 1
+
+
+def _failed(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
+    condition, values = clause(tenant)
+    rows = session.rows(
+        "SELECT target, record_id, version, attempts, error, changed_at_ms FROM codemode_notices"
+        f" WHERE record_id IN ({marks(record_ids)}) AND state = 'failed'{condition}"
+        " ORDER BY record_id, version, target",
+        *(*record_ids, *values),
+    )
+    names = ("target", "record_id", "version", "attempts", "error", "failed_at_ms")
+    return tuple(FailedNotice(**{**dict(zip(names, row, strict=True)), "error": json.loads(row[4])}) for row in rows)

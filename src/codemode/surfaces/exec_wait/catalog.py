@@ -1,0 +1,310 @@
+"""The hidden catalog of a pair: what programs find in it, ask of it, and call by id. Never runs a tool."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ...data.json_values import WrittenObject, encode_json, utf8_length
+from ...data.narrowing import is_array, is_mapping, mapping_or_empty
+from ...data.similar_names import did_you_mean, nearest_names
+from ...errors import (
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeToolError,
+)
+from ...tools.prepared import PreparedTool
+from ...tools.search.index import ToolIndex
+from .catalog_view import ENTRIES, NAMES, SERVERS, SERVERS_DIGEST, CatalogView
+from .mcp_files import api, listed_files, read_file
+from .mcp_server import McpServer
+from .options import ExecWaitOptions
+from .sources import CORE, MCP, Entry
+
+if TYPE_CHECKING:
+    from .namespaces import Scopes
+    from .telemetry import Counts
+
+MAX_ENTRIES_BYTES = 1 << 20
+_MAX_SHOWN_CHARACTERS = 100
+_MAX_QUERY_CHARACTERS = 10_000
+_USES_TOOLS = re.compile(r"\btools\b(?!\s*(?:\?\.|\.)\s*(?:search|describe|call)\b)")
+_USES_SERVERS = re.compile(r"\b(?:MCP|API)\b")
+_CATALOG = "catalog"
+
+
+class ServerAwayError(CodeModeError):
+    """A program cannot go on now, for a server that it uses is not there; nothing is lost."""
+
+
+class ExecCatalog:
+    """The tools of a pair by id, in order of ids. Unchanging; safe to use from several threads.
+
+    ``gives`` says what a program is given of it: the texts of ``ALL_TOOLS`` and of the safe names, or neither.
+    """
+
+    def __init__(
+        self,
+        entries: tuple[Entry, ...],
+        options: ExecWaitOptions,
+        counts: Counts,
+        servers: tuple[McpServer, ...] = (),
+    ) -> None:
+        self._entries = {one.id: one for one in entries}
+        self.servers = servers
+        self._options = options
+        self._counts = counts
+        self._index = ToolIndex((_searched_name(one), one.tool) for one in entries)
+        self._views = {gives: CatalogView(self, gives) for gives in range(2 * SERVERS)}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def names(self) -> tuple[str, ...]:
+        """All ids."""
+        return tuple(self._entries)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All tools, in order of ids."""
+        return tuple(self._entries.values())
+
+    @property
+    def language_names(self) -> tuple[str, ...]:
+        """None: what the language reads never leads to a tool."""
+        return ()
+
+    @property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        return self._may_ask
+
+    @cached_property
+    def _may_ask(self) -> bool:
+        of_servers = any(one.may_ask for one in self.servers)
+        return of_servers or any(one.tool.may_ask for one in self._entries.values())
+
+    def get(self, name: str) -> PreparedTool | None:
+        """Return the tool of exactly this id: of the catalog, or of a server."""
+        found = self._entries.get(name)
+        if found is not None:
+            return found.tool
+        if not name.startswith(f"{MCP}:"):
+            return None
+        return next((tool for one in self.servers if (tool := one.get(name)) is not None), None)
+
+    def unknown_tool(self, name: str) -> CodeModeToolError:
+        """Return the error for an id that leads to no tool: near ones, and the way to find the right one."""
+        name = name.removeprefix("unknown ")  # as the kernel has it for ids that no program calls
+        shown, near = name[:_MAX_SHOWN_CHARACTERS], self.nearest(name)
+        message = (
+            f"There is no tool with the id {shown!r}.{did_you_mean(near)} Find ids with `await tools.search(query)`,"
+            " read one with `await tools.describe(id)`, and call it with `await tools.call(id, input)`."
+        )
+        error = CodeModeToolError(message, details={"tool_name": shown})
+        error.reason = "unknown_tool"
+        return error
+
+    def nearest(self, name: str) -> list[str]:
+        """Return at most three ids that a text may have meant: those of tools of that name, or alike."""
+        by_name = self._ids_by_name.get(name) or self._ids_by_name.get(name.rpartition(":")[2])
+        if by_name:
+            return by_name[:3]
+        close = nearest_names(name[:_MAX_SHOWN_CHARACTERS], self._entries)
+        return [*close] or [
+            ids[0]
+            for one in nearest_names(name[-_MAX_SHOWN_CHARACTERS:], self._ids_by_name)
+            if (ids := self._ids_by_name[one])
+        ]
+
+    @cached_property
+    def _ids_by_name(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for one in self._entries.values():
+            found.setdefault(one.name, []).append(one.id)
+        return found
+
+    # -- what a program asks
+
+    def ask(self, name: str, argument: Any) -> Any:
+        """Return what ``tools.search`` and ``tools.describe`` give. Raises `CodeModeToolError`."""
+        given = argument if is_array(argument) else []
+        if name == "search":
+            return self._searched(*_padded(given))
+        if name == "describe":
+            return self._described(given[0] if given else None)
+        if name == "api.list":
+            return listed_files(self.servers, given[0] if given else None)
+        if name == "api.read":
+            return read_file(self.servers, given[0] if given else None)
+        if name == "mcp.api":
+            return self._api(*[*given, None, None, None][:3])
+        raise CodeModeToolError(f"the catalog knows no {name[:_MAX_SHOWN_CHARACTERS]!r}")
+
+    def _searched(self, query: Any, options: Any) -> list[dict[str, str]]:
+        if not isinstance(query, str):
+            raise CodeModeToolError("tools.search(query, {limit}): the query must be a string")
+        if options is not None and not is_mapping(options):
+            raise CodeModeToolError("tools.search(query, {limit}): the options must be an object such as {limit: 5}")
+        limit = mapping_or_empty(options).get("limit")
+        if limit is None:
+            limit = self._options.search_default_limit
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit // 1 or limit < 1:
+            raise CodeModeToolError("tools.search(query, {limit}): the limit must be a positive integer")
+        most = int(min(limit, self._options.max_search_limit))
+        entries = self.entries
+        found = [entries[at].told for at, _score in self._index.search(query[:_MAX_QUERY_CHARACTERS], most)]
+        self._counts.add("search")  # at the end: what takes long is begun again in a thread
+        return found
+
+    def _described(self, tool_id: Any) -> dict[str, Any]:
+        if not isinstance(tool_id, str):
+            raise CodeModeToolError("tools.describe(id): the id must be a string")
+        found = self._entries.get(tool_id)
+        if found is None:
+            raise self.unknown_tool(tool_id)
+        schema = found.tool.input_json_schema
+        described = {**found.told, "parameters": {} if schema is None else schema}
+        self._counts.add("describe")
+        return described
+
+    def _api(self, server: Any, tool: Any, options: Any) -> dict[str, Any]:
+        found = next((one for one in self.servers if one.name == server), None)
+        if found is None:
+            raise CodeModeToolError("MCP has no such server")
+        return api(found, tool, options)
+
+    # -- what a program is given
+
+    def view(self, code: str, scopes: Scopes | None = None) -> CatalogView:
+        """Return the catalog as a program sees it that says this: with all that it may look at, and its scopes."""
+        has_escapes = "\\u" in code
+        entries = ENTRIES if has_escapes or "ALL_TOOLS" in code else 0
+        names = NAMES if has_escapes or _USES_TOOLS.search(code) else 0
+        servers = SERVERS if self.servers and (has_escapes or _USES_SERVERS.search(code)) else 0
+        gives = entries | names | servers
+        return self._views[gives] if scopes is None else CatalogView(self, gives, scopes)
+
+    @property
+    def listed(self) -> tuple[str, int]:
+        """The text of ``ALL_TOOLS``, and how many tools it leaves out, for it would be too long."""
+        return self._listed
+
+    @cached_property
+    def _listed(self) -> tuple[str, int]:
+        texts: list[str] = []
+        left = MAX_ENTRIES_BYTES - 2
+        for one in self._entries.values():
+            text = encode_json(one.told, what="an entry of the catalog")
+            left -= utf8_length(text) + 1
+            if left < 0:
+                break
+            texts.append(text)
+        return f"[{','.join(texts)}]", len(self._entries) - len(texts)
+
+    @property
+    def names_text(self) -> str:
+        """The safe names that exactly one tool has, with its id, as JSON."""
+        return self._names_text
+
+    @cached_property
+    def _names_text(self) -> str:
+        named = [(name, one.id) for one in self._entries.values() if (name := one.safe_name) is not None]
+        counts = Counter(name for name, _ in named)
+        return encode_json({name: one for name, one in named if counts[name] == 1}, what="the names of the catalog")
+
+    @cached_property
+    def given(self) -> WrittenObject:
+        """What every program is given: what tells this catalog from another one, for a program that goes on later."""
+        told = [(one.id, one.tool.input_json_schema, one.tool.output_json_schema) for one in self._entries.values()]
+        texts = (f"{name} {_schema_text(takes)} {_schema_text(gives)}" for name, takes, gives in told)
+        return WrittenObject({_CATALOG: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
+
+    @property
+    def servers_text(self) -> str:
+        """What a program is told of the servers that could be listed, as JSON."""
+        return encode_json({one.name: one.told for one in self.servers if one.is_listed}, what="the servers")
+
+    @property
+    def servers_digest(self) -> str:
+        """What tells the tools of the servers from others."""
+        told = "\n".join(f"{one.owner} {one.digest}" for one in self.servers)
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    async def list_servers(self, given: Mapping[str, Any] | None = None) -> None:
+        """List the servers that have not been listed yet. What fails is left out.
+
+        Raises as `require_servers` for a program that goes on, of which ``given`` is what it was given.
+        """
+        import asyncio
+
+        seconds = self._options.waits_ms / 2000  # the program is to have some of its time
+        await asyncio.gather(*(one.list(seconds) for one in self.servers if not one.is_listed))
+        self.require_servers(given)
+
+    def require_same(self, given: Mapping[str, Any] | None) -> None:
+        """Refuse a program that was begun over another catalog. Raises `CodeModeProtocolError`."""
+        if given is self.given:
+            return
+        if given is not None and given.get(_CATALOG) != self.given[_CATALOG]:
+            raise _changed("the catalog has changed")
+        if all(one.is_listed for one in self.servers):
+            self.require_servers(given)
+
+    def require_servers(self, given: Mapping[str, Any] | None) -> None:
+        """Refuse a program that was begun over other servers, or other tools of theirs, as far as they are listed.
+
+        Raises `CodeModeProtocolError`.
+        """
+        before = None if given is None else given.get(SERVERS_DIGEST)
+        if before is None or before == self.servers_digest:
+            return
+        missing = [one.name for one in self.servers if not one.is_listed]
+        if missing:  # it may be there again later
+            raise ServerAwayError(f"the server MCP.{missing[0]} cannot be listed now")
+        raise _changed("the tools of the servers have changed")
+
+    def prepare(self) -> None:
+        """Write now what programs are given, for with thousands of tools it would hold an event loop."""
+        _ = self.given, self.listed, self.names_text
+
+    @property
+    def by_source(self) -> dict[str, int]:
+        """How many tools there are of each kind of source, as far as servers have been listed."""
+        if not self.servers:
+            return self._by_source
+        return {**self._by_source, MCP: sum(len(one.tools) for one in self.servers)}
+
+    @cached_property
+    def _by_source(self) -> dict[str, int]:
+        return dict(Counter(one.source for one in self._entries.values()))
+
+
+def _changed(what: str) -> CodeModeProtocolError:
+    details = {"origin": "continuation", "not_resumable": True}
+    return CodeModeProtocolError(f"{what} since this program was begun", details=details)
+
+
+def _padded(given: list[Any]) -> tuple[Any, Any]:
+    return (given[0] if given else None), (given[1] if len(given) > 1 else None)
+
+
+def _searched_name(one: Entry) -> str:
+    return one.name if one.owner == CORE else f"{one.owner} {one.name}"
+
+
+def _schema_text(schema: Any) -> str:
+    try:
+        return encode_json(schema, what="a schema")
+    except (CodeModeError, ValueError):  # it has a default that is no JSON
+        return ""

@@ -1,0 +1,113 @@
+"""What a model reads of exec and wait: the rules, and as many tools as fit into a bounded index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...signatures.declarations import call_types, first_sentence, summary_of
+from ...signatures.literals import comment_line
+from .options import ExecWaitOptions
+from .sources import Entry
+
+MAX_INDEX_CHARACTERS = 7_000
+_MAX_SIGNATURE_CHARACTERS = 400
+_MAX_SERVERS = 50
+
+_RULES = """\
+Runs a JavaScript program over a catalog of tools, and gives what it returns and writes, or says that it waits.
+
+Rules for the program:
+- It is the body of an async function: `await` and `return` work at the top level. TypeScript types are removed.
+- `await tools.search(query, {limit})` finds tools, `await tools.describe(id)` adds the JSON Schema of `parameters`,
+  `await tools.call(id, input)` calls one. Ids are `<source>:<owner>:<tool>`. `tools.<name>(input)` calls the tool of
+  a name that only one has (`-` becomes `_`). `ALL_TOOLS` lists all of them, without schemas.
+- Independent calls run at the same time with `Promise.all`. A call that fails throws an Error that can be caught.
+- `text(value)` and `json(value)` add to the output, in order. `await yield_control()` hands over what there is so far.
+- When its tools take long the result is {"status": "waiting", "runId"}: call `wait` with that runId to go on.
+- Only JSON crosses. There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`."""
+
+WAIT_DESCRIPTION = (
+    "Goes on with a program of exec that has not ended: takes the runId of a result whose status is waiting, and gives"
+    " the same kind of result. What the program had written before is not given again."
+)
+
+
+def describe_exec(
+    entries: Sequence[Entry], options: ExecWaitOptions, servers: Sequence[str] = (), namespaces: Sequence[str] = ()
+) -> str:
+    """Return the description of exec; the same tools give the same text. ``servers`` are those of MCP."""
+    parts = [_RULES]
+    if servers:
+        parts.append(_of_servers(servers))
+    if namespaces:
+        parts.append("\n".join(["Namespaces, which are globals and in `namespaces`:", *namespaces]))
+    if options.approvals == "park":
+        parts.append("A call may wait for a person's decision; asking again does not make it faster.")
+    if not entries and servers:
+        return "\n\n".join(parts)
+    if not entries:
+        return "\n\n".join([*parts, "The catalog is empty."])
+    return "\n\n".join([*parts, _index(entries)])
+
+
+def _of_servers(servers: Sequence[str]) -> str:
+    shown = [f"MCP.{one}" for one in servers[:_MAX_SERVERS]]
+    more = f" and {len(servers) - len(shown)} more" if len(servers) > len(shown) else ""
+    return (
+        f"MCP servers: {', '.join(shown)}{more}. Their tools are called as `await MCP.<server>.<tool>(input)` with one"
+        " object. `await API.list()` names the files that declare them, `await API.read(path)` gives one, and"
+        " `await MCP.<server>.$api(tool, {schema: true})` the declaration of a single tool."
+    )
+
+
+def _index(entries: Sequence[Entry]) -> str:
+    """Return signatures, those with outputs first, and how many tools are not among them."""
+    ordered = sorted(entries, key=lambda one: (one.tool.output_json_schema is None, one.id))
+    lines: list[str] = []
+    left = MAX_INDEX_CHARACTERS
+    for line in _lines(ordered):
+        if len(line) + 1 > left:
+            break
+        lines.append(line)
+        left -= len(line) + 1
+    more = len(entries) - len(lines)
+    tail = [f"and {more} more: find them with `await tools.search(query)`."] if more else []
+    count = "1 tool" if len(entries) == 1 else f"{len(entries)} tools"
+    return "\n".join([f"The catalog has {count}:", *lines, *tail])
+
+
+def _lines(entries: Iterable[Entry]) -> Iterable[str]:
+    for one in entries:
+        said = first_sentence(summary_of(one.tool))
+        yield f"- {comment_line(one.id, 300)}{_signature(one)}{f' - {said}' if said else ''}"
+
+
+def _signature(one: Entry) -> str:
+    calls, aliases = call_types([one.tool], has_comments=False)
+    text = " ".join(calls[0].split())
+    # A type that needs a declaration of its own is read with describe.
+    return "" if aliases or len(text) > _MAX_SIGNATURE_CHARACTERS else text
+
+
+def exec_schema(options: ExecWaitOptions) -> dict[str, Any]:
+    """Return the JSON Schema of exec's input."""
+    return {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "The program: the body of an async JavaScript function."},
+            "command": {"type": "string", "description": "Another name of code."},
+            "language": {"type": "string", "enum": list(options.languages)},
+        },
+        "additionalProperties": False,
+    }
+
+
+def wait_schema() -> dict[str, Any]:
+    """Return the JSON Schema of wait's input."""
+    return {
+        "type": "object",
+        "properties": {"runId": {"type": "string", "description": "The runId of a result whose status is waiting."}},
+        "required": ["runId"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,150 @@
+"""A server of MCP behind a session: listed once, when a program first needs it. Imports no package of MCP."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...host.threads import HostThreads
+from ...schemas.patterns import foreign_patterns
+from ...trace.failures import log_failure
+from .mcp_lookups import PROMPTS, RESOURCES, Lookups, lookups_of
+from .mcp_names import server_names, tool_names
+from .mcp_session import pages
+from .mcp_tool import USUAL, Making, McpTool, ServerTool, name_of, tool_of
+from .once import Once
+from .options import InvalidConfigError
+from .sources import MCP, ToolSource, listed
+
+LISTING_SECONDS = 30.0
+MAX_TOOLS = 2000
+_log = logging.getLogger("codemode.tools")
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What a server was listed as. ``digest`` tells it from another listing."""
+
+    tools: tuple[ServerTool, ...]
+    lookups: Lookups
+    digest: str
+    is_cut: bool
+
+
+_NOTHING = _Listing((), Lookups(), "", is_cut=False)
+
+
+class McpServer:
+    """What a program sees of one server. ``name`` is its identifier, ``owner`` stands in the ids of its tools.
+
+    Safe to use from several threads and event loops; its session is asked on the loop of whoever lists it.
+    """
+
+    def __init__(self, session: Any, owner: str, name: str, making: Making = USUAL) -> None:
+        self.owner = owner
+        self.name = name
+        self.may_ask = making.may_ask
+        self.is_listed = False
+        self._listing = _NOTHING
+        self._by_id: dict[str, McpTool] = {}
+        self._session = session
+        self._making = making
+        self._once = Once(self._list)
+
+    @property
+    def tools(self) -> tuple[ServerTool, ...]:
+        """Its tools, as far as it has been listed."""
+        return self._listing.tools
+
+    @property
+    def digest(self) -> str:
+        """What tells its tools from others; nothing before it has been listed."""
+        return self._listing.digest
+
+    @property
+    def has_resources(self) -> bool:
+        """True where programs read resources."""
+        return RESOURCES in self._listing.lookups.offered
+
+    @property
+    def has_prompts(self) -> bool:
+        """True where programs get prompts."""
+        return PROMPTS in self._listing.lookups.offered
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a program is told of it: the id behind each name."""
+        told: dict[str, Any] = {"tools": {name: one.tool.id for one in self.tools for name in one.names}}
+        return {**told, **self._listing.lookups.offered}
+
+    @property
+    def warning(self) -> str | None:
+        """What a model should know of a server that its program uses."""
+        if not self.is_listed:
+            return f"MCP.{self.name} is not there: the server could not be listed. Try again later."
+        cut = f"MCP.{self.name} is cut: the server has more than {MAX_TOOLS} tools."
+        return cut if self._listing.is_cut else None
+
+    def get(self, name: str) -> McpTool | None:
+        """Return the tool or the lookup of an id."""
+        return self._by_id.get(name)
+
+    def find(self, name: str) -> ServerTool | None:
+        """Return the tool that one of these names means: an identifier, or the server's own."""
+        found = next((one for one in self.tools if name in one.names), None)
+        return found or next((one for one in self.tools if one.name == name), None)
+
+    def _id(self, what: str) -> str:
+        return f"{MCP}:{self.owner}:{what}"
+
+    async def list(self, seconds: float = LISTING_SECONDS) -> None:
+        """List it, or wait for whoever does, unless that is done. What fails is left out, and tried again later."""
+        if not self.is_listed:
+            await self._once.run(min(seconds, LISTING_SECONDS))
+
+    async def _list(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                tools, is_whole = await pages(self._session.list_tools, "tools", MAX_TOOLS)
+                lookups = await lookups_of(self._session, self._id, self._making)
+            # In a thread of its own, where it takes turns with other work: schemas may be a stranger's.
+            work = partial(self._listed, tools, lookups, is_whole=is_whole)
+            made = await HostThreads().of_invocation().run_check(work)
+        except Exception as error:  # noqa: BLE001 - it is host code, and may work the next time
+            log_failure(_log, "the tools of server %r cannot be listed", (self.owner,), error)
+            return
+        self._by_id = {**{one.tool.id: one.tool for one in made.tools}, **lookups.tools}
+        self._listing = made
+        self.is_listed = True
+
+    def _listed(self, tools: Sequence[Any], lookups: Lookups, *, is_whole: bool) -> _Listing:
+        made: dict[str, McpTool] = {}
+        with foreign_patterns():
+            for one in tools:
+                name = name_of(one)
+                if name is not None and name not in made:  # of two tools of one name, the first
+                    made[name] = tool_of(self._session, name, one, self._id(name), self._making)
+        names = tool_names(made)
+        texts = "\n".join([*(made[name].text for name in sorted(made)), *sorted(lookups.tools)])
+        digest = hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:32]
+        found = tuple(ServerTool(name, names[name], made[name]) for name in sorted(made))
+        return _Listing(found, lookups, digest, is_cut=not is_whole)
+
+
+def servers_of(sources: Any) -> tuple[McpServer, ...]:
+    """Return the servers among the sources, by owner. Raises `InvalidConfigError` for two of one owner."""
+    given = [one for one in listed(sources) if one.source == MCP]
+    found = {one.owner or MCP: one for one in given}
+    if len(found) < len(given):
+        raise InvalidConfigError("sources: two servers of MCP have the same owner; give them owners of their own")
+    names = server_names(sorted(found))
+    return tuple(McpServer(found[owner].tools, owner, name, _making(found[owner])) for owner, name in names.items())
+
+
+def _making(source: ToolSource) -> Making:
+    return Making(source.needs_approval, source.adapt)

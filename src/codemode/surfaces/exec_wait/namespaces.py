@@ -1,0 +1,298 @@
+"""Namespaces of plugins: objects that programs find under a name of their own, whose functions are catalog calls."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import math
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ...data.json_values import encode_json
+from ...data.narrowing import is_mapping, is_sequence, list_or_empty
+from ...errors import CodeModeError, CodeModeToolError
+from ...host.cancellation import FAILURES
+from ...schemas.compiled import ValidatedInput
+from ...tools.prepared import PreparedTool, tool_failed
+from ...trace.failures import log_failure
+from .options import InvalidConfigError
+from .reserved_names import KEYWORDS, RESERVED_GLOBALS, RESERVED_PREFIXES
+from .sources import CLIENT, INHERITED, Entry
+
+_log = logging.getLogger("codemode.tools")
+SEPARATOR = "."
+PREFIX = "namespace:"
+ARGUMENTS = "namespace arguments"
+MAX_NODES = 10_000
+MAX_DEPTH = 32
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,63}", re.ASCII)
+_NO_KEYS = frozenset({"__proto__", "constructor", "prototype", ""})
+
+
+@dataclass(frozen=True)
+class NamespaceTool:
+    """Marks a place of a scope as a call of a tool. Make it with `namespace_tool`."""
+
+    name: str
+    input_mapper: Callable[..., Any] | None = None
+
+
+def namespace_tool(name: str, input_mapper: Callable[..., Any] | None = None) -> NamespaceTool:
+    """Return what stands in a scope for a call of the tool of this name.
+
+    ``input_mapper`` gets the program's arguments, and returns the tool's input; without one it is the first argument,
+    or ``{}``. It runs on the host, perhaps more than once for one call, and must change nothing. What it raises is
+    hidden from the program as what a tool raises, but for a `CodeModeToolError`. Raises `InvalidConfigError`.
+    """
+    if not isinstance(cast("Any", name), str) or not name:
+        raise InvalidConfigError(f"namespaces: a tool is named by a non-empty string, got {name!r}")
+    if input_mapper is not None and not callable(input_mapper):
+        raise InvalidConfigError(f"namespaces: the input_mapper of {name!r} must be a function")
+    return NamespaceTool(name, input_mapper)
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """What a plugin offers: ``create_scope(context)`` returns JSON values and `namespace_tool` marks, sync or async.
+
+    ``id`` is unique in a registry and stands in the paths of its calls, ``global_name`` is the variable of programs.
+    It is there only where all ``required_tools``, names as their author gave them, are in the catalog and the plugin's
+    own. ``context`` is that of the call of exec. ``description`` and ``prompt`` join what a model reads; ``prompt`` is
+    a text, or a function that returns one: given None for ``pair.exec.description``, and what
+    ``pair.exec.describe(context)`` is given. Raises `InvalidConfigError`, a `ValueError`.
+    """
+
+    id: str
+    global_name: str
+    required_tools: tuple[str, ...]
+    create_scope: Callable[[Any], Any]
+    description: str = ""
+    prompt: str | Callable[[Any], str] = ""
+
+    def __post_init__(self) -> None:
+        """Check the names. Raises `InvalidConfigError`, a `ValueError`."""
+        if not isinstance(cast("Any", self.id), str) or _ID.fullmatch(self.id) is None:
+            raise InvalidConfigError(f"namespaces: an id is at most 64 letters, digits, _ and -, got {self.id!r}")
+        tools = cast("Any", self.required_tools)
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
+            raise InvalidConfigError(f"namespaces.{self.id}.required_tools must be a list of names")
+        named = tuple(cast("Iterable[Any]", tools))
+        if not named or not all(isinstance(one, str) and one for one in named):
+            raise InvalidConfigError(f"namespaces.{self.id}.required_tools must be a non-empty list of names")
+        object.__setattr__(self, "required_tools", named)
+        _check_global(self.id, self.global_name)
+        if not callable(self.create_scope):
+            raise InvalidConfigError(f"namespaces.{self.id}.create_scope must be a function")
+
+
+def _check_global(namespace_id: str, name: Any) -> None:
+    path = f"namespaces.{namespace_id}.global_name"
+    if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None or name in KEYWORDS:
+        raise InvalidConfigError(f"{path} must be the name of a variable, got {name!r}")
+    if name in RESERVED_GLOBALS or name in INHERITED or name.startswith(RESERVED_PREFIXES):
+        raise InvalidConfigError(f"{path}: {name!r} is taken in every program")
+
+
+class NamespaceRegistry:
+    """The namespaces of an application's plugins. It is given to a pair, and never global. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, Namespace]] = {}
+        self._lock = threading.Lock()
+        self.version = 0
+
+    def register(self, plugin_id: str, namespace: Namespace) -> None:
+        """Add a namespace of a plugin. Raises `InvalidConfigError` for an id or a global name that there is already."""
+        if not isinstance(cast("Any", plugin_id), str) or not plugin_id:
+            raise InvalidConfigError(f"namespaces: a plugin is named by a non-empty string, got {plugin_id!r}")
+        if not isinstance(cast("Any", namespace), Namespace):
+            raise InvalidConfigError(f"namespaces: {namespace!r} is no Namespace")
+        with self._lock:
+            for _, other in self._known.values():
+                if other.id == namespace.id or other.global_name == namespace.global_name:
+                    raise InvalidConfigError(
+                        f"namespaces: the id {namespace.id!r} or the name {namespace.global_name!r} is taken"
+                    )
+            self._known[namespace.id] = (plugin_id, namespace)
+            self.version += 1
+
+    def clear(self, plugin_id: str) -> None:
+        """Take away the namespaces of a plugin."""
+        with self._lock:
+            self._known = {key: one for key, one in self._known.items() if one[0] != plugin_id}
+            self.version += 1
+
+    def clear_all(self) -> None:
+        """Take away all namespaces."""
+        with self._lock:
+            self._known = {}
+            self.version += 1
+
+    def visible(self, entries: Iterable[Entry]) -> list[VisibleNamespace]:
+        """Return those whose required tools are all there and their plugin's own, in order of global names."""
+        # What a client brings is its own, whatever owner it names.
+        owned = {(one.owner, one.name): one for one in entries if one.source != CLIENT}
+        with self._lock:
+            known = [*self._known.values()]
+        found = [
+            VisibleNamespace(namespace, {name: owned[plugin, name] for name in namespace.required_tools})
+            for plugin, namespace in known
+            if all((plugin, name) in owned for name in namespace.required_tools)
+        ]
+        return sorted(found, key=lambda one: one.namespace.global_name)
+
+
+@dataclass(frozen=True)
+class VisibleNamespace:
+    """A namespace with the entries of its tools, by name."""
+
+    namespace: Namespace
+    tools: Mapping[str, Entry]
+
+    def text(self, context: Any = None) -> str:
+        """What a model reads of it. A prompt that cannot be made is left out."""
+        one = self.namespace
+        try:
+            prompt = one.prompt if isinstance(one.prompt, str) else str(one.prompt(context))
+        except Exception as error:  # noqa: BLE001 - it is a plugin's code, and the tools are there without it
+            log_failure(_log, "the prompt of namespace %r cannot be made", (one.id,), error)
+            prompt = ""
+        head = f"- `{one.global_name}`"
+        return "\n".join([f"{head}: {one.description}" if one.description else head, *([prompt] if prompt else [])])
+
+
+class ScopedTool(PreparedTool):
+    """A tool of the catalog as a function of a namespace: its input is made of the program's arguments."""
+
+    input_varies = True  # pyright: ignore[reportAssignmentType] - a mapper is host code
+
+    def __init__(self, entry: Entry, mapper: Callable[..., Any] | None) -> None:
+        super().__init__(entry.made)
+        self.id = entry.id
+        self._mapper = mapper
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check what the mapper makes of the arguments, as every tool does its input.
+
+        What a person was shown, or has edited, is an input already.
+        """
+        if not is_mapping(value) or set(value) != {ARGUMENTS}:
+            return super().validate_input(value)
+        given = list_or_empty(value[ARGUMENTS])
+        if self._mapper is None:
+            return super().validate_input(given[0] if given else {})
+        return super().validate_input(self._mapped(self._mapper, given))
+
+    def _mapped(self, mapper: Callable[..., Any], given: Sequence[Any]) -> Any:
+        """Return what a mapper makes of the arguments, as plain JSON that is nobody else's."""
+        try:
+            mapped = mapper(*given)
+            if inspect.isawaitable(mapped):
+                if inspect.iscoroutine(mapped):
+                    mapped.close()
+                raise TypeError("an input_mapper is no async function")
+            return {} if mapped is None else json.loads(encode_json(mapped, what="what an input_mapper returns"))
+        except CodeModeToolError:  # its text is for the program
+            raise
+        except FAILURES as error:
+            raise tool_failed(self.name, error) from error
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """The namespaces of one program: ``text`` is what it is given, ``tools`` what is called behind each path."""
+
+    text: str
+    tools: Mapping[str, ScopedTool]
+
+
+async def scopes_of(visible: Iterable[VisibleNamespace], context: Any) -> Scopes | None:
+    """Return the scopes of a program; None where there are none. Raises `InvalidConfigError` for what is no scope."""
+    trees: dict[str, Any] = {}
+    tools: dict[str, ScopedTool] = {}
+    for one in visible:
+        scope = await _created(one.namespace, context)
+        if not is_mapping(scope):
+            raise InvalidConfigError(f"namespaces.{one.namespace.id}: a scope is a mapping, got {type(scope).__name__}")
+        trees[one.namespace.global_name] = _Writer(one, tools).written(scope, ())
+    if not trees:
+        return None
+    try:
+        return Scopes(encode_json(trees, what="the namespaces"), tools)
+    except CodeModeError as error:
+        raise InvalidConfigError(f"namespaces: a scope has what is no JSON: {error.message}") from error
+
+
+async def _created(namespace: Namespace, context: Any) -> Any:
+    try:
+        made = namespace.create_scope(context)
+        return await made if inspect.isawaitable(made) else made
+    except (Exception, SystemExit) as error:  # the plugin's own words are for the host alone
+        log_failure(_log, "the scope of namespace %r cannot be made", (namespace.id,), error)
+        raise InvalidConfigError(f"namespaces.{namespace.id}: create_scope has failed") from error
+
+
+class _Writer:
+    """Writes one scope as what the guest makes objects of, and notes what is called behind each path."""
+
+    def __init__(self, visible: VisibleNamespace, tools: dict[str, ScopedTool]) -> None:
+        self._visible = visible
+        self._tools = tools
+        self._open: list[int] = []
+        self._left = MAX_NODES
+
+    def written(self, value: Any, path: tuple[str, ...]) -> dict[str, Any]:
+        self._left -= 1
+        if self._left < 0 or len(path) > MAX_DEPTH:
+            raise self._refused(path, f"more than {MAX_NODES} values, or deeper than {MAX_DEPTH}")
+        if isinstance(value, NamespaceTool):
+            return self._call(value, path)
+        if is_mapping(value):
+            return {
+                "members": self._within(
+                    value, path, lambda: {key: self._member(one, path, key) for key, one in value.items()}
+                )
+            }
+        if is_sequence(value):
+            return {
+                "items": self._within(
+                    value, path, lambda: [self.written(one, (*path, str(at))) for at, one in enumerate(value)]
+                )
+            }
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self._refused(path, f"{value}, which is no JSON")
+        if value is None or isinstance(value, str | bool | int | float):
+            return {"value": value}
+        what = "a function that is no namespace_tool" if callable(value) else f"a {type(value).__name__}"
+        raise self._refused(path, what)
+
+    def _within(self, value: Any, path: tuple[str, ...], work: Callable[[], Any]) -> Any:
+        if id(value) in self._open:
+            raise self._refused(path, "a cycle")
+        self._open.append(id(value))
+        try:
+            return work()
+        finally:
+            self._open.pop()
+
+    def _member(self, value: Any, path: tuple[str, ...], key: Any) -> dict[str, Any]:
+        if not isinstance(key, str) or key in _NO_KEYS or SEPARATOR in key:
+            raise self._refused(path, f"the key {key!r}")
+        return self.written(value, (*path, key))
+
+    def _call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
+        entry = self._visible.tools.get(mark.name)
+        if entry is None:
+            raise self._refused(path, f"a call of {mark.name!r}, which is none of its required_tools")
+        name = f"{PREFIX}{self._visible.namespace.id}:{SEPARATOR.join(path)}"
+        self._tools[name] = ScopedTool(entry, mark.input_mapper)
+        return {"path": name}
+
+    def _refused(self, path: tuple[str, ...], what: str) -> InvalidConfigError:
+        place = SEPARATOR.join((self._visible.namespace.id, *path))
+        return InvalidConfigError(f"namespaces.{place}: a scope may not have {what}")

@@ -1,0 +1,155 @@
+"""Options of the pair exec and wait: what they are called, their ranges, and where a configuration says them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, cast
+
+from ...options.checked_fields import Check
+from ...options.part import OptionPart
+from ...options.parts import MAX_HEAP_BYTES, MIB
+
+INVALID_CONFIG = "invalid_config"
+LANGUAGES = ("javascript", "typescript")
+CONFIG_PATH = "tools.codeMode"
+_KIB = 1024
+
+
+class InvalidConfigError(ValueError):
+    """A configuration that means nothing: another type, an unknown key or word. Its text has the full path."""
+
+    code = INVALID_CONFIG
+
+
+def _integer(value: Any, path: str, least: int, most: int) -> int:
+    if type(value) is not int:
+        raise InvalidConfigError(f"{path} must be an integer, got {value!r}")
+    return min(max(value, least), most)
+
+
+def _clamped(default: int, least: int, most: int) -> Any:
+    return field(default=default, metadata={"check": partial(_integer, least=least, most=most)})
+
+
+def _word(default: str, *words: str) -> Any:
+    def check(value: Any, path: str) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise InvalidConfigError(f"{path} must be {' or '.join(map(repr, words))}, got {value!r}")
+        return value
+
+    return field(default=default, metadata={"check": check})
+
+
+def _flag(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidConfigError(f"{path} must be True or False, got {value!r}")
+    return value
+
+
+def _languages(value: Any, path: str) -> tuple[str, ...]:
+    given = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
+    if not given or not all(isinstance(one, str) and one in LANGUAGES for one in given):
+        raise InvalidConfigError(f"{path} must be a list of {' and '.join(map(repr, LANGUAGES))}, got {value!r}")
+    return tuple(one for one in LANGUAGES if one in given)
+
+
+def _wait(value: Any, path: str) -> int | None:
+    return None if value is None else _integer(value, path, 100, 600_000)
+
+
+def _optional(check: Check) -> Any:
+    return field(default=None, metadata={"check": check})
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ExecWaitOptions(OptionPart):
+    """All options of the pair, in snake_case, or of a mapping in camelCase. Times are milliseconds, sizes UTF-8 bytes.
+
+    A number out of its range is clamped. ``enabled`` is for `plan_surface`: only True shows the pair. ``timeout_ms`` is
+    what a program may compute in one call of the model, ``wait_timeout_ms`` how long that waits for its tools, as long
+    when None. ``max_snapshot_bytes`` bounds program, ledger and output of a program at rest, which is kept for
+    ``snapshot_ttl_seconds``. At most ``max_waiting_runs`` programs run or wait, and ``max_warm_runs`` of those that
+    wait keep their worker. ``approvals`` "park" leaves a program that waits for a person waiting for the model too.
+    ``host_error_detail`` "message" shows programs the first line of what a tool raised, without paths and credentials.
+    Raises `InvalidConfigError`, a `ValueError`, with the full path of what is wrong.
+    """
+
+    path: ClassVar[str] = CONFIG_PATH
+
+    enabled: bool = field(default=False, metadata={"check": _flag})
+    runtime: str = _word("quickjs", "quickjs", "quickjs-wasi")
+    mode: str = _word("only", "only")
+    languages: tuple[str, ...] = field(default=LANGUAGES, metadata={"check": _languages})
+    timeout_ms: int = _clamped(10_000, 100, 60_000)
+    memory_limit_bytes: int = _clamped(64 * MIB, MIB, MAX_HEAP_BYTES)
+    max_output_bytes: int = _clamped(64 * _KIB, _KIB, 10 * MIB)
+    max_snapshot_bytes: int = _clamped(10 * MIB, _KIB, 256 * MIB)
+    max_pending_tool_calls: int = _clamped(16, 1, 128)
+    snapshot_ttl_seconds: int = _clamped(900, 1, 86_400)
+    search_default_limit: int = _clamped(8, 1, 50)
+    max_search_limit: int = _clamped(50, 1, 50)
+    wait_timeout_ms: int | None = _optional(_wait)
+    max_tool_calls: int = _clamped(4_096, 1, 100_000)
+    max_waiting_runs: int = _clamped(64, 1, 10_000)
+    max_warm_runs: int = _clamped(4, 0, 64)
+    approvals: Literal["interrupt", "park"] = _word("interrupt", "interrupt", "park")
+    host_error_detail: Literal["hidden", "message"] = _word("hidden", "hidden", "message")
+
+    def __post_init__(self) -> None:
+        """Check every field; no search gives more than the most that it may."""
+        super().__post_init__()
+        object.__setattr__(self, "search_default_limit", min(self.search_default_limit, self.max_search_limit))
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Take options, a mapping in one of both spellings, or None for the defaults."""
+        return cls._valid(lambda: super(ExecWaitOptions, cls).of(value))
+
+    @classmethod
+    def _valid(cls, make: Callable[[], Self]) -> Self:
+        try:
+            return make()
+        except InvalidConfigError:
+            raise
+        except ValueError as error:  # an unknown key, one that is given twice, or no mapping at all
+            raise InvalidConfigError(str(error)) from None
+
+    @property
+    def waits_ms(self) -> int:
+        """How long one call of the model waits for a program's tools."""
+        return self.timeout_ms if self.wait_timeout_ms is None else self.wait_timeout_ms
+
+
+def configured(config: Any, agent: Any = None) -> ExecWaitOptions:
+    """Return the options that a configuration says, with an agent's own over them field by field; its False disables.
+
+    ``config`` is a whole configuration, of which ``tools.codeMode`` is read, or that value itself: a mapping, True,
+    False or None. Raises `InvalidConfigError`.
+    """
+    base, own = _value_of(config), _value_of(agent)
+    if own is False:
+        return replace(_said(base), enabled=False)
+    options = _said(base)
+    return options if own is None else _said(own).over(options)
+
+
+def _value_of(config: Any) -> Any:
+    if isinstance(config, Mapping) and "tools" in config:
+        tools = cast("Mapping[str, Any]", config)["tools"]
+        if tools is None:
+            return None
+        if not isinstance(tools, Mapping):
+            raise InvalidConfigError(f"tools must be a mapping, got {tools!r}")
+        given = cast("Mapping[str, Any]", tools)
+        return given.get("codeMode", given.get("code_mode"))
+    return cast("Any", config)
+
+
+def _said(value: Any) -> ExecWaitOptions:
+    if isinstance(value, bool):
+        return ExecWaitOptions(enabled=value)
+    if value is not None and not isinstance(value, ExecWaitOptions | Mapping):
+        raise InvalidConfigError(f"{CONFIG_PATH} must be True, False or a mapping, got {value!r}")
+    return ExecWaitOptions.of(cast("Any", value))

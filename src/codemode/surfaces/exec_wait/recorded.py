@@ -1,0 +1,143 @@
+"""What calls of the model have come to, for frameworks that repeat a step: the same call gets the same result."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeAlias
+
+from ...data.json_shape import weigh
+from ...data.json_values import encode_json
+from ...data.narrowing import is_object
+from ...host.clock import now_ms
+from ...host.forks import begin_anew_in_forks, leave_to_the_parent
+from ...host.threads import LARGE_CHARACTERS, run_check
+from .results import RUNTIME_UNAVAILABLE
+
+MAX_RECORDED = 256
+_MAX_INPUT_BYTES = 4 << 20
+_Key: TypeAlias = tuple[str, str, str]
+_Call: TypeAlias = tuple[str, Future[Any], int]  # input, result, when it was made
+_GONE = object()
+
+
+class Recorded:
+    """Results by scope, tool and id of the call. Models repeat ids: without a scope, or an id, nothing is recorded.
+
+    A result is kept for ``seconds``, and at most 256 of them. One that says that nothing ran is not.
+    """
+
+    def __init__(self, seconds: int) -> None:
+        self._kept_ms = seconds * 1000
+        self._calls: OrderedDict[_Key, _Call] = OrderedDict()
+        self._lock = threading.Lock()
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: what is under way is its parent's alone."""
+        leave_to_the_parent(self._calls)
+        self._calls, self._lock = OrderedDict(), threading.Lock()
+
+    async def once(
+        self,
+        tool: str,
+        scope: str,
+        tool_call_id: str | None,
+        given: Any,
+        work: Callable[[], Awaitable[Any]],
+        owe: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """Return what this call has come to, or do it. ``owe`` takes what comes when its caller has been cancelled."""
+        text = _text(given) if scope and tool_call_id else None
+        if text is None or tool_call_id is None:
+            return await work()
+        return await self._shared((scope, tool, tool_call_id), text, work, owe)
+
+    async def once_for(self, scope: str, told: Callable[[], Any], work: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what work on exactly this, a JSON value, has come to in this scope, or do it."""
+        try:
+            text = _text(told())
+        except Exception:  # noqa: BLE001 - what is none is refused by whoever reads it
+            text = None
+        if text is None:
+            return await work()
+        return await self._shared((scope, hashlib.sha256(text.encode()).hexdigest(), ""), "", work)
+
+    async def _shared(
+        self, key: _Key, text: str, work: Callable[[], Awaitable[Any]], owe: Callable[[Any], None] | None = None
+    ) -> Any:
+        while True:
+            known, is_mine = self._begun(key, text)
+            if is_mine:
+                return await self._done(key, known, work, owe)
+            result = await asyncio.shield(asyncio.wrap_future(known[1]))
+            if result is not _GONE:
+                return await _copied(result)
+
+    def _begun(self, key: _Key, text: str) -> tuple[_Call, bool]:
+        """Return the same call, and whether it is this one: somebody else may have made it before."""
+        with self._lock:
+            self._forget()
+            found = self._calls.get(key)
+            if found is not None and found[0] == text:
+                return found, False
+            mine = self._calls[key] = (text, Future(), now_ms())
+            self._calls.move_to_end(key)
+            return mine, True
+
+    async def _done(
+        self, key: _Key, mine: _Call, work: Callable[[], Awaitable[Any]], owe: Callable[[Any], None] | None
+    ) -> Any:
+        try:
+            result = await work()
+        except BaseException:
+            self._drop(key, mine)
+            mine[1].set_result(_GONE)
+            raise
+        if is_object(result) and result.get("code") == RUNTIME_UNAVAILABLE:
+            self._drop(key, mine)
+        kept = result
+        try:
+            kept = await _copied(result)
+        except asyncio.CancelledError:
+            if owe is not None:
+                self._drop(key, mine)
+                owe(result)
+                kept = _GONE
+            raise
+        finally:
+            mine[1].set_result(kept)  # nobody else has what its caller was cancelled for
+        return result
+
+    def _drop(self, key: _Key, mine: _Call) -> None:
+        with self._lock:
+            if self._calls.get(key) is mine:
+                del self._calls[key]
+
+    def _forget(self) -> None:
+        before = now_ms() - self._kept_ms
+        for key, (_, future, at_ms) in [*self._calls.items()]:
+            if at_ms >= before and len(self._calls) < MAX_RECORDED:
+                break
+            if future.done():  # one that takes long keeps nobody's result but its own
+                del self._calls[key]
+
+
+async def _copied(result: Any) -> Any:
+    """Return a result that its caller may change: copied in a thread where that takes long."""
+    if not is_object(result):
+        return result
+    return await run_check(weigh(result, LARGE_CHARACTERS), partial(copy.deepcopy, result))
+
+
+def _text(given: Any) -> str | None:
+    try:
+        return encode_json(given, max_bytes=_MAX_INPUT_BYTES, what="the input")
+    except Exception:  # noqa: BLE001 - what is no JSON is refused by whoever reads it
+        return None

@@ -1,0 +1,202 @@
+"""Where the tools of a catalog come from, and what each is called in it. Runs no tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ...data.narrowing import mapping_or_empty, string_or_empty
+from ...signatures.declarations import first_sentence, summary_of
+from ...tools.collecting import collect_plain_tools
+from ...tools.names import ImpossibleNameError, check_is_name
+from ...tools.prepared import PreparedTool, prepared
+from ...tools.tool import Tool
+from .kinds import EXEC_KIND, TOOL_KIND, WAIT_KIND
+from .options import InvalidConfigError
+
+HOST = "host"
+CLIENT = "client"
+MCP = "mcp"
+CORE = "core"
+RESERVED = "namespace"
+"""A source of this name would have ids that are those of namespaces."""
+LEFT_OUT = frozenset({"tool_search_code", "tool_search", "tool_describe", "tool_call"})
+"""Tools that look for tools: a catalog has its own way."""
+_PART = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./-]{0,63}", re.ASCII)
+_MAX_NAME_CHARACTERS = 128
+INHERITED = frozenset(
+    {
+        *("__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__"),
+        *("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "prototype", "then"),
+        *("toJSON", "toLocaleString", "toString", "valueOf"),
+    }
+)
+_OF_SESSIONS = ("list_tools", "call_tool")
+HELPERS = frozenset({"search", "describe", "call"})
+
+
+@dataclass(frozen=True)
+class ToolSource:
+    """Tools of one owner. ``tools`` is a mapping or an iterable, as `create_code_mode_tool` takes it.
+
+    ``source`` says of what kind it is, ``owner`` whose the tools are; both stand in the ids, `<source>:<owner>:<tool>`.
+    Of the kind "mcp", ``tools`` is a connected session of the SDK, or any object with its methods ``list_tools`` and
+    ``call_tool``; ``owner`` None is what the server calls itself. ``needs_approval`` is for such a session alone: a
+    bool for all tools, or ``(name, input, context) -> bool``, sync or async, with the server's own name of the tool.
+    A framework's plugin gives ``adapt``, which gets each tool with its id, and returns the one that programs call.
+    """
+
+    tools: Any
+    source: str = HOST
+    owner: str | None = None
+    needs_approval: Any = field(default=False, kw_only=True)
+    adapt: Callable[[Tool, str], Tool] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check both names. Raises `InvalidConfigError`, a `ValueError`."""
+        if self.source == MCP and not _is_session(self.tools):
+            raise InvalidConfigError("sources: a source of the kind 'mcp' is a session with list_tools and call_tool")
+        if self.source != MCP and _is_session(self.tools):
+            raise _session_alone(self.tools)
+        if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
+            raise InvalidConfigError(
+                f"sources.needs_approval must be a bool or a function, got {self.needs_approval!r}"
+            )
+        if self.needs_approval is not False and self.source != MCP:
+            raise InvalidConfigError("sources.needs_approval is for sessions of MCP: other tools say it themselves")
+        if self.owner is None:
+            object.__setattr__(self, "owner", _named(self.tools) if self.source == MCP else CORE)
+        if self.source == RESERVED:
+            raise InvalidConfigError(f"sources.source: {RESERVED!r} stands in the ids of what namespaces have")
+        named: tuple[tuple[str, Any], ...] = (("source", self.source), ("owner", self.owner))
+        for what, value in named:
+            if not isinstance(value, str) or _PART.fullmatch(value) is None:
+                raise InvalidConfigError(
+                    f"sources.{what} must be a name of at most 64 letters, digits, _, -, @, / and ., got {value!r}"
+                )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tool of a catalog: its id, where it is from, and the tool."""
+
+    id: str
+    source: str
+    owner: str
+    made: Tool
+    tool: PreparedTool
+
+    @property
+    def name(self) -> str:
+        """What its author calls it."""
+        return self.tool.name
+
+    @property
+    def safe_name(self) -> str | None:
+        """The name that it has in a program, if no other has it too; None for one that nothing may replace."""
+        name = safe_name(self.tool.name)
+        return None if name in HELPERS or name in INHERITED else name
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What a program reads of it before it asks."""
+        label = string_or_empty(self.tool.annotations.get("title"))
+        said = {"id": self.id, "name": self.name}
+        if label and label != self.name:
+            said["label"] = label
+        said |= {"description": first_sentence(summary_of(self.tool)), "source": self.source}
+        return said if self.owner == CORE else {**said, "sourceName": self.owner}
+
+
+def safe_name(name: str) -> str:
+    """Return a name as an identifier of JavaScript: what none holds becomes ``_``."""
+    text = "".join(one if _is_part(one) else "_" for one in name)
+    return f"_{text}" if text[:1].isdigit() else text
+
+
+# Letters and marks that nobody sees: fillers of Hangul, selectors of variants and of Mongolian ones.
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def _is_part(character: str) -> bool:
+    return (
+        character == "$"
+        or (character.isascii() and (character.isalnum() or character == "_"))
+        or (not character.isascii() and f"a{character}".isidentifier() and not _UNSEEN.match(character))
+    )
+
+
+def entries_of(sources: Any) -> tuple[Entry, ...]:
+    """Return the tools of all sources, ordered by id. ``sources`` may also be the tools of one, as a host has them.
+
+    Raises `InvalidConfigError` for two tools of one id, `ValueError` for what is no tool.
+    """
+    found: dict[str, Entry] = {}
+    for one in listed(sources):
+        if one.source == MCP:
+            continue
+        owner = one.owner or CORE
+        for tool in collect_plain_tools(one.tools, _checked_name).values():
+            if tool.name in LEFT_OUT or is_of_pair(tool):
+                continue
+            tool_id = f"{one.source}:{owner}:{tool.name}"
+            made = tool if one.adapt is None else one.adapt(tool, tool_id)
+            entry = Entry(tool_id, one.source, owner, made, prepared(made))
+            if entry.id in found:
+                raise InvalidConfigError(f"sources: two tools have the id {entry.id!r}")
+            entry.tool.compile()
+            found[entry.id] = entry
+    return tuple(found[key] for key in sorted(found))
+
+
+def is_of_pair(tool: Tool) -> bool:
+    """Tell whether a tool is one of a pair: nothing runs a program within a program."""
+    return mapping_or_empty(tool.metadata).get(TOOL_KIND) in (EXEC_KIND, WAIT_KIND)
+
+
+def listed(sources: Any) -> list[ToolSource]:
+    """Return sources as such, of whatever they are given as. Raises `InvalidConfigError`."""
+    if isinstance(sources, ToolSource):
+        return [sources]
+    if isinstance(sources, Mapping | str | bytes) or not isinstance(sources, Iterable):
+        return [ToolSource(sources)]
+    given = [*cast("Iterable[Any]", sources)]
+    if any(isinstance(one, ToolSource) for one in given):
+        if not all(isinstance(one, ToolSource) for one in given):
+            raise InvalidConfigError("sources must be all ToolSource, or tools alone")
+        return given
+    if sessions := [one for one in given if _is_session(one)]:
+        raise _session_alone(sessions[0])
+    return [ToolSource(given)]
+
+
+def _is_session(value: Any) -> bool:
+    return all(callable(getattr(value, one, None)) for one in _OF_SESSIONS)
+
+
+def _session_alone(session: Any) -> InvalidConfigError:
+    what = type(session).__name__
+    return InvalidConfigError(f"sources: a session of MCP, as {what}, is given as ToolSource(session, source='mcp')")
+
+
+def _checked_name(name: Any) -> str:
+    name = check_is_name(name)
+    if len(name) > _MAX_NAME_CHARACTERS or not name.isprintable():
+        raise ImpossibleNameError(f"{name[:32]!r} is too long for a tool's name, or has a control character in it")
+    return name
+
+
+def own_name(session: Any) -> str:
+    """Return what a server of MCP calls itself, as far as its session knows."""
+    for holder in ("server_info", "serverInfo", "initialize_result", "initializeResult"):
+        told = getattr(session, holder, None)
+        for info in (getattr(told, "serverInfo", None), getattr(told, "server_info", None), told):
+            if name := string_or_empty(getattr(info, "name", None)):
+                return name
+    return string_or_empty(getattr(session, "name", None)) or "server"
+
+
+def _named(session: Any) -> str:
+    return re.sub(r"[^A-Za-z0-9_@./-]+", "-", own_name(session)).strip("-./")[:64] or "server"

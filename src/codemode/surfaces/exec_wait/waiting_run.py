@@ -1,0 +1,173 @@
+"""One run of a pair from its reservation to its end: its state, its place, and the timers that end its waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...run.outcome import RestingRun
+    from ...stores.values import Lease
+
+RUNNING, WAITING, COMPLETED = "running", "waiting", "completed"
+FAILED, EXPIRED, ABORTED = "failed", "expired", "aborted"
+LIVE = (RUNNING, WAITING)
+RUN_PREFIX = "run_"
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What `ExecWaitTools.runs` tells of one run.
+
+    ``state`` is "running", "waiting", "completed", "failed", "expired" or "aborted"; ``reason`` why it has rested last,
+    "yield", "pending_tools" or None. ``pending`` has the ids of the tools whose calls are in flight, ``warm`` whether
+    it keeps a worker, ``bytes`` what program, ledger and output took at its last rest, ``expires_at_ms``
+    (Unix time) when it ends if nobody comes back; None unless it waits.
+    """
+
+    run_id: str
+    state: str
+    reason: str | None
+    pending: tuple[str, ...]
+    warm: bool
+    bytes: int
+    expires_at_ms: int | None
+
+
+class RunAbortedError(Exception):
+    """The run was aborted before it had anything that could be ended but the call that begins it."""
+
+
+def new_run_id() -> str:
+    """Return a name that nobody guesses: 128 random bits, so that looking one up tells by its time of no other."""
+    return f"{RUN_PREFIX}{os.urandom(16).hex()}"
+
+
+@dataclass(eq=False)
+class WaitingRun:
+    """One run. Its fields change under the lock of its `Runs`; its timers are of the loop on which it lives."""
+
+    scope: str
+    code: str
+    run_id: str = field(default_factory=new_run_id)
+    state: str = RUNNING
+    reason: str | None = None
+    run: RestingRun | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    rests: int = 0
+    size: int = 0
+    expires_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    ended_as: str = ""  # what a wait for it is told, where somebody has ended it
+    timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
+    aborting: str | None = None
+    is_lost: bool = False  # another process goes on with it
+    is_given_back: bool = False  # when it is aborted: others may go on with it
+    is_parked: bool = False  # it waits for a person, in a store: without a place
+    asked: tuple[str, ...] = ()  # the tools for which a person is asked
+    ids: Mapping[str, str] = field(default_factory=dict[str, str])  # of the tools behind paths of namespaces
+    lease: Lease | None = None
+    keeper: asyncio.Task[None] | None = None
+    beginning: asyncio.Task[Any] | None = None  # the call that begins it, or goes on with it from where it was kept
+    is_cut: bool = False
+    called: dict[str, int] = field(default_factory=dict[str, int])  # how often, by the id of the tool
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    language: str | None = None
+    owed: Any = None  # a result that nobody got, for whoever was to get it had been cancelled
+
+    @property
+    def is_live(self) -> bool:
+        """True while it has a place."""
+        return self.state in LIVE and not self.is_parked
+
+    @property
+    def waits_parked(self) -> bool:
+        """True while a person is asked, and it has no place."""
+        return self.is_parked and self.state == WAITING
+
+    @property
+    def is_warm(self) -> bool:
+        """True while it waits and keeps a worker."""
+        return self.state == WAITING and self.run is not None and self.run.is_warm
+
+    @property
+    def has_calls_in_flight(self) -> bool:
+        """True while it waits and calls of it run; one that waits for a person does not."""
+        pending = () if self.run is None or self.state != WAITING else self.run.pending
+        return any(one.status == "running" for one in pending)
+
+    def at_home(self, work: Callable[[], Any]) -> None:
+        """Do something on the loop that it lives on: now, or as soon as that can; nothing once the loop is closed."""
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return
+        if loop is _running_loop():
+            work()
+            return
+        try:
+            loop.call_soon_threadsafe(work)
+        except RuntimeError:  # it was closed meanwhile
+            return
+
+    def begun_by_this_task(self) -> Beginning:
+        """Let `cut_beginning` end what is done here. Raises `RunAbortedError` then."""
+        return Beginning(self)
+
+    def cut_beginning(self) -> None:
+        """End the call that begins it, unless there is a run that ends itself. On its loop."""
+        if self.beginning is not None and not (self.run is not None and self.run.has_begun) and not self.is_cut:
+            self.is_cut = self.beginning.cancel()
+
+    def cancel_timers(self) -> None:
+        """End its timers. On its loop."""
+        for timer in self.timers:
+            timer.cancel()
+        self.timers.clear()
+
+    def end_keeper(self) -> None:
+        """End what renews its lease. On its loop."""
+        keeper, self.keeper = self.keeper, None
+        if keeper is not None:
+            keeper.cancel()
+
+    def remembered(self) -> WaitingRun:
+        """Return what is kept of it when it has ended: what became of it, and nothing of its program."""
+        kept: dict[str, Any] = {"reason": self.reason, "rests": self.rests, "size": self.size}
+        ended: dict[str, Any] = {"ended_at_ms": self.ended_at_ms, "ended_as": self.ended_as}
+        return WaitingRun(self.scope, "", self.run_id, self.state, **ended, **kept)
+
+    def info(self) -> RunInfo:
+        """Return what is told of it."""
+        pending = () if self.run is None or self.state != WAITING else self.run.pending
+        names = tuple(one.name for one in pending) or (self.asked if self.state == WAITING else ())
+        return RunInfo(self.run_id, self.state, self.reason, names, self.is_warm, self.size, self.expires_at_ms)
+
+
+class Beginning:
+    """The time in which a task begins a run, or goes on with one from where it was kept."""
+
+    __slots__ = ("_one",)
+
+    def __init__(self, one: WaitingRun) -> None:
+        self._one = one
+
+    def __enter__(self) -> None:
+        if self._one.aborting is not None:
+            raise RunAbortedError
+        self._one.beginning = asyncio.current_task()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._one.beginning = self._one.beginning, None
+        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        if is_cancelled and self._one.is_cut and task is not None and task.uncancel() == 0:
+            raise RunAbortedError from None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,185 @@
+"""What a model is told of a run: results with what they came to, counted. Changes no run."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
+from ...run.failure_text import ended_text, failure_text
+from ...stores.errors import StoreUnavailable
+from ...trace.failures import log_failure, message_of
+from ...trace.public_message import first_line
+from .catalog import ServerAwayError
+from .requests import INVALID_INPUT, SHELL_REFUSED, looks_like_shell
+from .results import (
+    ABORTED,
+    CAPS,
+    INTERNAL_ERROR,
+    MEMORY_LIMIT,
+    RUNTIME_UNAVAILABLE,
+    code_of,
+    completed,
+    failed,
+    output_of,
+)
+from .setup import Setup
+from .telemetry import telemetry_of
+from .waiting_run import WaitingRun
+
+if TYPE_CHECKING:
+    from ...run.outcome import OutputItem, RunOutcome
+    from .runs import FullError
+
+_log = logging.getLogger("codemode.tools")
+PERSON_ASKED = (
+    "A person has been asked to decide. Asking again does not help: call wait with this runId later, or do something"
+    " else meanwhile."
+)
+STORE_AWAY = "The store cannot be used now, and no program goes on without it. Call this again later."
+
+
+class Words:
+    """Words what a run of one pair came to, and counts which limits were passed, and what was called."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._catalog = setup.catalog
+        self._options = setup.options
+        self._counts = setup.counts
+
+    def ended(
+        self, one: WaitingRun, outcome: RunOutcome, written: Sequence[OutputItem], notes: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return the result of a program that has ended."""
+        telemetry, output = self.telemetry(one, outcome, notes), output_of(written)
+        if outcome.error is not None:
+            return self.of_error(one, outcome.error, output, telemetry)
+        return completed(outcome.value, output, telemetry)
+
+    def of_person(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a run that waits for a person, saying so."""
+        return {**result, "note": PERSON_ASKED}
+
+    def of_error(
+        self, one: WaitingRun, error: CodeModeError, output: list[dict[str, Any]], telemetry: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return the result of a program that has failed."""
+        if one.aborting is not None or (type(error) is CodeModeAbortedError and "origin" not in error.details):
+            return self.aborted(one, output, telemetry, error)
+        if looks_like_shell(one.code) and _is_no_program(error):
+            return self.failed(SHELL_REFUSED, INVALID_INPUT, output, telemetry)
+        code = code_of(error)
+        return self.failed(self._text(one, error, code), code, output, telemetry)
+
+    def _text(self, one: WaitingRun, error: CodeModeError, code: str) -> str:
+        text, cause = failure_text(error, one.code), error.__cause__
+        if code == MEMORY_LIMIT:
+            text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
+        if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:
+            return text
+        return f"{first_line(message_of(cause), 'the call failed')}\n{text}"
+
+    def failed(
+        self,
+        message: str,
+        code: str,
+        output: list[dict[str, Any]] | None = None,
+        telemetry: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return the result of what went wrong, and count the limit that was passed."""
+        told = self.telemetry() if telemetry is None else telemetry
+        if code in CAPS:
+            self._counts.cap(code)
+            told["cap"] = code
+        return failed(message, code, told, output)
+
+    def aborted(
+        self,
+        one: WaitingRun,
+        output: list[dict[str, Any]] | None = None,
+        telemetry: dict[str, Any] | None = None,
+        error: CodeModeError | None = None,
+    ) -> dict[str, Any]:
+        """Return the result of a run that somebody has ended."""
+        return self.failed(aborted_text(one.aborting, error), ABORTED, output, telemetry)
+
+    def full(self, full: FullError) -> dict[str, Any]:
+        """Return the result of a program for which there is no place."""
+        message = (
+            f"{full.waiting} programs run or wait already, and there is no place for another one: call wait for those"
+            " that wait, or do without"
+        )
+        return self.failed(message, RUNTIME_UNAVAILABLE)
+
+    def broken(self, error: Exception) -> dict[str, Any]:
+        """Return the result of what the host itself got wrong, or could not do."""
+        if isinstance(error, StoreUnavailable):
+            log_failure(_log, "the store cannot be used", (), error)
+            return self.failed(STORE_AWAY, RUNTIME_UNAVAILABLE)
+        if isinstance(error, ServerAwayError):
+            return self.failed(still_waits(error), RUNTIME_UNAVAILABLE)
+        if isinstance(error, CodeModeError):
+            return self.failed(failure_text(error, None), code_of(error))
+        log_failure(_log, "a run of exec failed", (), error)
+        if isinstance(error, ValueError):
+            return self.failed("the host has made this call with arguments that are not valid", INTERNAL_ERROR)
+        return self.failed("the host could not run the program", INTERNAL_ERROR)
+
+    def telemetry(
+        self, one: WaitingRun | None = None, outcome: RunOutcome | None = None, notes: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return what a result tells of its run; without one, of the pair alone."""
+        by_source = self._catalog.by_source
+        self._counts.catalog(by_source)
+        called, rests, counts = [], 0, {}
+        if one is not None and outcome is not None:
+            called, rests, counts = self._called(one, outcome), one.rests, _counts_of(one, outcome)
+        told = telemetry_of(self._counts.visible, by_source, called, rests, counts)
+        warnings = [*notes, *(() if outcome is None else outcome.warnings)]
+        return {**told, "warnings": warnings} if warnings else told
+
+    def _called(self, one: WaitingRun, outcome: RunOutcome) -> list[str]:
+        """Return the ids of the tools that a program has called, and count those calls that are new."""
+        times = Counter(one.ids.get(name, name) for name in _names_called(outcome))
+        # What a program calls that there is not is text of its own.
+        known = {name: count for name, count in times.items() if name in self._catalog}
+        if known:
+            self._counts.called(known, one)
+        return [*known]
+
+
+def aborted_text(reason: str | None, error: CodeModeError | None) -> str:
+    """Return what a model is told of a run that somebody has ended: why, and what had been called."""
+    return ended_text("this run was aborted" + (f": {reason}" if reason else ""), error)
+
+
+def still_waits(error: BaseException | None) -> str:
+    """Return what a model is told of a run with which nothing could go on now. It is not to correct anything."""
+    said = [] if error is None else failure_text(error, None).splitlines()[:1]
+    return "\n".join([*said, "The run still waits: call wait again."])
+
+
+def _counts_of(one: WaitingRun, outcome: RunOutcome) -> dict[str, int]:
+    """Return what there has been of a run so far. Questions to the catalog are in its ledger."""
+    counts = {**one.counts, "call": sum(one.called.values())}
+    for entry in () if outcome.ledger is None else outcome.ledger.entries:
+        if entry.kind == "catalog":
+            counts[entry.name] = counts.get(entry.name, 0) + 1
+    return counts
+
+
+def _names_called(outcome: RunOutcome) -> list[str]:
+    if outcome.ledger is None:
+        return [call["name"] for call in outcome.calls]
+    return [entry.name for entry in outcome.ledger.entries]
+
+
+def _is_no_program(error: CodeModeError) -> bool:
+    """Tell whether a text failed before it did anything: it does not parse, or its first word means nothing."""
+    if isinstance(error, CodeModeSyntaxError):
+        return True
+    details = error.details
+    is_at_first_word = (details.get("line"), details.get("column")) == (1, 1)
+    return details.get("name") == "ReferenceError" and is_at_first_word and not error.calls

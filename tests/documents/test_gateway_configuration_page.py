@@ -1,0 +1,81 @@
+"""The page of the gateway's configuration names every key and variable there is, and its messages are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codemode.mcp import load_config
+from codemode.mcp.clients.machines import CLIENTS, Machine, found
+from codemode.mcp.config import own_keys
+from codemode.mcp.config.reading import CONTAINERS
+from codemode.mcp.config.variables import Variables
+from codemode.surfaces.modules.limits import WIRE_NAMES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "gateway-configuration.md").read_text(encoding="utf-8")
+
+
+def section(name: str) -> str:
+    return PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
+
+
+def test_every_key_of_ours_is_there():
+    known = {
+        *own_keys.SERVER,
+        *own_keys.TOP,
+        *own_keys.SIGN_IN,
+        *own_keys.DOWNSTREAM,
+        *own_keys.CLIENT,
+        *WIRE_NAMES.values(),
+    }
+    said = {*re.findall(r"`(\w+)`", section("Keys that are ours"))}
+    assert known - said == set()
+    assert said - known - {"allow", "deny", "true", "false", "null", "codemode", "auto"} == set()
+
+
+def test_every_place_of_servers_is_there():
+    assert all(f"`{key}`" in section("The file") for key in CONTAINERS)
+
+
+def test_every_variable_of_the_table_is_known(monkeypatch: pytest.MonkeyPatch):
+    rows = [row.split("|")[1] for row in section("Variables").splitlines() if row.startswith("| `")]
+    variables = [one for row in rows for one in re.findall(r"`([^`]+)`", row)]
+    assert len(variables) >= 9
+    environ = {"NAME": "value"}
+    filled = Variables(environ, Path("/project"), {"id": "value"}, keyring=lambda _service, _name: "value")
+    for one in variables:
+        assert filled.expand(one, "here", set()) != one
+
+
+MISTAKES: dict[str, dict[str, Any]] = {
+    "aproval": {"git": {"command": "x", "codemode": {"aproval": 1}}},
+    "GITHUB_TOKEN": {"git": {"command": "x", "env": {"TOKEN": "${GITHUB_TOKEN}"}}},
+    "CODEMODE_INPUT_KEY": {"x": {"url": "http://h", "headers": {"Authorization": "${input:key}"}}},
+    "needs a command": {"x": {}},
+    "a command and a url": {"x": {"command": "x", "url": "http://h"}},
+    "starts the gateway": {"x": {"command": "codemode", "args": ["mcp"]}},
+    "websockets": {"x": {"type": "ws", "url": "ws://h"}},
+}
+
+
+@pytest.mark.parametrize("mark", MISTAKES)
+def test_a_message_of_the_page_is_what_is_said(mark: str):
+    rows = re.findall(r"^\| `(.+?)` \|", section("Mistakes"), re.MULTILINE)
+    row = next(one for one in rows if mark in one)
+    assert str(load_config({"mcpServers": MISTAKES[mark]}, environ={}).problems[0]) == row
+
+
+def test_every_client_is_there_with_its_key():
+    for client in CLIENTS:
+        file = found(client, Machine({"HOME": "/h"}, "linux"))[0]
+        assert file.path.name in section("The files of clients")
+        assert f"`{file.keys[0]}`" in section("The files of clients")
+
+
+def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]):
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(block, "docs/gateway-configuration.md", "exec"), {})
+    assert capsys.readouterr().out == "['docs'] []\n"

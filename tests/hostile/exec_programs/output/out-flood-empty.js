@@ -1,0 +1,2 @@
+//! {"ends": ["serialization", "timeout"], "timeout_ms": 2000}
+for (;;) text('')

@@ -1,0 +1,199 @@
+"""Whoever waits for a run may be cancelled at any moment: nothing that it has written or come to is lost with that."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from exec_wait_world import KEYED, SCOPE, run, wait
+from pausing import Spy
+from waiting import until, within
+
+from codemode import ALL_TENANTS, SqliteInterruptStore, create_exec_wait_tools
+
+SMALL, LARGE = 10, 300_000  # what is long is read in a thread
+CODE = """
+const out = [await tools.act(1)]; text("A".repeat(SIZE)); await yield_control();
+out.push(...await Promise.all([tools.act(2), tools.slow(3)])); text("B".repeat(SIZE)); await yield_control();
+out.push(await tools.act(4)); text("C".repeat(SIZE)); return out;
+"""
+
+
+class Cancelling:
+    """Runs a coroutine, and cancels its task as it begins its n-th wait, or (``late``) as that is over."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], number: int, *, late: bool) -> None:
+        self._work, self._left, self._late = work, number, late
+
+    def __await__(self) -> Any:
+        waits, error = self._work.__await__(), None
+        while True:
+            try:
+                waited = waits.send(None) if error is None else waits.throw(error)
+            except StopIteration as end:
+                return end.value
+            self._left -= 1
+            task = asyncio.current_task()
+            if self._left == 0 and task is not None:
+                if self._late and waited is not None:
+                    waited.add_done_callback(lambda _, task=task: task.cancel())
+                else:
+                    task.cancel()
+            try:
+                yield waited
+                error = None
+            except BaseException as raised:
+                error = raised
+
+
+async def cancelled_at(work: Coroutine[Any, Any, Any], number: int, how: str) -> Any:
+    """Return what it comes to; None where it was cancelled."""
+
+    async def driven() -> Any:
+        return await Cancelling(work, number, late=how == "late")
+
+    if how != "ticks":
+        task = asyncio.ensure_future(driven())
+    else:
+        task = asyncio.ensure_future(work)
+        for _ in range(number * number):
+            await asyncio.sleep(0)
+        task.cancel()
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return None
+
+
+async def to_the_end(pair: Any, size: int, cut: int, number: int, how: str) -> tuple[Any, list[str], bool]:
+    """Run the program, cancelling one of its waits; return its last result, what was written, and whether it was."""
+    result = await run(pair, CODE.replace("SIZE", str(size)))
+    run_id, written, was_cut = result["runId"], [*result["output"]], False
+    for step in range(1, 6):
+        waiting = wait(pair, {"runId": run_id}, tool_call_id=f"call_{step}" if number % 2 else None)
+        result = await (cancelled_at(waiting, number, how) if step == cut else waiting)
+        was_cut = was_cut or result is None
+        written += () if result is None else result.get("output", ())
+        if result is not None and result["status"] != "waiting":
+            break
+    return result, [f"{one['text'][0]}{len(one['text'])}" for one in written], was_cut
+
+
+@pytest.mark.parametrize("how", ["begins", "late", "ticks"])
+@pytest.mark.parametrize("is_stored", [False, True], ids=["in memory", "stored"])
+@pytest.mark.parametrize(("warm", "size"), [(4, SMALL), (0, LARGE)])
+def test_a_wait_that_is_cancelled_loses_no_result_no_output_and_no_slot(
+    make_pool, tmp_path, warm, size, is_stored, how
+):
+    pool = make_pool(max_workers=2)
+
+    async def once(store: Any, cut: int, number: int) -> bool:
+        spy, before = Spy(), asyncio.all_tasks()
+
+        async def slow(value: Any, _context: Any) -> Any:
+            await asyncio.sleep(0)
+            return value
+
+        tools = [spy.tool("act", lambda value, _: value), spy.tool("slow", slow)]
+        options = {"maxWarmRuns": warm, "maxOutputBytes": 3_000_000}
+        pair = create_exec_wait_tools(tools, options, settings=KEYED, pool=pool, store=store)
+        result, written, was_cut = await to_the_end(pair, size, cut, number, how)
+        shown = {name: result[name] for name in result if name in ("status", "value", "error", "code")}
+        assert shown == {"status": "completed", "value": [1, 2, 3, 4]}, (cut, number)
+        assert written == [f"{letter}{size}" for letter in "ABC"], (cut, number)
+        assert sorted(value for _, value in spy.ran) == [1, 2, 3, 4]
+        await pair.aclose()
+        await until(lambda: pool.active == 0 and not asyncio.all_tasks() - before)
+        return was_cut
+
+    async def main() -> int:
+        async def all_of(store: Any) -> int:
+            cuts = [await once(store, cut, number) for cut in (1, 2) for number in (1, 2, 3, 4)]
+            return sum(cuts)
+
+        if not is_stored:
+            return await all_of(None)
+        async with SqliteInterruptStore(tmp_path / "runs.db") as store:
+            return await all_of(store)
+
+    assert within(main()) > 0
+
+
+@pytest.mark.parametrize("warm", [4, 0])
+def test_an_exec_that_is_cancelled_as_what_it_wrote_is_read_gives_its_slot_back(make_pool, warm):
+    pool = make_pool(max_workers=1)
+    pair = create_exec_wait_tools([], {"maxWarmRuns": warm, "maxOutputBytes": 3_000_000}, pool=pool)
+    code = f'text("A".repeat({LARGE})); {{}} return 1'
+
+    async def main() -> None:
+        for ends in (code, code.replace("{}", "await yield_control();")):
+            for how in ("begins", "late"):
+                for number in range(1, 6):
+                    await cancelled_at(run(pair, ends.replace("{}", "")), number, how)
+                    await until(lambda: pool.active == 0 or bool(pair.runs(SCOPE)))
+                    await pair.abort(scope=SCOPE)
+        assert (await run(pair, "return 1"))["value"] == 1
+        await pair.aclose()
+
+    within(main())
+
+
+@pytest.mark.parametrize("warm", [4, 0])
+def test_a_wait_that_is_cancelled_on_another_loop_leaves_the_run_waiting(make_pool, warm):
+    spy, pool = Spy(), make_pool(max_workers=2)
+
+    async def main() -> Any:
+        gate, begun = asyncio.Event(), threading.Event()
+
+        async def hold(value: Any, _context: Any) -> Any:
+            begun.set()
+            await gate.wait()
+            return value
+
+        pair = create_exec_wait_tools([spy.tool("hold", hold)], {"maxWarmRuns": warm}, pool=pool)
+        first = await run(pair, "await yield_control(); text('b'); return await tools.hold(1)")
+        ends: list[str] = []
+
+        async def cancelled() -> None:
+            task = asyncio.ensure_future(wait(pair, first))
+            await asyncio.to_thread(begun.wait, 20)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            ends.extend(one.state for one in pair.runs(SCOPE))
+
+        await asyncio.to_thread(lambda: asyncio.run(cancelled()))
+        gate.set()
+        last = await wait(pair, first)
+        await pair.aclose()
+        return ends, last["value"], last["output"], spy.ran
+
+    ends, value, output, ran = within(main())
+    assert (ends, value, ran) == (["waiting"], 1, [("hold", 1)])
+    assert output == [{"type": "text", "text": "b"}]
+
+
+def test_an_exec_that_is_cancelled_as_it_asks_a_person_leaves_no_question_behind(make_pool, tmp_path):
+    spy, pool = Spy(), make_pool(max_workers=2)
+
+    async def main() -> Any:
+        async with SqliteInterruptStore(tmp_path / "runs.db") as store:
+            pay = spy.tool("pay", lambda value, _: value, needs_approval=True)
+            pair = create_exec_wait_tools([pay], {"approvals": "park"}, settings=KEYED, pool=pool, store=store)
+            left = []
+            for how in ("begins", "late"):
+                for number in range(1, 8):
+                    result = await cancelled_at(run(pair, "return await tools.pay(1)"), number, how)
+                    await pair._programs.runs.settled()
+                    (waiting, pending) = pair.runs(SCOPE), await store.list(tenant=ALL_TENANTS, state="pending")
+                    if result is None:
+                        left += [one for one in waiting if one.state == "waiting"] + [*pending.records]
+                    await pair.abort(scope=SCOPE)
+            await pair.aclose()
+            return left, pool.active
+
+    left, active = within(main())
+    assert (left, active, spy.ran) == ([], 0, [])

@@ -1,0 +1,186 @@
+"""Deciding on the command line what waits in the gateway's store: shown whole, asked at the terminal, written once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from controlling_terminal import Person
+
+from codemode import ModuleServer, SqliteInterruptStore, Tool, create_run_tool
+
+COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "mcp"]
+CODE = """\
+import { refund } from "@codemode/servers/shop";
+const orders = ["a", "b"];
+globalThis.__codemode_result__ = await Promise.all(orders.map((order) => refund({ order, note: "\\u202e\\u001b[2J" })));
+"""
+RUN = "codemode-mcp"
+
+
+def never(given: Any) -> Any:
+    raise AssertionError(f"it runs with {given}, and nobody was to run it")
+
+
+class Waiting:
+    """A gateway's folder in which a run of two calls waits."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        config = folder / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": {"shop": {"command": "none"}}}))
+        self.command = [*COMMAND, "--config", str(config)]
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
+        self.path = folder / "codemode" / "gateway.sqlite"
+        self.path.parent.mkdir()
+        self.record_id, self.calls = asyncio.run(self._put())
+
+    async def _put(self) -> tuple[str, list[str]]:
+        schema = {
+            "type": "object",
+            "properties": {"order": {"type": "string", "maxLength": 3}, "note": {"type": "string"}},
+            "required": ["order"],
+        }
+        refund = Tool("refund", execute=never, needs_approval=True, input_schema=schema)
+        run = create_run_tool([ModuleServer("shop", [refund])], settings={"approval": {"mode": "interrupt"}})
+        interrupt = await run.execute({"code": CODE})
+        async with SqliteInterruptStore(self.path) as store:
+            record_id = await store.put(interrupt, tool=run, tenant="local", app=RUN, source=CODE)
+        return record_id, [one.interrupt_id for one in interrupt.requests]
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a subcommand without a terminal."""
+        done = subprocess.run(
+            [*self.command, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def decided(self) -> list[Any]:
+        """Return the decisions that the store has, in the order of the calls."""
+
+        async def read() -> list[Any]:
+            async with SqliteInterruptStore(self.path) as store:
+                record = await store.record(self.record_id, tenant="local")
+            found = {one.interrupt_id: one.decision for one in record.requests}
+            return [found[one] for one in self.calls]
+
+        return asyncio.run(read())
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Waiting:
+    return Waiting(tmp_path)
+
+
+@pytest.fixture
+def person(waiting: Waiting) -> Iterator[Callable[..., Person]]:
+    opened: list[Person] = []
+
+    def at(*arguments: str) -> Person:
+        opened.append(Person([*waiting.command, *arguments], waiting.environment))
+        return opened[-1]
+
+    yield at
+    for one in opened:
+        one.close()
+
+
+def test_what_waits_is_listed_and_shown_with_nothing_that_hides(waiting: Waiting):
+    code, out, _ = waiting.run("approvals")
+    assert code == 0
+    assert all(one in out for one in ("shop", "refund", *waiting.calls, waiting.record_id))
+    assert "2 calls of 1 run wait for a person" in out
+    for given in (waiting.record_id, waiting.calls[0]):
+        code, shown, _ = waiting.run("approvals", "show", given)
+        assert (code, "\\u202e\\u001b[2J" in shown) == (0, True)
+        assert 'import { refund } from "@codemode/servers/shop";' in shown
+        assert "\x1b" not in out + shown
+
+
+@pytest.mark.parametrize("action", ["approve", "deny"])
+def test_without_a_terminal_nobody_is_asked_and_nothing_decided(waiting: Waiting, action: str):
+    code, out, err = waiting.run("approvals", action, waiting.record_id)
+    assert (code, out) == (2, "")
+    assert "asks a person at the terminal" in err
+    assert waiting.decided() == [None, None]
+
+
+def test_all_calls_of_a_run_are_shown_and_decided_together(waiting: Waiting, person: Callable[..., Person]):
+    at = person("approvals", "approve", waiting.record_id)
+    at.read_until("Allow these 2 calls? [y/N] ")
+    assert at.shown.count('"note": "\\u202e\\u001b[2J"') == 2
+    assert "\x1b" not in at.shown
+    at.type("y\n")
+    code, out, _ = at.end()
+    assert (code, "decided 2 calls" in out) == (0, True)
+    assert waiting.decided() == [{"approved": True}, {"approved": True}]
+    code, _, err = waiting.run("approvals", "show", "nothing")
+    assert (code, "nothing waits under" in err) == (2, True)
+
+
+def test_one_call_is_edited_and_the_other_waits_on(waiting: Waiting, person: Callable[..., Person]):
+    edited = {"order": "c", "note": "less"}
+    at = person("approvals", "approve", waiting.calls[0], "--input", json.dumps(edited), "--reason", "a typo")
+    at.read_until("Allow this call? [y/N] ")
+    assert '"order": "c"' in at.shown
+    at.type("yes\n")
+    assert at.end()[0] == 0
+    assert waiting.decided() == [{"approved": True, "reason": "a typo", "input": edited}, None]
+
+
+def test_an_edit_that_does_not_fit_decides_nothing(waiting: Waiting, person: Callable[..., Person]):
+    at = person("approvals", "approve", waiting.calls[0], "--input", '{"order": "much too long"}')
+    at.read_until("Allow this call? [y/N] ")
+    at.type("y\n")
+    code, _, err = at.end()
+    assert (code, "nothing was decided" in err) == (1, True)
+    assert waiting.decided() == [None, None]
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "y es\n"])
+def test_anything_but_yes_decides_nothing(waiting: Waiting, person: Callable[..., Person], answer: str):
+    at = person("approvals", "deny", waiting.calls[1])
+    at.read_until("Refuse this call? [y/N] ")
+    at.type(answer)
+    assert at.end()[0] == 1
+    assert waiting.decided() == [None, None]
+
+
+def test_what_was_typed_before_the_question_is_no_answer(waiting: Waiting, person: Callable[..., Person]):
+    at = person("approvals", "approve", waiting.record_id)
+    at.type("y\ny\n")
+    at.read_until("Allow these 2 calls? [y/N] ")
+    at.type("n\n")
+    assert at.end()[0] == 1
+    assert waiting.decided() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--input", "{"], "--input is no JSON"),
+        (["--input", "{}"], "--input is for one call"),
+        (["--run-again"], "has not begun"),
+        (["--happened", "1"], "has not begun"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_the_question(
+    waiting: Waiting, person: Callable[..., Person], arguments: list[str], said: str
+):
+    at = person("approvals", "approve", waiting.record_id, *arguments)
+    code, _, err = at.end()
+    assert (code, said in err) == (2, True)
+    assert waiting.decided() == [None, None]

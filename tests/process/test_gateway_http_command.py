@@ -1,0 +1,102 @@
+"""The command over HTTP: addresses that cannot be had, and a stdio client that joins a gateway which runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_doors import ANA, BOUND, TOKENS, StandIn, serving
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import ElicitResult
+
+COMMAND = [sys.executable, "-m", "codemode", "mcp"]
+
+
+def ended(folder: Path, *arguments: str, auth: Any = None) -> subprocess.CompletedProcess[str]:
+    """Run the command until it ends."""
+    config = folder / "mcp.json"
+    servers = {"none": {"command": sys.executable, "args": ["-c", "pass"]}}
+    config.write_text(json.dumps({"mcpServers": servers, "codemode": {"auth": auth or {}}}), encoding="utf-8")
+    command = [*COMMAND, "--config", str(config), *arguments]
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "HOME": str(folder)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, env=environment, check=False)
+
+
+def refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert run.returncode == 2, run.stderr
+    assert run.stdout == ""
+    assert "Traceback" not in run.stderr
+    for one in words:
+        assert one in run.stderr
+
+
+def test_a_port_in_use_is_named_with_the_way_out(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused(ended(tmp_path, "--http", f"127.0.0.1:{port}"), f"127.0.0.1:{port}", "another port")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "gateway.example.com:0"])
+def test_an_address_that_others_reach_is_refused_without_sign_in(tmp_path: Path, address: str):
+    refused(ended(tmp_path, "--http", address), "codemode.auth.tokens", "token")
+
+
+def test_an_address_that_this_machine_has_not_is_named(tmp_path: Path):
+    refused(ended(tmp_path, "--http", "192.0.2.1:0", auth={"tokens": TOKENS}), "192.0.2.1", "cannot be had")
+
+
+def test_users_who_cannot_be_meant_are_named_by_their_path(tmp_path: Path):
+    refused(ended(tmp_path, "--http", "127.0.0.1:0", auth={"tokens": {"x": {"name": "ana"}}}), "codemode.auth.tokens")
+
+
+def test_what_is_no_url_is_refused(tmp_path: Path):
+    refused(ended(tmp_path, "--bridge", "not-a-url"), "--bridge", "http://127.0.0.1:8765/mcp")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_stdio_client_joins_a_gateway_that_runs(mode: str):
+    async def answers(_context: Any, _params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": "Ana"})
+
+    async def main() -> None:
+        async with serving(StandIn({"tokens": TOKENS})) as url:
+            parameters = StdioServerParameters(
+                command=COMMAND[0], args=[*COMMAND[1:], "--bridge", url], env={**os.environ, "CODEMODE_MCP_TOKEN": ANA}
+            )
+            async with Client(stdio_client(parameters), mode=mode, elicitation_callback=answers) as client:
+                assert [one.name for one in (await client.list_tools()).tools] == ["who", "held", "asks"]
+                said = json.loads((await client.call_tool("who", {})).content[0].text)  # type: ignore[union-attr]
+                assert said == {"id": "ana", "session": mode == "legacy"}
+                if mode == "legacy":
+                    said = json.loads((await client.call_tool("asks", {})).content[0].text)  # type: ignore[union-attr]
+                    assert said == {"action": "accept", "name": "Ana"}
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))
+
+
+def test_the_bridge_ends_with_its_client_and_says_nothing_but_protocol():
+    async def main() -> None:
+        async with serving(StandIn()) as url:
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND, "--bridge", url, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            assert process.stdin is not None
+            request = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            process.stdin.write(json.dumps(request).encode() + b"\nrubbish\n")
+            await process.stdin.drain()
+            assert process.stdout is not None
+            lines = [json.loads(await process.stdout.readline()) for _ in range(2)]
+            assert sorted(str(one.get("id")) for one in lines) == ["1", "None"]
+            process.stdin.close()
+            rest, errors = await process.communicate()
+            assert (rest, process.returncode) == (b"", 0), errors
+
+    asyncio.run(asyncio.wait_for(main(), BOUND))

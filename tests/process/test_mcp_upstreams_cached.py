@@ -1,0 +1,148 @@
+"""What stays secret of a server, what is known of one before it runs, which tools of one programs see."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from mcp_servers.configured import of, quick
+from mcp_servers.on_a_loop import eventually, run
+
+from codemode import create_run_tool, run_code_mode
+from codemode.mcp import UpstreamHooks, connect
+
+SECRET = "sk-abcdef/0123456789"
+
+
+def secret(*modes: str, **settings):
+    return quick(*modes, env={"API_TOKEN": SECRET}, secrets=(SECRET,), **settings)
+
+
+@pytest.mark.parametrize("call", ["s.environment({})", "s.fail({})", "s.wordy({})"])
+def test_a_secret_is_in_no_result_and_no_error(call, caplog):
+    async def work():
+        modes = ("wordy",) if "wordy" in call else ()
+        async with connect(of(secret(*modes))) as connected:
+            tool = create_run_tool(connected)
+            code = f"""import * as s from "@codemode/servers/quick";
+            try {{ globalThis.__codemode_result__ = await {call}; }}
+            catch (error) {{ globalThis.__codemode_result__ = error.message; }}"""
+            response = await tool.execute({"code": code})
+            return str(response) + tool.declarations() + str(connected.upstream("quick").listed)
+
+    said = run(work)
+    assert "[secret]" in said
+    assert SECRET not in said + caplog.text
+
+
+def test_a_secret_is_in_no_reason_for_a_failure(caplog):
+    async def work():
+        async with connect(of(secret("crash"))) as connected:
+            response = await create_run_tool(connected).execute({"code": 'import "@codemode/servers/quick";'})
+            return str(response) + str(connected.upstream("quick").failure)
+
+    assert "[secret]" in run(work)
+    assert SECRET not in run(work) + caplog.text
+
+
+def test_with_a_list_that_was_kept_nothing_is_started_before_a_call(tmp_path):
+    config = of(quick(f"marks={tmp_path}"))
+
+    async def known():
+        async with connect(config, cache_folder=tmp_path / "lists") as connected:
+            await connected.upstream("quick").tools()
+
+    async def work():
+        async with connect(config, cache_folder=tmp_path / "lists") as connected:
+            upstream = connected.upstream("quick")
+            tool = create_run_tool(connected)
+            await tool.refresh()
+            assert "export function echo(" in tool.declarations()
+            assert (upstream.state, upstream.version) == ("stopped", "1.2")
+            assert upstream.capabilities is not None
+            code = """import { echo } from "@codemode/servers/quick";
+            globalThis.__codemode_result__ = await echo({ text: "x" });"""
+            assert (await tool.execute({"code": code}))["result"] == "x"
+            await eventually(lambda: (tmp_path / "log").read_text().count("list") == 2)
+            await eventually(lambda: upstream.revision == 0)
+
+    run(known)
+    run(work)
+    assert (tmp_path / "log").read_text().count("start") == 2
+
+
+def test_a_server_whose_tools_are_others_than_those_kept_is_known_anew_once_it_runs(tmp_path):
+    async def known(server):
+        async with connect(of(server), cache_folder=tmp_path) as connected:
+            await connected.upstream("quick").tools()
+
+    async def work(server):
+        async with connect(of(server), cache_folder=tmp_path) as connected:
+            upstream = connected.upstream("quick")
+            assert "echo" in {tool.name for tool in upstream.listed}
+            await upstream.call("echo", {"text": "x"})
+            await eventually(lambda: upstream.revision == 1)
+            return {tool.name for tool in await upstream.tools()}
+
+    kept = quick("count=3", env={"X": "1"})
+    run(lambda: known(quick(env={"X": "1"})))
+    (file,) = tmp_path.iterdir()
+    text = file.read_bytes()
+    file.unlink()
+    run(lambda: known(kept))
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(text)
+    assert run(lambda: work(kept)) == {"t0", "t1", "t2"}
+
+
+def test_programs_see_the_tools_that_the_configuration_and_the_hooks_leave():
+    async def listed(_server, tools):
+        return [tool for tool in tools if tool.name != "two"]
+
+    def approval(_server, tool):
+        return tool.name == "echo"
+
+    async def work():
+        server = replace(quick(), allow=("e*", "t*", "slow"), deny=("env*",))
+        hooks = UpstreamHooks(listed=listed, approval=approval)
+        async with connect(of(server), hooks=hooks) as connected:
+            return await connected.upstream("quick").tools()
+
+    tools = run(work)
+    assert {tool.name: tool.needs_approval for tool in tools} == {"echo": True, "slow": False}
+    assert tools[0].annotations == {"readOnlyHint": True, "idempotentHint": False}
+
+
+def test_whoever_wants_to_sees_what_a_program_gets():
+    seen = []
+
+    async def work():
+        hooks = UpstreamHooks(returned=lambda server, tool, value: seen.append((server.name, tool, value)))
+        async with connect(of(quick()), hooks=hooks) as connected:
+            code = """import { echo, structured, fail } from "@codemode/servers/quick";
+            await echo({ text: "x" }); await structured({}); await fail({}).catch(() => 0);"""
+            await create_run_tool(connected).execute({"code": code})
+
+    run(work)
+    assert seen == [("quick", "echo", "x"), ("quick", "structured", {"n": 7})]
+
+
+def test_code_mode_gets_the_tools_of_all_servers_that_can_be_used():
+    async def work():
+        servers = of(quick(name="my notes"), quick(name="my-notes"), quick("crash", name="c"), quick("odd", name="odd"))
+        async with connect(servers) as connected:
+            tools = await connected.tools()
+            js = "return [await tools.my_notes_echo({text: 'a'}), await tools.my_notes_echo__2({text: 'b'})]"
+            assert "odd_bad_schema" in tools
+            return await run_code_mode(js, tools)
+
+    assert run(work) == ["a", "b"]
+
+
+def test_many_servers_start_at_once(tmp_path):
+    async def work():
+        servers = of(*(quick("together=8", f"marks={tmp_path}", name=f"s{n}") for n in range(8)))
+        async with connect(servers) as connected:
+            await asyncio.gather(*(one.tools() for one in connected.upstreams))
+            assert {one.state for one in connected.upstreams} == {"ready"}
+
+    run(work)

@@ -1,0 +1,91 @@
+"""The process that guards servers: what happens when somebody ends it, and what it leaves."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from mcp_servers.configured import of, quick
+from mcp_servers.on_a_loop import eventually, run
+
+from codemode.errors import CodeModeToolError
+from codemode.mcp import connect
+from codemode.mcp.upstreams.guard import Guard, SpawnError
+
+
+def test_servers_of_one_loop_have_one_guard_and_go_on_after_it_was_killed():
+    async def work():
+        async with connect(of(quick(name="a"), quick(name="b"))) as connected:
+            first = [(await one.call("pid", {})).structured_content["pid"] for one in connected.upstreams]
+            guard = Guard.held()
+            process = guard._process
+            assert process is not None
+            os.kill(process.pid, signal.SIGKILL)
+            await eventually(lambda: all(one.state == "stopped" for one in connected.upstreams))
+            again = [(await one.call("pid", {})).structured_content["pid"] for one in connected.upstreams]
+            assert not {*first} & {*again}
+            await guard.release()
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("args", "cwd", "at"),
+    [(["/no/such/program"], None, "command"), (["x\0y"], None, "command"), (["true"], "/no", "cwd")],
+)
+def test_what_cannot_be_started_says_what_stands_in_the_way(args, cwd, at):
+    async def work():
+        guard = Guard.held()
+        try:
+            with pytest.raises(SpawnError) as raised:
+                await guard.spawn(args, {}, cwd, (0, 1, 2))
+            assert raised.value.at == at
+        finally:
+            await guard.release()
+        assert guard._process is None
+
+    run(work)
+
+
+def test_a_guard_whose_start_was_cancelled_is_waited_for():
+    async def work():
+        guard = Guard.held()
+        task = asyncio.create_task(guard.spawn(["true"], {}, None, (0, 1, 2)))
+        await asyncio.sleep(0)
+        assert guard._starting.locked()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        started = guard._process
+        await guard.release()
+        assert started is not None
+        assert started.returncode is not None
+
+    run(work)
+
+
+def test_a_start_that_nobody_waits_for_any_more_leaves_no_server(tmp_path):
+    async def work():
+        for _ in range(5):
+            async with connect(of(quick(f"marks={tmp_path}"))) as connected:
+                task = asyncio.create_task(connected.upstream("quick").tools())
+                await asyncio.sleep(0)
+                task.cancel()
+        async with connect(of(quick(f"marks={tmp_path}"))) as connected:
+            task = asyncio.create_task(connected.upstream("quick").tools())
+            await eventually(lambda: connected.upstream("quick").state == "starting")
+        with pytest.raises((CodeModeToolError, asyncio.CancelledError)):
+            await task
+        log = tmp_path / "log"
+        started = [int(line.split()[1]) for line in log.read_text().splitlines()] if log.exists() else []
+        await eventually(lambda: not any(map(is_alive, started)))
+
+    run(work)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,19 @@
+"""Chaos with consoles, short. `make soak` runs it long."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from tests.soak.consoles import ConsoleChaos
+from tests.soak.pauses import run_chaos
+
+RECORDS = 9
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+
+def test_19_whoever_is_killed_people_in_web_pages_decide_once_and_each_call_happens_once() -> None:
+    done = run_chaos(RECORDS, seed=7, of=ConsoleChaos)
+    # Without both the test would prove nothing.
+    assert done.chaos.sent.total() >= RECORDS // 3
+    assert done.found["refused"] >= 2 * RECORDS

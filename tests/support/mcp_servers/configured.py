@@ -1,0 +1,45 @@
+"""Configurations of the servers in this folder."""
+
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from codemode.mcp.config.values import GatewayConfig, ServerConfig
+
+HERE = Path(__file__).parent
+
+
+def quick(*modes: str, name: str = "quick", **settings: Any) -> ServerConfig:
+    """Return the configuration of `quick_server.py` with these modes."""
+    command = ("-I", "-S", str(HERE / "quick_server.py"), *modes)
+    return ServerConfig(name, "stdio", command=sys.executable, args=command, **settings)
+
+
+def of(*servers: ServerConfig) -> GatewayConfig:
+    """Return a configuration of these servers."""
+    return GatewayConfig(servers=servers)
+
+
+def plain(name: str = "plain", **settings: Any) -> ServerConfig:
+    """Return the configuration of `plain_server.py` over stdio."""
+    return ServerConfig(name, "stdio", command=sys.executable, args=(str(HERE / "plain_server.py"),), **settings)
+
+
+@contextmanager
+def served(
+    transport: Literal["http", "sse"], port: int = 0, token: str | None = None
+) -> Generator[tuple[str, subprocess.Popen[str]]]:
+    """Serve `plain_server.py` over HTTP; give its URL and its process."""
+    command = [sys.executable, str(HERE / "plain_server.py"), transport, str(port), *([token] if token else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/{_PATHS[transport]}", process
+        finally:
+            process.kill()
+
+
+_PATHS = {"http": "mcp", "sse": "sse"}

@@ -1,0 +1,150 @@
+"""What ``codemode mcp`` takes: the configuration before and after every subcommand, and commands behind ``--``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.cli import main, mcp
+from codemode.cli.mcp_setup import config_path
+
+PARTS: list[list[str]] = [
+    [],
+    ["init"],
+    ["import", "--from", "cursor"],
+    ["install", "--client", "codex", "--dry-run"],
+    ["undo", "--client", "vscode"],
+    ["add", "git", "http://localhost"],
+    ["list"],
+    ["check"],
+    ["check", "git"],
+    ["types"],
+    ["types", "git"],
+    ["run", "program.ts"],
+    ["login", "git"],
+    ["logout", "git"],
+    ["approvals"],
+    ["approvals", "approve", "a1"],
+    ["approvals", "deny", "a1"],
+    ["approvals", "show", "a1"],
+    ["pins"],
+    ["pins", "approve", "git"],
+]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
+    """What the commands were called with, in place of doing it."""
+    calls: list[argparse.Namespace] = []
+
+    def note(options: argparse.Namespace) -> int:
+        calls.append(options)
+        return 0
+
+    monkeypatch.setattr(mcp, "mcp", note)
+    return calls
+
+
+@pytest.mark.parametrize("part", PARTS, ids=" ".join)
+@pytest.mark.parametrize("at", ["before", "after", "both"])
+def test_the_configuration_is_taken_before_and_after_every_subcommand(seen: Any, part: list[str], at: str):
+    before = ["--config", "first.json" if at == "both" else "f.json"] if at != "after" else []
+    after = ["--config", "f.json"] if at != "before" else []
+    assert main(["mcp", *before, *part, *after]) == 0
+    assert seen[0].config == "f.json", "the last one counts"
+
+
+@pytest.mark.parametrize("part", [["approvals", "approve", "a1"], ["pins", "approve", "git"]], ids=" ".join)
+def test_the_configuration_is_taken_in_the_middle(seen: Any, part: list[str]):
+    assert main(["mcp", part[0], "--config", "f.json", *part[1:]]) == 0
+    assert seen[0].config == "f.json"
+
+
+@pytest.mark.parametrize("part", PARTS, ids=" ".join)
+def test_every_subcommand_has_help(capsys: Any, part: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["mcp", *part, "--help"])
+    assert ended.value.code == 0
+    assert "exit codes:" in capsys.readouterr().out
+
+
+def test_every_subcommand_has_a_module():
+    names = {part[0] for part in PARTS if part}
+    assert mcp._MODULES.keys() == names | {None}
+
+
+@given(st.lists(st.text(max_size=20), max_size=5))
+def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
+    calls: list[argparse.Namespace] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mcp, "mcp", lambda options: calls.append(options) or 0)
+        assert main(["mcp", "add", "git", "--approval", "always", "--", *command]) == 0
+    assert (calls[0].command_line, calls[0].approval, calls[0].url) == (command, "always", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["list", "--", "x"], "behind --"),
+        (["--", "x"], "behind --"),
+        (["--http", "8765", "list"], "--http is for serving"),
+        (["--no-pass-through", "check"], "--pass-through is for serving"),
+        (["--bridge", "http://localhost", "run", "a.ts"], "--bridge is for serving"),
+    ],
+)
+def test_what_goes_together_with_nothing_is_refused(capsys: Any, arguments: list[str], said: str):
+    assert main(["mcp", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["--conf", "x"], ["--http", "1", "--bridge", "u"], ["approvals", "x"]]
+)
+def test_what_there_is_not_is_wrong_usage(arguments: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["mcp", *arguments])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("part", PARTS, ids=" ".join)
+def test_without_the_extra_every_part_says_what_to_install(monkeypatch: Any, capsys: Any, part: list[str]):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(mcp, "find_spec", lambda name: None if name == "mcp" else found(name))
+    assert main(["mcp", *part]) == 2
+    shown = capsys.readouterr()
+    assert "pip install 'codemode-toolkit[mcp]'" in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "environ", "expected"),
+    [
+        ("here.json", {"CODEMODE_MCP_CONFIG": "/c/there.json"}, "here.json"),
+        (None, {"CODEMODE_MCP_CONFIG": "/c/there.json", "XDG_CONFIG_HOME": "/x"}, "/c/there.json"),
+        (None, {"XDG_CONFIG_HOME": "/x"}, "/x/codemode/mcp.json"),
+        (None, {"XDG_CONFIG_HOME": "relative"}, "~/.config/codemode/mcp.json"),
+        (None, {}, "~/.config/codemode/mcp.json"),
+        ("~/mine.json", {}, "~/mine.json"),
+    ],
+)
+def test_where_the_configuration_is(given: str | None, environ: dict[str, str], expected: str):
+    assert config_path(argparse.Namespace(config=given), environ) == Path(expected).expanduser()
+
+
+def test_a_file_of_the_folder_is_named_and_not_taken(tmp_path: Path, monkeypatch: Any, capsys: Any):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.delenv("CODEMODE_MCP_CONFIG", raising=False)
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"evil": {"command": "touch", "args": ["owned"]}}}')
+    assert main(["mcp", "list"]) == 2
+    shown = capsys.readouterr()
+    assert ("--config .mcp.json" in shown.err, shown.out) == (True, "")
+    assert not (tmp_path / "owned").exists()

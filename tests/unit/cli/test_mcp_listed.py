@@ -1,0 +1,170 @@
+"""What the command line shows of servers and of calls that wait: all that matters, nothing secret, nothing hidden."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.cli import main
+from codemode.cli.exits import UsageError
+from codemode.cli.mcp_cards import card, table, whole_record
+from codemode.cli.mcp_list import where
+from codemode.cli.mcp_serve import http_address, with_overrides
+from codemode.mcp import GatewayConfig, ServerConfig
+from codemode.stores.values import Record, StoredRequest
+
+SECRET = "sk-live-4242424242424242"
+
+
+def record(**changes: Any) -> Record:
+    request = StoredRequest(
+        interrupt_id="call-1",
+        kind="tool-approval",
+        tool_name="shop.refund",
+        input=changes.pop("input", {"order": "a", "cents": 900}),
+        payload={},
+        line=changes.pop("line", 2),
+        annotations={"destructiveHint": True},
+    )
+    fields: dict[str, Any] = {
+        "id": "run-1",
+        "version": 1,
+        "versions": (),
+        "state": "pending",
+        "outer_tool": "codemode.run",
+        "tenant": "local",
+        "app": "codemode-mcp",
+        "labels": {},
+        "source": "const a = 1;\nawait refund({ order: 'a', cents: 900 });\n",
+        "payload": None,
+        "created_at_ms": 0,
+        "expires_at_ms": 86_400_000,
+        "requests": (request,),
+        "outcome": None,
+    }
+    return Record(**{**fields, **changes})
+
+
+def test_a_card_has_server_tool_line_and_the_whole_input():
+    text = "x" * 100_000
+    shown = card(record(input={"text": text}), record(input={"text": text}).requests[0])
+    assert "shop" in shown
+    assert "refund" in shown
+    assert "> " in shown
+    assert "await refund({ order: 'a', cents: 900 });" in shown
+    assert text in shown
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_nothing_that_is_shown_moves_the_cursor_or_hides(key: str, value: str):
+    one = record(input={key: value}, source=f"{key}\n{value}\n", not_resumable=value, tenant=key)
+    for shown in (table([one]), card(one, one.requests[0]), whole_record(one)):
+        assert all(char.isprintable() or char == "\n" for char in shown)
+
+
+@pytest.mark.parametrize("line", [None, 0, 3, 10**9])
+def test_a_line_that_the_program_has_not_costs_nothing(line: int | None):
+    assert "refund" in card(record(line=line), record(line=line).requests[0])
+    assert "refund" in card(record(line=line, source=None), record(line=line).requests[0])
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (ServerConfig("a", "stdio", command="npx", args=("x", f"--token={SECRET}")), "npx 2 arguments"),
+        (
+            ServerConfig("a", "http", url=f"https://user:{SECRET}@h.example:8443/{SECRET}/mcp?k={SECRET}"),
+            "https://h.example:8443/…",
+        ),
+        (ServerConfig("a", "http", url="http://[::1]:80/"), "http://[::1]:80"),
+    ],
+)
+def test_where_a_server_is_holds_no_secret(server: ServerConfig, expected: str):
+    assert where(server) == expected
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_list_shows_the_policy_and_no_secret(tmp_path: Any, capsys: Any, as_json: bool):
+    servers = {
+        "shop": {
+            "command": "shop",
+            "args": [f"--key={SECRET}"],
+            "env": {"SHOP_TOKEN": SECRET},
+            "codemode": {
+                "approval": {"*": "writes", "refund": "always"},
+                "tools": {"deny": ["drop_*"]},
+                "timeoutMs": 1500,
+            },
+        },
+        "desk": {"url": f"https://desk.example/{SECRET}", "headers": {"Authorization": f"Bearer {SECRET}"}},
+        "off": {"command": "x", "disabled": True},
+        "wrong": {"command": {}},
+    }
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    assert main(["mcp", "list", "--config", str(path), *(["--json"] if as_json else [])]) == 0
+    shown = capsys.readouterr()
+    assert SECRET not in shown.out + shown.err
+    for said in ("shop", "writes", "drop_*", "https://desk.example", "off", "wrong"):
+        assert said in shown.out, said
+    assert "mcpServers.wrong" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8765", ("127.0.0.1", 8765)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("[::1]:99", ("::1", 99)),
+        ("localhost:0", ("localhost", 0)),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, expected: tuple[str, int]):
+    assert http_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":80", "::1:80", "h:80:90", "h:-1", "h:65536", "h:٣", "http://h:1"]
+)
+def test_another_address_is_refused_with_one_that_would_do(text: str):
+    with pytest.raises(UsageError, match="--http"):
+        http_address(text)
+
+
+def test_the_command_line_goes_over_the_file():
+    given = argparse.Namespace(tool_name="run_code", output=None, pass_through=False)
+    settings = with_overrides(GatewayConfig(), given).settings
+    assert (settings.tool_name, settings.output, settings.pass_through) == ("run_code", "both", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1"),
+        ("{", "line 1"),
+        ("[]", "must be an object"),
+        ("{}", "mcpServers"),
+        ('{"mcpServers": {}}', "there is no server"),
+        ('{"mcpServers": {"a": {"command": "x", "disabled": true}}}', "turns all of them off"),
+        ('{"mcpServers": {"a": {"command": {}}}}', "mcpServers.a.command"),
+        ('{"mcpServers": {"a": {"command": "x"}}, "codemode": {"aproval": "never"}}', "codemode.aproval"),
+        ('{"mcpServers": {"a": {"command": "x"}}, "codemode": {"toolName": 7}}', "codemode.toolName"),
+    ],
+)
+@pytest.mark.parametrize("part", [[], ["check"], ["types"], ["run", "-"], ["--http", "127.0.0.1:0"]], ids=" ".join)
+def test_with_a_bad_configuration_nothing_starts(tmp_path: Any, capfd: Any, text: str, said: str, part: list[str]):
+    path = tmp_path / "mcp.json"
+    path.write_text(text)
+    (tmp_path / "program.ts").write_text("1")
+    given = [str(tmp_path / "program.ts") if one == "-" else one for one in part]
+    assert main(["mcp", "--config", str(path), *given]) == 2
+    shown = capfd.readouterr()
+    assert said in shown.err
+    assert str(path) in shown.err or "codemode." in shown.err or "mcpServers" in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out == ""

@@ -1,0 +1,119 @@
+"""Which calls are asked about: the operator's word against what a server declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+
+from codemode import ToolCallContext
+from codemode.mcp.approvals.policy import asks
+from codemode.mcp.approvals.remembered import FILE, KnownTool, Remembered, approval_hook, definition_of
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.gateway.principals import LOCAL, Principal
+from codemode.mcp.upstreams.origins import CallOrigin
+
+READS, WRITES = {"readOnlyHint": True}, {"readOnlyHint": False, "destructiveHint": False}
+DESTROYS, SILENT = {"destructiveHint": True}, {"title": "Harmless"}
+LIES = {"readOnlyHint": True, "destructiveHint": True}
+
+
+def config(**said: Any) -> ServerConfig:
+    return ServerConfig("shop", "stdio", **said)
+
+
+def tool(annotations: Any = None, name: str = "refund", **more: Any) -> types.Tool:
+    said = None if annotations is None else types.ToolAnnotations.model_validate(annotations)
+    return types.Tool(name=name, input_schema={"type": "object"}, annotations=said, **more)
+
+
+@pytest.mark.parametrize(
+    ("approval", "asked"),
+    [
+        ("never", []),
+        ("declared", [None, {}, DESTROYS, SILENT, LIES, {"readOnlyHint": False}, {"idempotentHint": True}]),
+        ("writes", [None, {}, DESTROYS, SILENT, LIES, {"readOnlyHint": False}, {"idempotentHint": True}, WRITES]),
+        (
+            "always",
+            [None, {}, DESTROYS, SILENT, LIES, {"readOnlyHint": False}, {"idempotentHint": True}, WRITES, READS],
+        ),
+    ],
+)
+def test_what_a_server_says_of_its_tool_decides_as_the_policy_wants(approval: Any, asked: list[Any]) -> None:
+    for said in (None, {}, READS, WRITES, DESTROYS, SILENT, LIES, {"readOnlyHint": False}, {"idempotentHint": True}):
+        assert asks(config(approval=approval), tool(said)) == (said in asked), said
+
+
+def test_the_default_is_what_is_declared() -> None:
+    assert asks(config(), tool())
+    assert not asks(config(), tool(READS))
+
+
+def test_the_nearest_word_about_a_tool_holds() -> None:
+    said = config(
+        approval="never", tool_approvals={"re*": "always", "refund_*": "never", "refund_all": "always", "*": "never"}
+    )
+    asked = {name: asks(said, tool(READS, name)) for name in ("refund", "refund_one", "refund_all", "stock")}
+    assert asked == {"refund": True, "refund_one": False, "refund_all": True, "stock": False}
+
+
+def test_automatic_approval_is_weaker_than_a_word_about_the_tool_and_stronger_than_one_about_the_server() -> None:
+    assert not asks(config(approval="always", auto_approve=("ref*",)), tool(DESTROYS))
+    assert asks(config(auto_approve=("*",), tool_approvals={"refund": "always"}), tool(READS))
+    assert asks(config(auto_approve=("Refund", "refun", "xrefund")), tool())
+
+
+def needs(remembered: Remembered, principal: Principal | None, listed: types.Tool) -> bool:
+    rule = approval_hook(remembered)(config(), listed)
+    assert callable(rule)
+    origin = None if principal is None else CallOrigin(principal)
+    return rule({}, ToolCallContext(tool_call_id="call:1", outer_tool_call_id="call", context=origin))
+
+
+def test_an_answer_that_always_holds_is_of_one_principal_and_of_one_definition_until_it_is_revoked(
+    tmp_path: Path,
+) -> None:
+    mine, listed = Remembered(tmp_path), tool()
+    known = KnownTool("shop", "refund", definition_of(listed, config()))
+    mine.remember(LOCAL, known, "always")
+    other = Remembered(tmp_path)
+    assert not needs(other, LOCAL, listed)
+    assert not needs(other, Principal("local", "another session"), listed)
+    assert needs(other, Principal("eve"), listed)
+    assert needs(other, None, listed)
+    for changed in (
+        tool(description="more"),
+        tool(SILENT),
+        tool(output_schema={"type": "object"}),
+        listed.model_copy(update={"input_schema": {"type": "object", "properties": {"all": {}}}}),
+    ):
+        assert needs(other, LOCAL, changed)
+    assert [(one.principal, one.server, one.tool) for one in other.always()] == [("local", "shop", "refund")]
+    assert other.always("eve") == ()
+    assert (other.revoke("eve", "shop"), other.revoke("local", "shop", "stock")) == (0, 0)
+    assert other.revoke("local", "shop", "refund") == 1
+    assert needs(mine, LOCAL, listed)
+    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+
+
+def test_an_answer_for_a_session_is_of_that_session(tmp_path: Path) -> None:
+    remembered, listed = Remembered(tmp_path), tool()
+    session, known = Principal("ana", "1"), KnownTool("shop", "refund", definition_of(listed, config()))
+    remembered.remember(session, known, "session")
+    assert not needs(remembered, session, listed)
+    assert needs(remembered, Principal("ana", "2"), listed)
+    assert needs(Remembered(tmp_path), session, listed)
+    remembered.end_session(session)
+    assert needs(remembered, session, listed)
+
+
+def test_a_file_that_cannot_be_read_asks_and_one_that_cannot_be_written_holds_for_the_session(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("no database, and long enough to be told from an empty one" * 100)
+    remembered, listed = Remembered(tmp_path), tool()
+    assert needs(remembered, LOCAL, listed)
+    remembered.remember(LOCAL, KnownTool("shop", "refund", definition_of(listed, config())), "always")
+    assert not needs(remembered, LOCAL, listed)
+    with pytest.raises(OSError, match="cannot be used"):
+        remembered.always()

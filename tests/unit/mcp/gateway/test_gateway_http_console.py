@@ -1,0 +1,206 @@
+"""The approval console of a gateway over HTTP: who signs in, and whose records they see."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx2
+import pytest
+from gateway_doors import ANA, BOB, TOKENS, StandIn, token_digest
+
+from codemode import create_code_mode_tool, tool
+from codemode.mcp import ConfigError
+from codemode.mcp.gateway.http_app import HttpApp, http_app
+from codemode.mcp.gateway.kept_store import APP
+
+OPERATOR = "token-of-the-operator-0123"
+OWN = {"sec-fetch-site": "same-origin"}
+
+
+@tool(needs_approval=True)
+def refund(order: str) -> str:
+    return "done"
+
+
+async def paused(gateway: StandIn, tenant: str) -> str:
+    store = gateway.store
+    options: Any = {
+        "approval": {"mode": "interrupt"},
+        "continuation": {
+            "guard": store.guard,
+            "keys": list(gateway.config.settings.keys),
+            "max_age_ms": 86_400_000,
+            "context_binding": f"{APP}:{tenant}",
+        },
+    }
+    code_mode = create_code_mode_tool([refund], options)
+    js = f"/* {tenant} */ return await tools.refund({{ order: 'A-17' }})"
+    interrupt = await code_mode.execute({"js": js}, context_binding=tenant)
+    return await store.put(interrupt, tool=code_mode, tenant=tenant, app=APP)
+
+
+@contextlib.asynccontextmanager
+async def browsing(
+    auth: dict[str, Any] | None = None, *, verifier: Any = None, base: str = "http://127.0.0.1:8765"
+) -> AsyncGenerator[tuple[StandIn, HttpApp, httpx2.AsyncClient]]:
+    gateway = StandIn(auth, verifier)
+    app = http_app(gateway)
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 4000))
+    async with app.running(), httpx2.AsyncClient(transport=transport, base_url=base) as browser:
+        yield gateway, app, browser
+
+
+async def signed_in(browser: httpx2.AsyncClient, token: str) -> int:
+    answer = await browser.post(
+        "/console/sign-in", data={"token": token}, headers={**OWN, "accept": "application/json"}
+    )
+    return answer.status_code
+
+
+async def seen(browser: httpx2.AsyncClient) -> set[str]:
+    answer = await browser.get("/console/", headers={"accept": "application/json"})
+    return {one["tenant"] for one in answer.json()["records"]}
+
+
+def test_on_loopback_too_nobody_sees_it_without_the_token_that_the_operator_was_told():
+    async def main() -> None:
+        async with browsing() as (gateway, app, browser):
+            record, _ = await paused(gateway, "local"), await paused(gateway, "ana")
+            page = await browser.get("/console")
+            assert (page.status_code, page.headers["location"]) == (307, "/console/")
+            for path in ("/console/", f"/console/records/{record}", "/console/history", "/console/audit/export"):
+                page = await browser.get(path)
+                assert page.status_code == 303, path
+                assert page.headers["location"].startswith("/console/sign-in")
+            assert await signed_in(browser, "guessed") == 401
+            lines = app.listens_at("127.0.0.1", 8765)
+            start = "Approvals: http://127.0.0.1:8765/console/sign-in#token="
+            token = next(one for one in lines if one.startswith(start)).removeprefix(start)
+            assert await signed_in(browser, token) == 200
+            assert await seen(browser) == {"local"}
+            assert app.record_url(record) == f"http://127.0.0.1:8765/console/records/{record}"
+            assert token not in str(app.record_url(record))
+            shown = await browser.get(f"/console/records/{record}")
+            assert shown.status_code == 200
+            assert "/* local */" in shown.text
+
+    asyncio.run(main())
+
+
+def test_each_user_signs_in_with_their_token_and_sees_what_is_theirs():
+    async def main() -> None:
+        async with browsing({"tokens": TOKENS}) as (gateway, app, browser):
+            records = {name: await paused(gateway, name) for name in ("ana", "bob", "local")}
+            assert all("token=" not in one for one in app.listens_at("127.0.0.1", 8765))
+            assert await signed_in(browser, ANA) == 200
+            assert await seen(browser) == {"ana"}
+            for name, status in (("ana", 200), ("bob", 404), ("local", 404)):
+                page = await browser.get(f"/console/records/{records[name]}")
+                assert page.status_code == status
+            browser.cookies.clear()
+            assert await signed_in(browser, BOB) == 200
+            assert await seen(browser) == {"bob"}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("console", "sees"),
+    [
+        (OPERATOR, {"ana", "bob"}),
+        ({f"sha256:{token_digest(OPERATOR)}": {"name": "op", "tenants": ["bob"]}}, {"bob"}),
+        ({token_digest(OPERATOR).upper(): {"name": "op", "tenants": "*", "may_decide": False}}, {"ana", "bob"}),
+    ],
+)
+def test_an_operator_is_whoever_the_configuration_says(console: Any, sees: set[str]):
+    async def main() -> None:
+        async with browsing({"tokens": TOKENS, "console": console}) as (gateway, app, browser):
+            await paused(gateway, "ana")
+            await paused(gateway, "bob")
+            assert OPERATOR not in "".join(app.listens_at("127.0.0.1", 8765))
+            assert await signed_in(browser, OPERATOR) == 200
+            assert await seen(browser) == sees
+            browser.cookies.clear()
+            assert await signed_in(browser, ANA) == 200
+            assert await seen(browser) == {"ana"}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("console", [{"x": {"name": "op", "tenants": "*"}}, {"0" * 64: {"name": "op"}}, {"0" * 64: 7}])
+def test_users_who_cannot_be_meant_are_named_by_their_path(console: Any):
+    async def main() -> None:
+        with pytest.raises(ConfigError, match=r"codemode\.auth\.console"):
+            async with browsing({"console": console}):
+                pass
+
+    asyncio.run(main())
+
+
+def test_pages_of_others_reach_nothing_of_it():
+    async def main() -> None:
+        async with browsing({"tokens": TOKENS}) as (gateway, _, browser):
+            await paused(gateway, "ana")
+            form = {"data": {"token": ANA}}
+            for headers, status in (
+                ({"origin": "http://evil.example.com"}, 403),
+                ({"sec-fetch-site": "cross-site"}, 403),
+                ({}, 403),
+                ({"host": "evil.example.com", **OWN}, 200),  # by whatever name: there is sign-in
+            ):
+                assert (await browser.post("/console/sign-in", **form, headers=headers)).status_code in (status, 303)
+
+    asyncio.run(main())
+
+
+def test_behind_a_proxy_the_page_of_a_record_is_where_others_find_it():
+    async def main() -> None:
+        auth = {"tokens": TOKENS, "url": "https://tools.acme.com/gateway/"}
+        async with browsing(auth) as (_, app, _browser):
+            app.listens_at("0.0.0.0", 8765)
+            assert app.record_url("abc") == "https://tools.acme.com/gateway/console/records/abc"
+        async with browsing({"tokens": TOKENS}) as (_, app, _browser):
+            app.listens_at("0.0.0.0", 8765)
+            assert app.record_url("abc") is None
+
+    asyncio.run(main())
+
+
+def test_without_the_package_there_is_no_console_and_all_else_works(monkeypatch: pytest.MonkeyPatch):
+    from codemode.mcp.gateway import http_console
+
+    monkeypatch.setattr(http_console, "_PACKAGE", "codemode_console_that_is_not_there")
+
+    async def main() -> None:
+        async with browsing() as (_, app, browser):
+            assert (await browser.get("/console/")).status_code == 404
+            assert app.record_url("abc") is None
+            assert app.listens_at("127.0.0.1", 8765) == ["The gateway listens at http://127.0.0.1:8765/mcp"]
+            assert (await browser.get("/healthz")).json() == {"status": "ok"}
+
+    asyncio.run(main())
+
+
+def test_mounted_under_a_prefix_it_finds_its_own_pages():
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    async def main() -> None:
+        gateway = StandIn({"tokens": TOKENS})
+        app = http_app(gateway)
+        outer = Starlette(routes=[Mount("/tools", app)])
+        transport = httpx2.ASGITransport(outer, client=("127.0.0.1", 4000))
+        async with app.running(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as browser:
+            page = await browser.get("/tools/console/")
+            assert page.headers["location"] == "/tools/console/sign-in?next=%2Ftools%2Fconsole%2F"
+            form = {"token": ANA, "next": "/tools/console/history"}
+            page = await browser.post("/tools/console/sign-in", data=form, headers=OWN)
+            assert page.headers["location"] == "/tools/console/history"
+            assert "Path=/tools/console" in page.headers["set-cookie"]
+            assert (await browser.get("/tools/console/history")).status_code == 200
+            assert (await browser.get("/tools/healthz")).status_code == 200
+
+    asyncio.run(main())

@@ -1,0 +1,59 @@
+"""The key that a gateway makes for itself: only its user reads it, all gateways of one folder have the same."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from codemode.mcp import ConfigError
+from codemode.mcp.gateway.keys import keys_of
+
+
+def test_keys_that_are_named_are_those(tmp_path: Path):
+    assert keys_of(("old", "new"), tmp_path) == (b"old", b"new")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_key_is_made_once_and_only_its_user_reads_it(tmp_path: Path):
+    folder = tmp_path / "state" / "codemode"
+    first = keys_of((), folder)
+    assert keys_of((), folder) == first
+    assert len(first[0]) == 32
+    (kept,) = folder.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert keys_of((), tmp_path / "other") != first
+
+
+def test_gateways_that_start_at_once_have_the_same_key(tmp_path: Path):
+    found: list[tuple[bytes, ...]] = []
+    together = threading.Barrier(8)
+
+    def start() -> None:
+        together.wait(30)
+        found.append(keys_of((), tmp_path))
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(30)
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["gateway.key"], "nothing else is left"
+
+
+@pytest.mark.parametrize("content", [b"", b"half", b"x" * 33])
+def test_what_is_no_key_is_named_with_the_way_out(tmp_path: Path, content: bytes):
+    (tmp_path / "gateway.key").write_bytes(content)
+    with pytest.raises(ConfigError, match="remove it"):
+        keys_of((), tmp_path)
+
+
+def test_a_folder_that_cannot_be_is_named_with_the_way_out(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"codemode\.keys"):
+        keys_of((), tmp_path / "file" / "state")

@@ -1,0 +1,49 @@
+"""What an open gateway logs: no secret of its configuration, and whatever of its own goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from gateway_clients import ERAS, Era, client_of, gateway_over
+from mcp.shared.exceptions import MCPError
+
+from codemode.mcp import Gateway, GatewayConfig, GatewaySettings, ServerConfig
+
+KEY = "sk-0123456789-abcdef"
+
+
+def test_what_the_sdk_and_its_client_log_has_no_secret_of_a_server(caplog: pytest.LogCaptureFixture, tmp_path):
+    server = ServerConfig("shop", "http", url="http://127.0.0.1:9/mcp", headers={"X-Key": KEY}, secrets=(KEY,))
+    config = GatewayConfig((server,), GatewaySettings(state_folder=tmp_path))
+
+    async def main() -> None:
+        async with Gateway(config):
+            for name in ("mcp.client.streamable_http", "httpx", "codemode.mcp"):
+                logging.getLogger(name).error("sent %s", {"X-Key": KEY})
+        logging.getLogger("httpx").error("sent nothing")
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert [record.getMessage().replace("[secret]", "*") for record in caplog.records] == [
+        *["sent {'X-Key': '*'}"] * 3,
+        "sent nothing",
+    ]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_fault_of_the_gateway_is_for_its_log_alone(era: Era, caplog, tmp_path, monkeypatch):
+    async def main() -> None:
+        async with gateway_over([], tmp_path) as gateway:
+
+            async def broken(*_: object) -> object:
+                raise RuntimeError(f"no {KEY} in /home/ana")
+
+            async with client_of(gateway, era) as client:
+                monkeypatch.setattr(gateway.seats, "of", broken)
+                with pytest.raises(MCPError, match="could not answer") as raised:
+                    await client.call_tool("codemode.run", {"code": "1"})
+        assert KEY not in str(raised.value)
+        assert any("in broken" in (record.exc_text or "") for record in caplog.records)
+
+    asyncio.run(asyncio.wait_for(main(), 60))

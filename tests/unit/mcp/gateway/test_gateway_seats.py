@@ -1,0 +1,234 @@
+"""Seats and connections: who shares a server, what a changed configuration leaves alone, what is given back when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from codemode.mcp import GatewayConfig, ServerConfig
+from codemode.mcp.config.secrets import Secrets
+from codemode.mcp.gateway.connections import Connections
+from codemode.mcp.gateway.principals import LOCAL, Principal
+from codemode.mcp.gateway.scopes import Scope, scope_of
+from codemode.mcp.gateway.seats import Seats
+
+ANA, BOB = Principal("ana"), Principal("bob")
+
+
+def server(name: str = "one", **said: Any) -> ServerConfig:
+    return ServerConfig(name, "stdio", command="none", **said)
+
+
+class World:
+    """Connections that note when they open and close, and seats over them."""
+
+    def __init__(self, *servers: ServerConfig, most: int = 256) -> None:
+        self.config = GatewayConfig(servers)
+        self.opened: list[tuple[str, Scope]] = []
+        self.closed: list[tuple[str, Scope]] = []
+        self.asked_for: list[Principal] = []
+        self.fails: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.secrets = Secrets()
+        self.seats = Seats(Connections(self.connect), self, lambda: self.config, most)
+
+    @asynccontextmanager
+    async def connect(self, config: GatewayConfig, scope: Scope) -> AsyncGenerator[Any]:
+        await self.gate.wait()
+        if self.fails is not None:
+            raise self.fails
+        (one,) = config.servers
+        self.opened.append((one.name, scope))
+        upstream = SimpleNamespace(config=one, server_id=one.name, listed=(), capabilities=None)
+        try:
+            yield _Connected(upstream)
+        finally:
+            self.closed.append((one.name, scope))
+
+    def run_tool(self, config: GatewayConfig, connected: Any, principal: Principal) -> Any:
+        return SimpleNamespace(servers=[one.config.name for one in connected.upstreams])
+
+    def asking(self, run_tool: Any, config: GatewayConfig, caller: Principal) -> Any:
+        self.asked_for.append(caller)
+        return SimpleNamespace(aclose=self._nothing, caller=caller)
+
+    async def take(self, *servers: ServerConfig) -> None:
+        self.config = GatewayConfig(servers)
+        await self.seats.take(self.config)
+
+    async def settled(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    async def _nothing(self) -> None: ...
+
+
+class _Connected(list[Any]):
+    def __init__(self, upstream: Any) -> None:
+        super().__init__([upstream])
+        self.upstreams = (upstream,)
+
+
+def run(main: Any) -> None:
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize(("sharing", "connections"), [(None, 2), ("user", 2), ("shared", 1), ("session", 3)], ids=str)
+def test_who_shares_a_connection_is_what_the_server_says(sharing: Any, connections: int):
+    async def main() -> None:
+        world = World(server(sharing=sharing))
+        for caller in (Principal("ana", "1"), Principal("ana", "2"), Principal("bob", "1"), Principal("ana", "1")):
+            await world.seats.of(caller)
+        assert len(world.opened) == connections
+        await world.seats.aclose()
+        assert sorted(map(str, world.closed)) == sorted(map(str, world.opened))
+
+    run(main)
+
+
+def test_no_name_of_a_user_is_that_of_all():
+    shared = scope_of(server(sharing="shared"), ANA)
+    for name in ("shared", "local", "", "None", "*"):
+        assert scope_of(server(), Principal(name)) != shared
+        assert scope_of(server(sharing="session"), Principal(name)) != shared
+    assert shared.owner == LOCAL.id
+    assert shared.includes(ANA)
+    assert shared.includes(BOB)
+    assert not scope_of(server(), ANA).includes(BOB)
+    assert scope_of(server(), ANA).includes(Principal("ana", "1"))
+
+
+def test_a_changed_configuration_leaves_alone_what_it_does_not_change():
+    async def main() -> None:
+        kept, gone, changed = server("kept"), server("gone"), server("changed")
+        world = World(kept, gone, changed)
+        seat = await world.seats.of(ANA)
+        await world.take(server("kept"), server("changed", args=("other",)), server("new"))
+        await world.settled()
+        assert [name for name, _ in world.opened] == ["kept", "gone", "changed", "changed", "new"]
+        assert sorted(name for name, _ in world.closed) == ["changed", "gone"]
+        assert seat.run_tool.servers == ["kept", "changed", "new"]
+        await world.seats.aclose()
+        assert len(world.closed) == len(world.opened)
+
+    run(main)
+
+
+def test_a_run_keeps_what_it_has_until_it_ends():
+    async def main() -> None:
+        world = World(server("old"))
+        seat = await world.seats.of(ANA)
+        async with seat.run() as outfit:
+            await world.take(server("new"))
+            await world.settled()
+            assert outfit.run_tool.servers == ["old"]
+            assert seat.run_tool.servers == ["new"]
+            assert world.closed == [], "its program still calls it"
+        await world.settled()
+        assert [name for name, _ in world.closed] == ["old"]
+        await world.seats.aclose()
+
+    run(main)
+
+
+def test_who_comes_at_once_shares_what_is_being_made_and_nobodys_leaving_ends_it():
+    async def main() -> None:
+        world = World(server())
+        world.gate.clear()
+        coming = [asyncio.create_task(world.seats.of(ANA)) for _ in range(3)]
+        await world.settled()
+        coming[0].cancel()
+        world.gate.set()
+        found = await asyncio.gather(*coming[1:])
+        assert found[0] is found[1]
+        assert len(world.opened) == 1
+        await world.seats.aclose()
+
+    run(main)
+
+
+def test_a_connection_that_fails_costs_the_next_try_nothing():
+    async def main() -> None:
+        world = World(server())
+        world.fails = OSError("no room")
+        with pytest.raises(OSError, match="no room"):
+            await world.seats.of(ANA)
+        world.fails = None
+        await world.seats.of(ANA)
+        await world.seats.aclose()
+        assert len(world.opened) == len(world.closed) == 1
+
+    run(main)
+
+
+def test_seats_are_bounded_and_those_that_run_stay():
+    async def main() -> None:
+        world = World(server(), most=2)
+        busy = await world.seats.of(ANA)
+        async with busy.run():
+            for at in range(5):
+                await world.seats.of(Principal(f"user-{at}"))
+            assert len(world.seats) == 2
+            assert await world.seats.of(ANA) is busy
+        await world.seats.aclose()
+        assert len(world.opened) == len(world.closed)
+
+    run(main)
+
+
+def test_what_one_session_is_allowed_is_asked_for_in_another():
+    async def main() -> None:
+        world = World(server())
+        one, other = Principal("ana", "1"), Principal("ana", "2")
+        seat = await world.seats.of(one)
+        assert await world.seats.of(other) is seat
+        async with seat.run() as outfit:
+            assert outfit.asking_for(one) is outfit.asking_for(one) is not outfit.asking_for(other)
+        assert world.asked_for == [one, other]
+        await world.seats.left(one)
+        async with seat.run() as outfit:
+            outfit.asking_for(one)
+        assert world.asked_for == [one, other, one]
+        await world.seats.aclose()
+
+    run(main)
+
+
+def test_the_seat_of_a_session_ends_with_it():
+    async def main() -> None:
+        world = World(server(sharing="session"))
+        one, other = Principal("ana", "1"), Principal("ana", "2")
+        await world.seats.of(one)
+        await world.seats.of(other)
+        await world.seats.left(one)
+        assert world.closed == [("one", Scope("ana", "1"))]
+        assert len(world.seats) == 1
+        await world.seats.left(Principal("nobody", "7"))
+        await world.seats.aclose()
+
+    run(main)
+
+
+def test_an_unhashable_configuration_is_compared_by_what_it_says():
+    environment: Mapping[str, str] = {"A": "1"}
+
+    async def main() -> None:
+        world = World(server(env=dict(environment)))
+        await world.seats.of(ANA)
+        await world.take(server(env=dict(environment)))
+        await world.settled()
+        assert len(world.opened) == 1
+        assert not world.closed
+        await world.take(server(env={"A": "2"}))
+        await world.settled()
+        assert len(world.opened) == 2
+        assert len(world.closed) == 1
+        await world.seats.aclose()
+
+    run(main)

@@ -1,0 +1,241 @@
+"""Shapes of what tools gave: wide enough for all that was seen, never narrower than before, and without any value."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import stat
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from in_loop import in_loop
+from jsonschema import Draft202012Validator
+
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.known import learning, shapes
+from codemode.mcp.known.learning import Shapes
+from codemode.mcp.known.shapes import bounded, from_json, is_name, join, schema_of, settled, shape_of, to_json
+
+KEYS = st.sampled_from(["id", "title", "state", "owner"]) | st.text(max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
+)
+MANY = st.lists(VALUES, min_size=1, max_size=6)
+
+
+def fits(value: Any, schema: dict[str, Any]) -> bool:
+    return Draft202012Validator(schema).is_valid(value)
+
+
+@given(MANY, MANY)
+def test_a_shape_fits_all_that_was_seen_and_joining_more_only_widens_it(values: list[Any], more: list[Any]) -> None:
+    before = reduce(join, map(shape_of, values))
+    after = bounded(reduce(join, map(shape_of, more), before))
+    for value in values:
+        assert fits(value, schema_of(before))
+        assert fits(value, schema_of(after))
+    for value in more:
+        assert fits(value, schema_of(after))
+
+
+@given(MANY, MANY)
+def test_what_is_written_down_is_read_as_it_was_and_goes_on_to_fit(values: list[Any], more: list[Any]) -> None:
+    kept = settled(bounded(reduce(join, map(shape_of, values))), forgets=True)
+    again = from_json(json.loads(json.dumps(to_json(kept))))
+    assert to_json(again) == to_json(kept)
+    after = schema_of(reduce(join, map(shape_of, more), again))
+    assert all(fits(value, after) for value in more)
+
+
+MARK = "zq"  # in no word of a schema
+MARKED = st.recursive(
+    st.just(f"{MARK} text"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3).map(MARK.__add__), inner),
+    max_leaves=8,
+)
+
+
+@given(MARKED)
+def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -> None:
+    # In a list two objects may have the same keys, which makes names of them.
+    shape = shape_of(value)
+    said = json.dumps([schema_of(shape), to_json(settled(shape, forgets=True))])
+    keys = set(re.findall(rf"{MARK}[ab]*", said))
+    assert f"{MARK} text" not in said
+    assert all(json.dumps(value).count(f'"{key}":') >= 2 for key in keys)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("ada@example.com", "Ada Lovelace", "2026-01-01", "12", "x" * 41, "user_12345", "https://x/y", "", "é", "a.b"),
+        *("3f2b8c1e-0000-4000-8000-000000000000", "deadbeef", "key\n", "T024BE7LD123"),
+    ],
+)
+def test_a_key_that_is_odd_is_never_kept_however_often_it_is_seen(key: str) -> None:
+    assert not is_name(key)
+    shape = reduce(join, (shape_of({key: {"id": number}, "id": 1}) for number in range(9)))
+    said = json.dumps([schema_of(shape), to_json(settled(shape))], ensure_ascii=False)
+    assert not key or json.dumps(key, ensure_ascii=False)[1:-1] not in said
+    assert schema_of(shape)["additionalProperties"]
+
+
+def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_of_a_record() -> None:
+    issues = [{"number": n, "title": "x", **({"closed": True} if n % 2 else {})} for n in range(4)]
+    assert schema_of(shape_of({"items": issues}))["additionalProperties"] == {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"number": {"type": "number"}, "title": {"type": "string"}, "closed": {"type": "boolean"}},
+            "required": ["number", "title"],
+        },
+    }
+    for people in (["ada", "bob", "eve"], ["ada bob", "ada eve"], ["ada bob", "ada bob", "ada bob eve"]):
+        seen = [{name: {"age": number} for name in names.split()} for number, names in enumerate(people)]
+        record = schema_of(reduce(join, map(shape_of, seen)))
+        assert record["type"] == "object"
+        assert "properties" not in record
+        assert record["additionalProperties"]["properties"] == {"age": {"type": "number"}}
+
+
+def test_many_names_and_deep_values_are_bounded() -> None:
+    wide = {f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(shapes.MAX_NAMES + 1)}
+    assert schema_of(join(shape_of(wide), shape_of(wide))) == {
+        "type": "object",
+        "additionalProperties": {"type": "number"},
+    }
+    deep: Any = 1
+    for _ in range(5000):
+        deep = [deep]
+    assert len(json.dumps(schema_of(shape_of(deep)))) < 400
+    endless = shape_of([[{"x": n, "y": [n]} for n in range(1000)] for _ in range(1000)])
+    assert len(json.dumps(schema_of(endless))) < 1000
+    tree: Any = 1
+    for level in range(7):
+        tree = {f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"}
+    twice = bounded(join(shape_of(tree), shape_of(tree)))
+    assert len(json.dumps(schema_of(twice))) < learning.MAX_SHAPE_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(1, "x", [], {"types": ["secret"]}, {"objects": 9}, {"names": 1}, {"items": 3}, {"types": 4}),
+        *({"objects": 2, "names": {"a b": [{}, False]}}, {"objects": 2, "names": {"a": {}}}),
+    ],
+)
+def test_what_is_no_shape_is_not_read(said: Any) -> None:
+    with pytest.raises(ValueError, match="shape"):
+        from_json(said)
+
+
+# --- learning ---
+
+SERVER = ServerConfig("s", "stdio")
+
+
+def tool(name: str = "t") -> types.Tool:
+    return types.Tool(name=name, input_schema={"type": "object"})
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(learning, "SAVE_SECONDS", 3600.0)
+
+
+@in_loop
+async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principal(tmp_path: Path) -> None:
+    learned = Shapes(tmp_path / "cache")
+    assert learned.observed(SERVER, tool()) is None
+    for number in (1, 2):
+        learned.returned(SERVER, "t", {"id": number, "tags": ["secret tag"]})
+        learned.returned(SERVER, "declared", {"id": number})
+    assert learned.learned(SERVER) == 1
+    said = learned.observed(SERVER, tool())
+    assert said is not None
+    assert said["isText"] is False
+    assert said["schema"]["required"] == ["id", "tags"]
+    await learned.aclose()
+    file = tmp_path / "cache" / learning.FILE
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert b"secret" not in file.read_bytes()
+    assert b"declared" not in file.read_bytes()
+    again, other = Shapes(tmp_path / "cache"), Shapes(tmp_path / "cache", "another")
+    await again.load()
+    await other.load()
+    assert again.observed(SERVER, tool()) == said
+    assert other.observed(SERVER, tool()) is None
+
+
+@in_loop
+async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> None:
+    learned = Shapes(tmp_path)
+    learned.observed(SERVER, tool())
+    for _ in range(5):
+        learned.returned(SERVER, "t", {"alice": 1, "bob": 2})
+    said = learned.observed(SERVER, tool())
+    assert said is not None
+    assert said["schema"] == {"type": "object", "additionalProperties": {"type": "number"}}
+    await learned.aclose()
+    assert b"alice" not in (tmp_path / learning.FILE).read_bytes()
+
+
+@in_loop
+async def test_json_in_texts_is_told_until_a_text_is_something_else() -> None:
+    learned = Shapes(None)
+    learned.observed(SERVER, tool())
+    for number in (1, 2):
+        learned.returned(SERVER, "t", json.dumps([{"id": number}, {"id": 0}]))
+    said = learned.observed(SERVER, tool())
+    assert said is not None
+    assert said["isText"] is True
+    assert said["schema"]["items"]["properties"] == {"id": {"type": "number"}}
+    for text in ("no JSON", "[" * 100_000, '{"x": NaN', "7"):
+        learned.returned(SERVER, "t", text)
+        assert learned.observed(SERVER, tool()) == {"schema": {"type": "string"}, "isText": False}
+    await learned.aclose()
+
+
+@in_loop
+async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / learning.FILE
+    file.write_bytes(b"rubbish" * 1000)
+    file.chmod(0o600)
+    learned = Shapes(tmp_path)
+    await learned.load()
+    learned.observed(SERVER, tool())
+    learned.returned(SERVER, "t", 1)
+    assert learned.observed(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
+    await learned.aclose()
+    assert "cannot be read" in caplog.text
+    assert "cannot be kept" in caplog.text
+    assert file.read_bytes().startswith(b"rubbish")
+
+
+@in_loop
+async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "SAVE_SECONDS", 0.0)
+    looked: list[Any] = []
+    look = learning.shape_of
+    monkeypatch.setattr(learning, "shape_of", lambda value: looked.append(value) or look(value))
+    learned = Shapes(tmp_path)
+    learned.observed(SERVER, tool())
+    for number in range(160):
+        learned.returned(SERVER, "t", number)
+    assert len(looked) == 40
+    assert learned._saving is not None
+    async with asyncio.timeout(10):
+        await learned._saving
+    assert (tmp_path / learning.FILE).exists()
+    await learned.aclose()

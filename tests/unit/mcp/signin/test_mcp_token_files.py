@@ -1,0 +1,204 @@
+"""Tokens are kept where only their user can read them, whole or not at all; locks are for all processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codemode.mcp.signin.private_files import (
+    UnsafeFileError,
+    locked,
+    private_folder,
+    read_private,
+    try_lock,
+    write_private,
+)
+from codemode.mcp.signin.token_records import TokenRecord
+from codemode.mcp.signin.token_store import Files, Keyring, TokenStore, keeping
+
+KEY = "0" * 40
+RECORD = TokenRecord(server="notes", principal="local", saved_at=1.0, access_token="access-token-1")
+posix = pytest.mark.skipif(os.name != "posix", reason="modes of files")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@posix
+def test_files_and_their_folder_are_the_users_alone(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        Files(tmp_path / "state" / "tokens").write(KEY, "text")
+    finally:
+        os.umask(before)
+    folder = tmp_path / "state" / "tokens"
+    assert mode(folder) == 0o700
+    assert [mode(one) for one in folder.iterdir()] == [0o600]
+    folder.chmod(0o755)
+    assert Files(folder).read(KEY) == "text"
+    assert mode(folder) == 0o700
+
+
+@posix
+@pytest.mark.parametrize("spoil", ["mode", "link", "folder", "pipe", "large"])
+def test_a_file_that_others_could_have_read_or_made_is_not_used(
+    tmp_path: Path, spoil: str, caplog: pytest.LogCaptureFixture
+):
+    path = tmp_path / f"{KEY}.json"
+    write_private(path, RECORD.to_json())
+    if spoil == "mode":
+        path.chmod(0o644)
+    elif spoil == "large":
+        path.write_text("x" * (1 << 19))
+    else:
+        path.rename(tmp_path / "elsewhere")
+        {"link": lambda: path.symlink_to("elsewhere"), "folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}[spoil]()
+    assert asyncio.run(TokenStore(Files(tmp_path)).read(KEY)) is None
+    assert str(path) in caplog.text
+    assert "access-token" not in caplog.text
+
+
+@posix
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "tokens").symlink_to("real")
+    with pytest.raises(UnsafeFileError):
+        private_folder(tmp_path / "tokens")
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "a.json"
+    write_private(path, "before")
+
+    def full(_descriptor: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_private(path, "after")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
+    assert read_private(path, 100) == "before"
+
+
+def test_what_a_dead_process_left_is_removed(tmp_path: Path):
+    old, new = tmp_path / ".a.json.1.new", tmp_path / ".a.json.2.new"
+    for one in (old, new):
+        one.write_text("half")
+    os.utime(old, (1, 1))
+    write_private(tmp_path / "a.json", "text")
+    assert sorted(one.name for one in tmp_path.iterdir()) == [new.name, "a.json"]
+
+
+def test_records_come_back_and_go(tmp_path: Path):
+    store = TokenStore(Files(tmp_path / "tokens"))
+
+    async def run() -> list[Any]:
+        found: list[Any] = [await store.read(KEY)]
+        await store.write(KEY, RECORD)
+        found.append(await store.read(KEY))
+        await store.delete(KEY)
+        return [*found, await store.read(KEY)]
+
+    assert asyncio.run(run()) == [None, RECORD, None]
+    assert "access" not in repr(RECORD)
+
+
+@pytest.mark.parametrize("key", ["../x", "", "a/b", KEY + "0"])
+def test_a_key_is_no_path(tmp_path: Path, key: str):
+    with pytest.raises(ValueError, match="key"):
+        Files(tmp_path).write(key, "text")
+
+
+def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path):
+    path = tmp_path / "a.lock"
+
+    async def run() -> int:
+        inside = most = 0
+
+        async def one() -> None:
+            nonlocal inside, most
+            async with locked(path, 30):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+        await asyncio.gather(*(one() for _ in range(5)))
+        return most
+
+    assert asyncio.run(run()) == 1
+    held = try_lock(path)
+    assert held is not None
+    assert try_lock(path) is None
+
+    async def wait() -> None:
+        async with locked(path, 0):
+            raise AssertionError
+
+    with pytest.raises(TimeoutError, match=r"a\.lock"):
+        asyncio.run(wait())
+    held()
+    again = try_lock(path)
+    assert again is not None
+    again()
+
+
+class Ring:
+    """A keyring as the package of that name has them."""
+
+    priority = 5.0
+
+    def __init__(self, most: int = 10_000) -> None:
+        self.kept: dict[str, str] = {}
+        self.most = most
+
+    def get_password(self, _service: str, key: str) -> str | None:
+        return self.kept.get(key)
+
+    def set_password(self, _service: str, key: str, text: str) -> None:
+        if len(text) > self.most:
+            raise RuntimeError(f"too long: {text}")
+        self.kept[key] = text
+
+    def delete_password(self, _service: str, key: str) -> None:
+        del self.kept[key]
+
+
+def test_a_keyring_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ring = Ring()
+    module = types.ModuleType("keyring")
+    module.get_keyring = lambda: ring  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    for storage in ("auto", "keyring"):
+        place = keeping(storage, tmp_path)
+        place.write(KEY, "text")
+        assert (place.read(KEY), ring.kept) == ("text", {KEY: "text"})
+        place.delete(KEY)
+        place.delete(KEY)
+        assert (place.read(KEY), ring.kept) == (None, {})
+    assert isinstance(keeping("files", tmp_path), Files)
+    ring.priority = 0.0
+    assert isinstance(keeping("auto", tmp_path), Files)
+    with pytest.raises(OSError, match="storage"):
+        keeping("keyring", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_keyring_refuses_is_in_files(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    ring = Ring(most=5)
+    place = Keyring(ring, Files(tmp_path))
+    place.write(KEY, "short")
+    place.write(KEY, "much longer")
+    assert (ring.kept, place.read(KEY)) == ({}, "much longer")
+    assert "longer" not in caplog.text
+    place.write(KEY, "short")
+    assert not list(tmp_path.iterdir())
+    assert place.read(KEY) == "short"

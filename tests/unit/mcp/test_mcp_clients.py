@@ -1,0 +1,595 @@
+"""The files of five clients: servers imported, the gateway put in their place, and all of it undone."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codemode.mcp import ConfigError, load_config
+from codemode.mcp.clients.config_texts import added, initial, servers_of
+from codemode.mcp.clients.importing import imported
+from codemode.mcp.clients.installing import installed
+from codemode.mcp.clients.machines import CLIENTS, Machine, found
+from codemode.mcp.clients.undoing import undone
+
+COMMAND = ("/bin/codemode",)
+SECRET = "s3cr3t-that-nobody-reads"
+
+CLAUDE_DESKTOP = """{
+    "globalShortcut": "Ctrl+Space",
+    "mcpServers": {
+        "files": {
+            "command": "npx",
+            "args": ["-y", "@modelcontextprotocol/server-filesystem", "/tmp/${literal}$${${"]
+        },
+        "notes": {"command": "uvx", "args": ["notes"], "env": {"NOTES_TOKEN": "s3cr3t-that-nobody-reads"}}
+    },
+    "preferences": {"menuBarEnabled": false}
+}
+"""
+CLAUDE_CODE = """{
+  "numStartups": 7,
+  "mcpServers": {
+    "git": {"type": "stdio", "command": "uvx", "args": ["mcp-server-git"], "env": {}},
+    "docs": {
+      "type": "http",
+      "url": "https://docs.example/mcp",
+      "headers": {"Authorization": "Bearer ${DOCS_TOKEN:-none}"}
+    }
+  },
+  "projects": {"/home/me/one": {"mcpServers": {"own": {"command": "own"}}, "history": [1, 2.50, "ü"]}}
+}"""
+CURSOR = """{\r
+\t// what I use\r
+\t"mcpServers": {\r
+\t\t/* the first */ "web": { "url": "https://web.example/sse" }, // of the team\r
+\t\t"local": { "command": "node", "args": ["x.js",], "env": {"KEY": "${env:LOCAL_KEY}"}, },\r
+\t},\r
+}\r
+"""
+VSCODE = """{
+\t"inputs": [{"type": "promptString", "id": "api-key", "description": "Key", "password": true}],
+\t"servers": {
+\t\t"github": {
+\t\t\t"type": "http",
+\t\t\t"url": "https://github.example/mcp",
+\t\t\t"headers": {"Authorization": "Bearer ${input:api-key}"}
+\t\t},
+\t\t"ws": {"type": "websocket", "url": "ws://only.here"}, // stays
+\t\t"play": {"type": "stdio", "command": "npx", "args": ["play"], "envFile": "${workspaceFolder}/.env"}
+\t}
+}
+"""
+CODEX = '''# mine
+model = "o9"
+notify = [
+  "[mcp_servers.not_this]",
+  ["x"],
+]
+
+[profiles.fast]
+text = """
+[mcp_servers.nor_this]
+"""
+
+# files of the project
+[mcp_servers.files]
+command = "npx"
+args = [
+  "-y", # yes
+  "files",
+]
+env_vars = ["PROJECT"]
+
+[mcp_servers.files.env]
+DEBUG = "${1}"
+
+[mcp_servers."with.dot"]
+url = "https://host.example/mcp"
+bearer_token_env_var = "HOST_TOKEN" # from the shell
+
+[tui]
+theme = "dark" # last
+'''
+
+TEXTS = dict(zip(CLIENTS, (CLAUDE_DESKTOP, CLAUDE_CODE, CURSOR, VSCODE, CODEX), strict=True))
+MOVED = {
+    "claude-desktop": ["files", "notes"],
+    "claude-code": ["git", "docs"],
+    "cursor": ["web", "local"],
+    "vscode": ["github", "play"],
+    "codex": ["files", "with.dot"],
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine({"HOME": str(tmp_path / "home")}, "linux")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "own" / "mcp.json"
+
+
+def written(client: str, machine: Machine, text: str | bytes | None = None) -> Path:
+    path = found(client, machine)[0].path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = TEXTS[client] if text is None else text
+    path.write_bytes(said if isinstance(said, bytes) else said.encode())
+    return path
+
+
+def reads(path: Path) -> dict[str, Any]:
+    """Return what a client's file says, by a reader of its own."""
+    if path.suffix == ".toml":
+        return tomllib.loads(path.read_text())
+    kept = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/[*].*?[*]/', re.DOTALL)
+    text = kept.sub(lambda one: one[1] or "", path.read_text(encoding="utf-8-sig"))
+    return json.loads(re.sub(r",(\s*[]}])", r"\1", text))
+
+
+def others(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("client", "platform", "environ", "expected"),
+    [
+        ("claude-desktop", "darwin", {}, "/h/Library/Application Support/Claude/claude_desktop_config.json"),
+        ("claude-desktop", "linux", {}, "/h/.config/Claude/claude_desktop_config.json"),
+        ("claude-desktop", "linux", {"XDG_CONFIG_HOME": "/x"}, "/x/Claude/claude_desktop_config.json"),
+        ("claude-desktop", "win32", {"APPDATA": "/a"}, "/a/Claude/claude_desktop_config.json"),
+        ("claude-code", "linux", {}, "/h/.claude.json"),
+        ("claude-code", "linux", {"CLAUDE_CONFIG_DIR": "/c"}, "/c/.claude.json"),
+        ("cursor", "darwin", {}, "/h/.cursor/mcp.json"),
+        ("vscode", "darwin", {}, "/h/Library/Application Support/Code/User/mcp.json"),
+        ("vscode", "linux", {}, "/h/.config/Code/User/mcp.json"),
+        ("vscode", "win32", {"APPDATA": "/a"}, "/a/Code/User/mcp.json"),
+        ("vscode", "linux", {"VSCODE_PORTABLE": "/p"}, "/p/user-data/User/mcp.json"),
+        ("codex", "linux", {}, "/h/.codex/config.toml"),
+        ("codex", "linux", {"CODEX_HOME": "/c"}, "/c/config.toml"),
+    ],
+)
+def test_where_a_client_keeps_its_servers(client: str, platform: str, environ: dict[str, str], expected: str):
+    assert found(client, Machine({"HOME": "/h", **environ}, platform))[0].path == Path(expected)
+
+
+def test_a_client_that_is_not_known_is_told_with_those_that_are(machine: Machine):
+    with pytest.raises(ConfigError, match="known are claude-desktop, claude-code, cursor, vscode, codex"):
+        found("other", machine)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_servers_of_a_client_are_imported(client: str, machine: Machine):
+    path = written(client, machine)
+    before = path.read_bytes()
+    servers = imported(client, machine)
+    assert list(servers.servers) == MOVED[client]
+    assert servers.files == (path,)
+    assert list(servers.left) == (["ws"] if client == "vscode" else [])
+    assert path.read_bytes() == before
+    assert SECRET not in repr(servers)
+    environ = {"LOCAL_KEY": "k", "PROJECT": "p", "HOST_TOKEN": "t", "CODEMODE_INPUT_API_KEY": "a"}
+    config = load_config({"mcpServers": servers.servers}, environ=environ)
+    assert [str(one) for one in config.problems if "envFile" not in one.path] == []
+
+
+def test_what_a_client_does_not_fill_in_is_no_variable_for_us(machine: Machine):
+    written("claude-desktop", machine)
+    written("codex", machine)
+    desktop = load_config({"mcpServers": imported("claude-desktop", machine).servers}, environ={})
+    codex = load_config({"mcpServers": imported("codex", machine).servers}, environ={"HOST_TOKEN": "abcdefgh"})
+    assert desktop.servers[0].args[-1] == "/tmp/${literal}$${${"
+    assert codex.servers[0].env == {"DEBUG": "${1}"}
+    assert codex.servers[1].headers == {"Authorization": "Bearer abcdefgh"}
+
+
+def test_servers_of_a_project_are_imported_with_their_paths(tmp_path: Path, machine: Machine):
+    project = tmp_path / "one"
+    machine = replace(machine, project=project)
+    entry = {"command": "x", "cwd": "in", "envFile": "${workspaceFolder}/.env"}
+    for file in (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"):
+        (project / file).parent.mkdir(parents=True, exist_ok=True)
+        (project / file).write_text(json.dumps({"servers" if "vs" in file else "mcpServers": {"a": entry}}))
+    for client in ("claude-code", "cursor", "vscode"):
+        servers = imported(client, machine).servers
+        assert servers == {"a": {**entry, "cwd": str(project / "in")}}
+    written("claude-code", machine, json.dumps({"projects": {str(project): {"mcpServers": {"b": {"command": "y"}}}}}))
+    assert [*imported("claude-code", machine).servers] == ["b", "a"]
+
+
+def test_servers_of_vs_codes_settings_are_imported(machine: Machine):
+    settings = found("vscode", machine)[1].path
+    settings.parent.mkdir(parents=True)
+    settings.write_text(
+        '{"editor.fontSize": 12, // big\n "mcp": {"servers": {"old": {"command": "x"}}, "inputs": [{"id": "i"}]}}'
+    )
+    servers = imported("vscode", machine)
+    assert (servers.servers, servers.inputs) == ({"old": {"command": "x"}}, ({"id": "i"},))
+
+
+def test_a_client_without_a_file_has_no_servers(machine: Machine):
+    for client in CLIENTS:
+        assert imported(client, machine).servers == {}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_gateway_takes_the_place_of_the_servers_and_gives_it_back(client: str, machine: Machine, config: Path):
+    path = written(client, machine)
+    path.chmod(0o640)
+    before, said = path.read_bytes(), reads(path)
+
+    change = installed(client, config, machine=machine, command=COMMAND)
+    assert change.is_changed
+    assert list(change.moved) == MOVED[client]
+    key = found(client, machine)[0].keys[0]
+    after = reads(path)
+    entry = after[key]["codemode"]
+    assert (entry["command"], entry["args"]) == ("/bin/codemode", ["mcp", "--config", str(config)])
+    assert [*after[key]] == (["codemode", "ws"] if client == "vscode" else ["codemode"])
+    assert {**after, key: 0} == {**said, key: 0}
+    assert [*after] == [*said]
+    assert [*servers_of(config.read_text())] == MOVED[client]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert change.backup is not None
+    assert change.backup.read_bytes() == before
+    assert stat.S_IMODE(change.backup.stat().st_mode) == 0o640
+
+    once, ours = path.read_bytes(), config.read_bytes()
+    again = installed(client, config, machine=machine, command=COMMAND)
+    assert (again.is_changed, again.diff, again.backup) == (False, "", None)
+    assert (path.read_bytes(), config.read_bytes()) == (once, ours)
+
+    back = undone(client, machine=machine)
+    assert list(back.moved) == MOVED[client]
+    assert path.read_bytes() == before
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert others(path.parent) == [path.name]
+    with pytest.raises(ConfigError, match="nothing to undo"):
+        undone(client, machine=machine)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_dry_run_shows_the_difference_and_changes_nothing(client: str, machine: Machine, config: Path):
+    path = written(client, machine)
+    before = path.read_bytes()
+    change = installed(client, config, machine=machine, command=COMMAND, dry_run=True)
+    assert path.read_bytes() == before
+    assert others(path.parent) == [path.name]
+    assert not config.exists()
+    assert change.is_changed
+    assert change.backup is None
+    assert f"--- {path}" in change.diff
+    assert "+++ " + str(config) in change.diff
+    assert any(line.startswith("+") and "/bin/codemode" in line for line in change.diff.splitlines())
+    assert any(line.startswith("-") and "command" in line + "url" for line in change.diff.splitlines())
+    assert SECRET not in change.diff
+
+    installed(client, config, machine=machine, command=COMMAND)
+    now = path.read_bytes()
+    assert f"+++ {path}" in undone(client, machine=machine, dry_run=True).diff
+    assert path.read_bytes() == now
+
+
+def changed(client: str, text: str) -> tuple[str, str]:
+    """Return a client's text after it has written something else, and what of it has to be there at the end."""
+    if client == "codex":
+        return text.replace(
+            '"dark"', '"light"'
+        ) + '\n[mcp_servers.new] # new\nurl = "http://new"\n', 'theme = "light" # last'
+    name = '"servers": {' if client == "vscode" else '"mcpServers": {'
+    # The first place: of a project's servers below, nothing is touched.
+    text = text.replace(name, name + ' "new": {"url": "http://new"}, // new\n', 1)
+    return text.replace("{", '{ "seen": [1, 2], // seen\n', 1), '"seen": [1, 2], // seen'
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_a_client_has_changed_meanwhile_stays_when_it_is_undone(client: str, machine: Machine, config: Path):
+    path = written(client, machine)
+    key = found(client, machine)[0].keys[0]
+    was = imported(client, machine).servers
+    said = reads(path)
+    installed(client, config, machine=machine, command=COMMAND)
+    text, mark = changed(client, path.read_text())
+    path.write_text(text, newline="")
+    undone(client, machine=machine)
+    now = path.read_text()
+    assert mark in now
+    assert [*imported(client, machine).servers.items()] != []
+    assert imported(client, machine).servers == {**was, "new": {"url": "http://new"}}
+    assert "/bin/codemode" not in now
+    if client == "codex":
+        assert {**reads(path), key: 0, "tui": 0} == {**said, key: 0, "tui": 0}
+        assert "# from the shell" in now
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_servers_that_came_later_move_too_and_all_come_back(client: str, machine: Machine, config: Path):
+    path = written(client, machine)
+    was = imported(client, machine).servers
+    installed(client, config, machine=machine, command=COMMAND)
+    text, _ = changed(client, path.read_text())
+    path.write_text(text, newline="")
+    change = installed(client, config, machine=machine, command=COMMAND)
+    assert change.moved == ("new",)
+    assert [*servers_of(config.read_text())] == [*MOVED[client], "new"]
+    assert not installed(client, config, machine=machine, command=COMMAND).is_changed
+    undone(client, machine=machine)
+    assert imported(client, machine).servers == {**was, "new": {"url": "http://new"}}
+    assert others(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_server_that_was_written_anew_meanwhile_is_not_lost(client: str, machine: Machine, config: Path):
+    path = written(client, machine)
+    installed(client, config, machine=machine, command=COMMAND)
+    name = MOVED[client][0]
+    if client == "codex":
+        text = path.read_text() + f'\n[mcp_servers.{name}]\ncommand = "other"\n'
+    else:
+        key = '"servers": {' if client == "vscode" else '"mcpServers": {'
+        text = path.read_text().replace(key, f'{key} "{name}": {{"command": "other"}},', 1)
+    path.write_text(text, newline="")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=f"the server {name} was changed since"):
+        undone(client, machine=machine)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_without_a_file_gets_one_and_loses_it_again(client: str, machine: Machine, config: Path):
+    path = found(client, machine)[0].path
+    installed(client, config, machine=machine, command=COMMAND)
+    assert [*reads(path)[found(client, machine)[0].keys[0]]] == ["codemode"]
+    undone(client, machine=machine)
+    assert others(path.parent) == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("text", ["", "\n", "{}", "{\n}\n", '{"a": 1}', '{"a": {"b": [1]}} // x\n', "﻿{}"])
+def test_a_file_without_servers(client: str, text: str, machine: Machine, config: Path):
+    text = {"{}": "", "{\n}\n": "# x\n"}.get(text, "a = 1 # x" if "{" in text else text) if client == "codex" else text
+    path = written(client, machine, text)
+    installed(client, config, machine=machine, command=COMMAND)
+    said = path.read_text(encoding="utf-8-sig")
+    assert "/bin/codemode" in said
+    assert all(part in said for part in ("// x", '"b": [1]', "a = 1", "# x") if part in text)
+    undone(client, machine=machine)
+    assert path.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_link_is_followed_and_stays_one(client: str, machine: Machine, config: Path, tmp_path: Path):
+    path = written(client, machine)
+    target = tmp_path / "dotfiles"
+    path.rename(target)
+    path.symlink_to(target)
+    before = target.read_bytes()
+    installed(client, config, machine=machine, command=COMMAND)
+    assert path.is_symlink()
+    assert target.read_bytes() != before
+    undone(client, machine=machine)
+    assert path.is_symlink()
+    assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "content", [b"{", b"[1", b"\xff\xfe{\0}\0", b"\xff", b"= 1", b'{"mcpServers": 7, "servers": 7}', b"mcp_servers = 7"]
+)
+def test_a_file_that_cannot_be_read_is_told_and_stays(client: str, content: bytes, machine: Machine, config: Path):
+    if (client == "codex") == (content[:12] == b'{"mcpServers'):
+        content = b"["
+    path = written(client, machine, content)
+    for act in (lambda: installed(client, config, machine=machine), lambda: imported(client, machine)):
+        with pytest.raises(ConfigError) as caught:
+            act()
+        assert str(path) in str(caught.value)
+    assert path.read_bytes() == content
+    assert not config.exists()
+
+
+def test_a_server_of_the_same_name_gets_that_of_its_client_too(machine: Machine, config: Path):
+    for client in ("cursor", "claude-code"):
+        written(client, machine, json.dumps({"mcpServers": {"git": {"command": client}, "same": {"command": "x"}}}))
+    installed("cursor", config, machine=machine, command=COMMAND)
+    change = installed("claude-code", config, machine=machine, command=COMMAND)
+    assert [*servers_of(config.read_text())] == ["git", "same", "git-claude-code"]
+    assert change.notes == ("git is called git-claude-code in the configuration",)
+
+
+def test_vs_code_goes_on_to_ask_for_its_inputs(machine: Machine, config: Path):
+    path = written("vscode", machine)
+    change = installed("vscode", config, machine=machine, command=COMMAND)
+    assert reads(path)["servers"]["codemode"]["env"] == {"CODEMODE_INPUT_API_KEY": "${input:api-key}"}
+    assert change.notes[0].startswith("ws stays in vscode: mcpServers.ws.type: websockets are not supported")
+
+
+def test_codex_hands_on_what_its_servers_had_from_it(machine: Machine, config: Path):
+    path = written("codex", machine)
+    installed("codex", config, machine=machine, command=COMMAND)
+    entry = tomllib.loads(path.read_text())["mcp_servers"]["codemode"]
+    assert entry["env_vars"] == ["PROJECT", "HOST_TOKEN"]
+    text = path.read_text()
+    assert text.index("# files of the project") < text.index("[mcp_servers.codemode]") < text.index("[tui]")
+    assert text.count("\n\n\n") == 0
+
+
+CODEX_FORMS = [
+    'mcp_servers.a.command = "x"\nmcp_servers.a.args = ["y"]\n',
+    '[mcp_servers]\na.command = "x"\nb = { command = "y", args = ["]", "#"] }\n',
+    '[mcp_servers]\na = { url = "http://h" }\n[mcp_servers.b]\ncommand = "z"\n[other]\nx = 1\n',
+    "[mcp_servers.a]\ncommand = 'c:\\x'\n  [mcp_servers.a.env]\n  A = '''\n[x]\n'''\n[x]\ny = [\n [1],\n]\n",
+    '["mcp_servers"."a b"]\ncommand = "x"\n[ mcp_servers . c ]\r\ncommand = "\\"["\r\n',
+    'mcp_servers = { a = { command = "x" } }\n[z]\n',
+    'x = 1\n[[many]]\na = 1\n[mcp_servers.a]\ncommand = "x"\n[[many]]\na = 2\n',
+]
+
+
+@pytest.mark.parametrize("text", CODEX_FORMS)
+def test_every_form_of_codex_tables(text: str, machine: Machine, config: Path):
+    path = written("codex", machine, text)
+    said = tomllib.loads(text)
+    installed("codex", config, machine=machine, command=COMMAND)
+    now = tomllib.loads(path.read_text())
+    assert [*now["mcp_servers"]] == ["codemode"]
+    assert {**now, "mcp_servers": 0} == {**said, "mcp_servers": 0}
+    assert [*servers_of(config.read_text())] == [*said["mcp_servers"]]
+    undone("codex", machine=machine)
+    assert path.read_bytes() == text.encode()
+
+
+def test_what_a_user_has_added_to_the_entry_stays(machine: Machine, config: Path):
+    path = written("cursor", machine, '{"mcpServers": {"a": {"command": "x"}}}')
+    installed("cursor", config, machine=machine, command=COMMAND)
+    entry = json.loads(path.read_text())["mcpServers"]["codemode"]
+    path.write_text(json.dumps({"mcpServers": {"codemode": {**entry, "env": {"A": "b"}, "disabled": False}}}))
+    other = config.with_name("other.json")
+    installed("cursor", other, machine=machine, command=COMMAND)
+    now = json.loads(path.read_text())["mcpServers"]["codemode"]
+    assert (now["env"], now["disabled"], now["args"][-1]) == ({"A": "b"}, False, str(other))
+
+
+def test_a_server_of_somebody_else_called_codemode_moves_as_any(machine: Machine, config: Path):
+    path = written("cursor", machine, before := '{"mcpServers": {"codemode": {"command": "other"}}}')
+    installed("cursor", config, machine=machine, command=COMMAND)
+    assert json.loads(path.read_text())["mcpServers"]["codemode"]["command"] == "/bin/codemode"
+    assert servers_of(config.read_text()) == {"codemode": {"command": "other"}}
+    undone("cursor", machine=machine)
+    assert path.read_text() == before
+
+
+def test_without_its_backup_nothing_is_guessed(machine: Machine, config: Path):
+    path = written("cursor", machine)
+    change = installed("cursor", config, machine=machine, command=COMMAND)
+    assert change.backup is not None
+    change.backup.unlink()
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="there is no backup beside this file any more"):
+        undone("cursor", machine=machine)
+    assert path.read_bytes() == before
+
+
+def test_a_configuration_to_begin_with_and_servers_added_to_it():
+    text = added(added(initial(), "a", {"command": "x"}), "b", {"url": "http://h", "codemode": {"approval": "always"}})
+    config = load_config({"mcpServers": servers_of(text)}, environ={})
+    assert [(one.name, one.transport, one.approval) for one in config.servers] == [
+        ("a", "stdio", "declared"), ("b", "http", "always"),
+    ]  # fmt: skip
+    assert all(line in text for line in initial().splitlines() if "//" in line)
+    assert initial({"a": {"command": "x"}}) == added(initial(), "a", {"command": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", '{\n  "mcpServers": {\n    "n": {\n      "command": "x"\n    }\n  }\n}\n'),
+        ('{"servers": {"a": {}}}', '{"servers": {"a": {}, "n": {"command": "x"}}}'),
+        ('{\n\t"mcpServers": {}\n}', '{\n\t"mcpServers": {\n\t\t"n": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}'),
+        ('{\n "a": 1, // one\n}', '{\n "a": 1, // one\n "mcpServers": {\n  "n": {\n   "command": "x"\n  }\n },\n}'),
+        ('{\n "a": 1 // one\n}', '{\n "a": 1, // one\n "mcpServers": {\n  "n": {\n   "command": "x"\n  }\n }\n}'),
+    ],
+)
+def test_how_a_server_is_added(text: str, expected: str):
+    assert added(text, "n", {"command": "x"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "says"),
+    [
+        ('{"mcpServers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
+        ('{"servers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
+        ("{", {"command": "x"}, "line 1, column 1"),
+        ("[]", {"command": "x"}, "must be an object"),
+        ('{"mcpServers": 1}', {"command": "x"}, "must be an object"),
+        ("{}", {"command": "x", "codemode": {"aproval": 1}}, "mcpServers.n.codemode.aproval: there is no such key"),
+        ("{}", {}, "mcpServers.n: this needs a command"),
+    ],
+)
+def test_what_cannot_be_added(text: str, entry: dict[str, Any], says: str):
+    with pytest.raises(ConfigError) as caught:
+        added(text, "n", entry)
+    assert says in str(caught.value)
+
+
+def test_what_only_our_keys_tell_apart_is_one_server(machine: Machine, config: Path):
+    written("cursor", machine)
+    installed("cursor", config, machine=machine, command=COMMAND)
+    config.write_text(config.read_text().replace('"url":', '"codemode": {"approval": "always"}, "url":'))
+    undone("cursor", machine=machine)
+    ours = config.read_text()
+    installed("cursor", config, machine=machine, command=COMMAND)
+    assert config.read_text() == ours
+
+
+def test_a_client_is_not_its_own_gateway(machine: Machine, tmp_path: Path):
+    path = written("cursor", machine)
+    before = path.read_bytes()
+    (tmp_path / "link.json").symlink_to(path)
+    for config in (path, tmp_path / "link.json"):
+        with pytest.raises(ConfigError, match="must be another file"):
+            installed("cursor", config, machine=machine)
+    assert path.read_bytes() == before
+
+
+def test_servers_in_another_file_of_the_user_are_told(machine: Machine, config: Path):
+    written("vscode", machine)
+    settings = found("vscode", machine)[1].path
+    settings.write_text('{"mcp": {"servers": {"old": {"command": "x"}}}}')
+    notes = installed("vscode", config, machine=machine, command=COMMAND).notes
+    assert notes[-1] == f"{settings} has servers too, which stay there: old"
+
+
+def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: Machine, config: Path):
+    text = '{"history": ["\\ud83d"], "mcpServers": {"a": {"command": "x"}, "b": {"command": "\\udc00"}}}'
+    path = written("claude-code", machine, text)
+    change = installed("claude-code", config, machine=machine, command=COMMAND)
+    assert change.moved == ("a",)
+    assert "half of a character" in change.notes[0]
+    assert '"\\ud83d"' in path.read_text()
+    undone("claude-code", machine=machine)
+    assert path.read_text() == text
+
+
+def test_a_file_that_changes_under_the_hands_is_left_alone(
+    machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from codemode.mcp.clients import backups
+
+    path = written("cursor", machine)
+    keep = backups.keep
+
+    def kept(file: Any) -> Path:
+        path.write_text('{"mcpServers": {"other": {"command": "y"}}}')
+        return keep(file)
+
+    monkeypatch.setattr(backups, "keep", kept)
+    with pytest.raises(ConfigError, match="changed just now by something else; try again"):
+        installed("cursor", config, machine=machine, command=COMMAND)
+    assert path.read_text() == '{"mcpServers": {"other": {"command": "y"}}}'
+
+
+def test_a_write_that_fails_leaves_the_file_and_nothing_beside_it(
+    machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = written("cursor", machine)
+    before = path.read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
+        installed("cursor", config, machine=machine, command=COMMAND)
+    assert path.read_bytes() == before
+    assert others(path.parent) == [path.name]
+    assert others(config.parent) == []

@@ -1,0 +1,241 @@
+"""Secrets are found in every form in which a server may give them back, and nothing else is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import html
+import json
+import logging
+import string
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.host import steps
+from codemode.mcp.config.secrets import HIDDEN, Secrets
+
+SECRET = "p/ä+s \"w\\ö`r&d'%41 =\n\U0001f511x"
+ESCAPES = "abc%\\+u0041&;="
+UNLIKE = st.text("jkJK \n{}[]:,.", max_size=12)  # no part of a secret below, and no part of an encoding of one
+
+
+def utf16_escapes(text: str) -> str:
+    units = text.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02X}" for at in range(0, len(units), 2))
+
+
+ENCODINGS = {
+    "as it is": str,
+    "url": lambda text: quote(text, safe=""),
+    "url but slashes": quote,
+    "url as browsers": lambda text: quote(text, safe="!'()*"),
+    "url, small digits": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    "form": quote_plus,
+    "json": lambda text: json.dumps(text)[1:-1],
+    "json, readable": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "json, slashes": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "json of json": lambda text: json.dumps(json.dumps(text))[3:-3],
+    "json, escaped": utf16_escapes,
+    "python": lambda text: repr(text)[1:-1],
+    "html": html.escape,
+    "html, numbers": lambda text: "".join(f"&#{ord(one)};" for one in text),
+    "html, hexadecimal": lambda text: "".join(f"&#x{ord(one):x};" for one in text),
+    "url of json": lambda text: quote(json.dumps(text)),
+    "url twice": lambda text: quote(quote(text, safe=""), safe=""),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 of a pair": lambda text: base64.b64encode(f"user:{text}".encode()).decode(),
+    "base64 within": lambda text: base64.b64encode(f"jk{text}kj".encode()).decode(),
+    "base64 for urls": lambda text: base64.urlsafe_b64encode(f"u:{text}".encode()).decode().rstrip("="),
+    "base64 in a url": lambda text: quote(base64.b64encode(text.encode()).decode(), safe=""),
+    "hexadecimal": lambda text: text.encode().hex(),
+    "HEXADECIMAL": lambda text: text.encode().hex().upper(),
+    "bearer": lambda text: f"Bearer {text}",
+}
+
+
+def leaks(text: str, secret: str, encode: str) -> bool:
+    """Whether more of an encoded secret is left than the digits that it shares with what stands beside it."""
+    form = ENCODINGS[encode](secret)
+    return any(form[at : at + 8] in text for at in range(max(1, len(form) - 7)))
+
+
+@pytest.mark.parametrize("encode", ENCODINGS)
+@given(before=UNLIKE, after=UNLIKE)
+def test_a_secret_is_taken_out_in_every_form(encode: str, before: str, after: str):
+    found = Secrets([SECRET]).text(f"{before}{ENCODINGS[encode](SECRET)}{after}")
+    assert HIDDEN in found
+    assert found.startswith(before)
+    assert not leaks(found, SECRET, encode)
+
+
+@pytest.mark.parametrize("encode", ENCODINGS)
+@given(
+    secret=st.text(string.ascii_letters + string.digits + "!#$%&'()*+-./:<=>?@[]^_{|}~ äß√", min_size=8, max_size=40)
+)
+def test_any_secret_is_taken_out_in_every_form(encode: str, secret: str):
+    if secret != secret.strip():
+        secret = f"x{secret}x"
+    found = Secrets([secret]).text(f"({ENCODINGS[encode](secret)})")
+    assert HIDDEN in found
+    assert secret not in found
+
+
+@given(
+    texts=st.lists(st.text("abc%\\+u0041&;=", min_size=8, max_size=14), max_size=8),
+    text=st.text("abc%\\+u0041&;=", max_size=300),
+)
+def test_no_secret_is_left_and_where_there_is_none_nothing_changes(texts: list[str], text: str):
+    found = Secrets(texts).text(text)
+    assert not any(one.strip() in piece for one in texts for piece in found.split(HIDDEN))
+    if HIDDEN not in found:
+        assert found is text
+
+
+@given(texts=st.lists(st.text("ab", min_size=8, max_size=12), min_size=1, max_size=6), text=st.text("ab", max_size=80))
+def test_what_is_hidden_is_what_any_of_them_covers(texts: list[str], text: str):
+    covered = [False] * len(text)
+    for one in texts:
+        for at in range(len(text)):
+            if text.startswith(one, at):
+                covered[at : at + len(one)] = [True] * len(one)
+    expected = "".join("#" if hidden else character for character, hidden in zip(text, covered, strict=True))
+    while "##" in expected:
+        expected = expected.replace("##", "#")
+    assert Secrets(texts).text(text).replace(HIDDEN, "#").replace("##", "#") == expected
+
+
+def test_short_ones_leave_ordinary_words_whole():
+    secrets = Secrets(["pass", "on", "", "4711"])
+    text = "a passenger passes on, bypassing compass 47110 and x4711"
+    assert secrets.text(text) == text
+    assert secrets.text("with pass: 4711, PIN=4711.") == f"with {HIDDEN}: {HIDDEN}, PIN={HIDDEN}."
+
+
+def test_parts_of_headers_and_keys_are_secret_alone():
+    credentials = base64.b64encode(b"me:hunter2-hunter2").decode()
+    key = "-----BEGIN KEY-----\n" + "A1b2C3d4E5f6G7h8I9j0K\n" * 2 + "-----END KEY-----\n"
+    secrets = Secrets(["Bearer abcdefgh12345678", f"Basic {credentials}", key])
+    assert secrets.text("abcdefgh12345678") == HIDDEN
+    assert secrets.text("hunter2-hunter2") == HIDDEN
+    assert secrets.text("line 2: A1b2C3d4E5f6G7h8I9j0K") == f"line 2: {HIDDEN}"
+    assert secrets.text("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
+    assert secrets.text("Bearer of news, Basic facts") == "Bearer of news, Basic facts"
+
+
+def test_values_are_cleaned_in_keys_numbers_and_depths():
+    secrets = Secrets(["hunter2-hunter2", "hunter3-hunter3", "1234567890"])
+    value = {
+        "hunter2-hunter2": 1,
+        "hunter3-hunter3": 2,
+        HIDDEN: 3,
+        "list": [True, None, 1.5, 1234567890, -5, ("hunter2-hunter2",)],
+        "n": 12345678901,
+    }
+    assert secrets.value(value) == {
+        f"{HIDDEN} 2": 1,
+        f"{HIDDEN} 3": 2,
+        HIDDEN: 3,
+        "list": [True, None, 1.5, HIDDEN, -5, [HIDDEN]],
+        "n": f"{HIDDEN}1",
+    }
+    deep: object = "hunter2-hunter2"
+    for _ in range(5_000):
+        deep = [deep]
+    found = secrets.value(deep)
+    while isinstance(found, list):
+        found = found[0]
+    assert found == HIDDEN
+
+
+def test_without_secrets_nothing_is_copied():
+    value = {"a": [1, "b"]}
+    assert Secrets().value(value) is value
+    assert Secrets(["abc"]).value(value) is value
+
+
+def steps_of(secrets: Secrets, text: str) -> int:
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    steps.run_metered(lambda: secrets.text(text), 0, count)
+    return taken
+
+
+@pytest.mark.parametrize("text", ["sk-live-", "%25", "\\u005c", "abcdefghi ", "c2stbGl2"])
+def test_it_takes_as_long_as_the_text_whatever_the_number_of_secrets(text: str):
+    few, many = (Secrets(f"sk-live-{n:04}" + "x" * (n % 40) for n in range(count)) for count in (1, 1_000))
+    length = 30_000 // len(text)
+    once, thrice = (steps_of(many, text * times) for times in (length, 3 * length))
+    assert thrice <= 3.1 * once + 20
+    assert once <= 4 * steps_of(few, text * length) + 4_000
+
+
+def test_large_values_leave_the_loop():
+    secrets = Secrets(["hunter2-hunter2"])
+    value = {"x": ["y" * 1_000] * 3_000 + ["hunter2-hunter2"]}
+    found = asyncio.run(secrets.off_loop(value))
+    assert found["x"][-1] == HIDDEN
+    with pytest.raises(steps.TooLongForTheLoop):
+        steps.run_on_the_loop(lambda: secrets.value(value))
+
+
+def test_tokens_are_added_while_it_is_in_use():
+    secrets = Secrets(["hunter2-hunter2"])
+    assert "fresh-token-1" in secrets.text("fresh-token-1")
+    secrets.add("fresh-token-1")
+    secrets.add("fresh-token-1", "hunter2-hunter2")
+    assert secrets.text("fresh-token-1 hunter2-hunter2") == f"{HIDDEN} {HIDDEN}"
+    assert "hunter2" not in repr(secrets)
+    assert "fresh" not in repr(secrets)
+
+
+def test_logs_are_cleaned_whoever_listens(caplog: pytest.LogCaptureFixture):
+    secrets = Secrets(["hunter2-hunter2"])
+
+    def log(name: str) -> None:
+        try:
+            raise ValueError("in hunter2-hunter2")
+        except ValueError:
+            logging.getLogger(name).exception("at %s", "hunter2-hunter2", stack_info=True)
+
+    with secrets.guarding_logs():
+        for name in ("mcp.client.auth.some_late_module", "codemode.mcp", "httpx2"):
+            log(name)
+    assert "hunter2" not in caplog.text
+    assert caplog.text.count(f"at {HIDDEN}") == 3
+    assert caplog.text.count(f"ValueError: in {HIDDEN}") == 3
+    log("mcp")
+    assert "hunter2-hunter2" in caplog.text
+
+
+def test_a_filter_cleans_arguments_tracebacks_and_what_was_added(caplog: pytest.LogCaptureFixture):
+    record = logging.LogRecord("x", logging.INFO, "f", 1, "%s and %d", ("hunter2-hunter2", "no number"), None)
+    record.extra = {"deep": ["hunter2-hunter2"]}
+    assert Secrets(["hunter2-hunter2"]).of_logs().filter(record)
+    assert "hunter2" not in str(record.__dict__)
+    assert record.getMessage() == "%s and %d"
+
+
+@pytest.mark.parametrize("turn", [list, reversed])
+def test_guards_of_logs_may_end_in_any_order(turn: Callable[[list[Any]], Iterable[Any]], caplog: Any):
+    before = logging.getLogRecordFactory()
+    guards = [Secrets([letter * 8]).guarding_logs() for letter in "ab"]
+    try:
+        for guard in guards:
+            guard.__enter__()
+        logging.getLogger("mcp").error("aaaaaaaa bbbbbbbb")
+        for guard in turn(guards):
+            guard.__exit__(None, None, None)
+        logging.getLogger("mcp").error("aaaaaaaa bbbbbbbb")
+    finally:
+        logging.setLogRecordFactory(before)
+    assert caplog.messages == [f"{HIDDEN} {HIDDEN}", "aaaaaaaa bbbbbbbb"]

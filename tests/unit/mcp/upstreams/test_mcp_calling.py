@@ -1,0 +1,124 @@
+"""What is sent with a call, and what becomes of what comes back."""
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import mcp_types as types
+import pytest
+from mcp.shared.message import SessionMessage
+
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.upstreams.calling import failed_call, mirrored, result_of, stamped, unknown_outcome
+from codemode.mcp.upstreams.connection import in_bounds
+from codemode.mcp.upstreams.lines import MAX_ASKED_VALUES, parsed, unreadable_answer
+from codemode.mcp.upstreams.losses import Lost
+from codemode.tools.tool_result import ToolResult
+
+SCHEMA = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+TOOL = types.Tool(name="t", input_schema=SCHEMA)
+TEXT = {"type": "text", "text": "x"}
+
+
+def connection(era: str, *, is_stdio: bool = False) -> Any:
+    return cast(
+        "Any", SimpleNamespace(era=era, tells_sending=is_stdio, session=SimpleNamespace(protocol_version="2026-07-28"))
+    )
+
+
+def test_arguments_are_mirrored_into_headers_where_the_revision_asks_for_it():
+    given = {"region": "north", "other": 1}
+    assert mirrored(connection("modern"), TOOL, given) == {"Mcp-Param-Region": "north"}
+    assert mirrored(connection("modern"), types.Tool(name="t", input_schema={}), given) == {}
+    assert mirrored(connection("modern"), None, given) == {}
+    assert mirrored(connection("handshake"), TOOL, given) == {}
+    assert mirrored(connection("modern", is_stdio=True), TOOL, given) == {}
+
+
+def test_the_newer_revision_is_said_in_every_request():
+    params: dict[str, Any] = {"name": "t", "_meta": {"traceparent": "p"}}
+    headers = stamped(connection("modern"), "tools/call", params, {"roots": {}}).get("headers", {})
+    assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
+    assert params["_meta"]["traceparent"] == "p"
+    assert params["_meta"][types.CLIENT_CAPABILITIES_META_KEY] == {"roots": {}}
+    assert stamped(connection("handshake"), "tools/call", {"name": "t"}, {}) == {
+        "headers": {"mcp-protocol-version": "2026-07-28"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("raw", "has_schema", "result"),
+    [
+        ({"content": [TEXT]}, False, ToolResult([TEXT])),
+        ({"content": [TEXT], "structuredContent": 0}, False, ToolResult([TEXT], 0)),
+        ({"content": [TEXT], "structuredContent": None}, True, ToolResult([TEXT], None)),
+        ({"content": [TEXT], "structuredContent": None}, False, ToolResult([TEXT])),
+        ({"structuredContent": None}, False, ToolResult([], None)),
+        ({"content": [TEXT, 7, {"type": 5}, {}], "isError": True}, False, ToolResult([TEXT], is_error=True)),
+        ({"content": "no list", "isError": "yes"}, False, ToolResult([])),
+        ({}, False, ToolResult([])),
+    ],
+)
+def test_a_result_is_read_as_far_as_it_is_one(raw, has_schema, result):
+    assert result_of(raw, has_output_schema=has_schema) == result
+
+
+def test_an_error_says_whether_the_call_may_have_happened():
+    server = ServerConfig("s", "stdio", timeout_ms=5)
+    assert unknown_outcome(server, "t", Lost("it left")).code == "OUTCOME_UNKNOWN"
+    assert "within 5 ms" in unknown_outcome(server, "t", Lost("", is_late=True)).message
+    assert failed_call(server, "t", Lost("", is_late=True)).code == "TIMEOUT"
+    assert failed_call(server, "t", Lost("it left")).message == "'t' of server 's' failed: it left"
+
+
+@pytest.mark.parametrize(
+    ("line", "one"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{', 7),
+        (b'{"id": "a-1", "jsonrpc": "2.0", "error"', "a-1"),
+        (b'{"level":"info","id":7', None),
+        (b'{"jsonrpc":"2.0","method":"x","id":7,', None),
+        (b'[{"jsonrpc":"2.0","id":7}]', None),
+        (b"hello", None),
+    ],
+)
+def test_of_a_broken_answer_it_is_known_whose_it_was(line, one):
+    assert parsed(line) is None
+    answer = unreadable_answer(line)
+    assert (answer and answer.id) == one
+
+
+def test_half_a_pair_of_surrogates_costs_no_answer():
+    message = parsed(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}')
+    assert message.result == {"a": "\ufffd"}
+    assert parsed(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}').result == {"a": "\ufffd"}
+
+
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("kind", [types.JSONRPCRequest, types.JSONRPCNotification])
+def test_what_a_server_asks_or_tells_is_read_on_the_loop_only_in_bounds(kind: Any, over: bool) -> None:
+    params = {"messages": [0] * (MAX_ASKED_VALUES + 1 if over else 10)}
+    more = {"id": "q"} if kind is types.JSONRPCRequest else {}
+    item = SessionMessage(kind(jsonrpc="2.0", method="sampling/createMessage", params=params, **more))
+    found = in_bounds(item).message
+    assert found.params == ({} if over else params)
+    assert found.method == "sampling/createMessage"
+    assert getattr(found, "id", None) == more.get("id")
+
+
+def test_answers_and_ends_pass_as_they_are() -> None:
+    answer = SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": [0] * (MAX_ASKED_VALUES + 1)}))
+    error = ValueError("no message")
+    assert in_bounds(answer) is answer
+    assert in_bounds(error) is error
+
+
+def test_a_long_line_is_read_where_it_is_an_answer_whatever_words_it_holds() -> None:
+    many = [{"method": "GET", "status": 200}] * MAX_ASKED_VALUES
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": {"log": many}}}
+    assert isinstance(parsed(json.dumps(answer).encode()), types.JSONRPCResponse)
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"messages": many}}
+    assert parsed(json.dumps(asked).encode()) is None
+    last = {"params": {"messages": many}, "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage"}
+    found = parsed(json.dumps(last).encode())
+    assert found is None or in_bounds(SessionMessage(found)).message.params == {}

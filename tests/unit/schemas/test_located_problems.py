@@ -1,0 +1,71 @@
+"""What a value breaks, said at whole paths, and which part of a schema it fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from codemode.schemas.json_schemas import DictSchema
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer"},
+        "b": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/X"}]},
+        "c": {"type": "string", "default": "filled"},
+        "x" * 500: {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["a", "c", "z"],
+    "$defs": {"X": {"type": "object", "properties": {"k": {"type": "integer"}}, "required": ["k"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [
+        ({"a": 1, "z": 1}, []),
+        ({"a": "x", "z": 1}, [("a",)]),
+        ({}, [("a",), ("z",)]),
+        ({"a": 1, "z": 1, "b": {"k": "y"}}, [("b", "k")]),
+        ({"a": 1, "z": 1, "x" * 500: ["a", 1, 2]}, [("x" * 500, 1), ("x" * 500, 2)]),
+        ([], [()]),
+    ],
+)
+def test_19_problems_are_at_whole_paths(value: object, places: list[tuple[str | int, ...]]):
+    assert [path for path, _ in DictSchema(SCHEMA).located(value, 64)] == places
+
+
+def test_19_so_many_problems_are_said_and_no_more():
+    value = {"a": 1, "z": 1, "x" * 500: list(range(1000))}
+    assert len(DictSchema(SCHEMA).located(value, 64)) == 64
+
+
+def test_19_a_reference_that_leads_nowhere_is_a_problem_of_the_whole():
+    ((path, words),) = DictSchema({"properties": {"a": {"$ref": "#/nowhere"}}}).located({"a": 1}, 64)
+    assert path == ()
+    assert "/nowhere" in words
+
+
+def test_19_a_part_of_a_schema_is_asked_with_its_references():
+    schema = DictSchema(SCHEMA)
+    assert isinstance(schema.json_schema, dict)
+    text, other = schema.json_schema["properties"]["b"]["anyOf"]
+    for part, value, fits in [
+        (text, "x", True),
+        (text, {"k": 1}, False),
+        (other, {"k": 1}, True),
+        (other, {"k": "1"}, False),
+    ]:
+        assert schema.fitting({"b": value})(part, value) is fits
+    broken = DictSchema({"properties": {"a": {"$ref": "#/nowhere"}}})
+    assert isinstance(broken.json_schema, dict)
+    assert broken.fitting({"a": 1})(broken.json_schema["properties"]["a"], 1) is False
+
+
+def test_19_all_parts_together_take_no_more_steps_than_one_check():
+    parts = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 8} for n in range(8)}
+    schema = DictSchema({"$defs": {**parts, "d8": False, "one": {"type": "integer"}}, "$ref": "#/$defs/d0"})
+    assert isinstance(schema.json_schema, dict)
+    fits = schema.fitting(1)
+    assert fits(schema.json_schema["$defs"]["one"], 1) is True
+    assert fits(schema.json_schema["$defs"]["d0"], 1) is None
+    assert fits(schema.json_schema["$defs"]["one"], 1) is None
