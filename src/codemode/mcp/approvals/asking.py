@@ -18,6 +18,7 @@ from ...data.narrowing import mapping_or_empty
 from ...errors import CodeModeProtocolError
 from ...host.cancellation import to_its_end
 from ...interrupts.interrupt import Interrupt
+from ...observe.request_telemetry import approvals_asked, approvals_waiting
 from ...stores.errors import AnswerRefused, StoreError, StoreUnavailable
 from ...stores.protocol import InterruptStore
 from ...stores.values import Record
@@ -154,6 +155,7 @@ class Asking:
                 outcome = await self.runs.go_on(outcome, declined, leg.origin)
                 continue
             way = self._way(leg, questions)
+            approvals_asked(way, len(questions))
             if way == "session":
                 outcome = await self._in_session(leg, outcome, questions)
             elif way == "retry":
@@ -164,7 +166,8 @@ class Asking:
 
     async def _in_session(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> Any:
         try:
-            responses = await asked_in_session(leg, questions, self._ask_seconds)
+            with approvals_waiting("session", len(questions)):
+                responses = await asked_in_session(leg, questions, self._ask_seconds)
         except asyncio.CancelledError:
             if not _is_cancelled_by_client(leg):  # it has left: people may still decide
                 await to_its_end(self._keep(leg, interrupt, questions))
@@ -231,7 +234,8 @@ class Asking:
             if responses is None and way == "retry":
                 return await self._retry(leg, record, questions)
             if responses is None and way == "session":
-                responses = await asked_in_session(leg, questions, self._ask_seconds)
+                with approvals_waiting("session", len(questions)):
+                    responses = await asked_in_session(leg, questions, self._ask_seconds)
                 leg.pause += 1
                 if len(responses) < len(questions):
                     leg.facts = replace(leg.facts, has_channel=False)
@@ -287,7 +291,8 @@ class Asking:
             return types.InputRequiredResult(input_requests={record_id: to_page(page, record_id)}, request_state=text)
         wait_ms = min([self._waits.get(one, self._wait_ms) for one in servers], default=self._wait_ms)
         async with shown_in_session(leg, page, record_id):
-            found = await self._keeping.followed(record_id, wait_ms)
+            with approvals_waiting("store", 1):
+                found = await self._keeping.followed(record_id, wait_ms)
         if not isinstance(found, Record):
             return found or unknown_run()
         return waiting(record_id, self._bundles.questions(found), found.expires_at_ms, page, found.not_resumable)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from ...data.narrowing import mapping_or_empty
 from ...errors import CodeModeError
 from ...interrupts.interrupt import Interrupt
+from ...observe.request_telemetry import in_no_trace
 from ...stores.applying import end_of
 from ...stores.protocol import InterruptStore
 from ...stores.resumer import Resumer
@@ -88,7 +89,8 @@ class Resuming:
         """Begin, unless that was done; once it is closed nothing begins any more."""
         if self._resumer is None and not self._is_closed:
             self._resumer = Resumer(self._store(), tenant=self._tenant, app=self._app, resume=self.resume)
-            await self._resumer.__aenter__()
+            with in_no_trace():  # whoever comes first has one, and what goes on later belongs to no request
+                await self._resumer.__aenter__()
 
     async def aclose(self, grace_seconds: float = 5.0) -> None:
         """Claim nothing more, and wait a while for what runs; the rest is cut off, and goes on at the next host."""

@@ -17,10 +17,12 @@ from mcp.shared.exceptions import MCPError
 
 from ...data.narrowing import is_mapping
 from ...host.threads import run_check
+from ...observe.request_telemetry import call_ended, trace_id
 from ..upstreams.origins import ORIGIN, CallOrigin
 from .answers import answer_of
 from .client_table import TOOL_NAMES, Announced
 from .progress import Progress
+from .tracing import trace_in
 
 if TYPE_CHECKING:
     from .outfit import Outfit
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from .seat import Seat
 
 _log = logging.getLogger("codemode.mcp")
-_TRACE = ("traceparent", "tracestate", "baggage")
 _MOST_NAME_CHARACTERS = 100
 
 
@@ -116,8 +117,8 @@ def check_name(name: str, known: Announced) -> None:
 
 
 def _origin(principal: Principal, outer_id: str, ctx: Any, progress: Progress | None) -> CallOrigin:
-    meta: Mapping[str, Any] = ctx.meta or {}
-    trace = {key: str(meta[key]) for key in _TRACE if isinstance(meta.get(key), str)}
+    said, brought = trace_in(ctx)
+    trace = said or brought
     if progress is None:
         return CallOrigin(principal, outer_id, ctx.session, trace=trace)
     return CallOrigin(principal, outer_id, ctx.session, progress, trace)
@@ -131,17 +132,22 @@ def _wants_progress(ctx: Any) -> bool:
 def _note(outer_id: str, seat: Seat, ctx: Any, began: float, ended: str, response: Mapping[str, Any] | None) -> None:
     """Write the one line about a call: nothing of what went in, nothing of what came out."""
     client = getattr(ctx.session.client_params, "client_info", None)
+    seconds = time.monotonic() - began
+    codes = sorted({str(one.get("code")) for one in (response or {}).get("diagnostics") or ()})
     said: dict[str, Any] = {
         "event": "call",
         "id": outer_id,
         "principal": seat.principal.id,
         "client": str(getattr(client, "name", ""))[:_MOST_NAME_CHARACTERS],
         "ended": ended,
-        "durationMs": round((time.monotonic() - began) * 1000),
+        "durationMs": round(seconds * 1000),
     }
     if response is not None:
         said["calls"] = len(response.get("toolTrace") or ())
-        said["codes"] = sorted({str(one.get("code")) for one in response.get("diagnostics") or ()})
+        said["codes"] = codes
+    if (trace := trace_id()) is not None:
+        said["trace"] = trace
+    call_ended(outer_id, ended, seconds, codes)
     _log.info("%s", json.dumps(said, ensure_ascii=True))
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from ...trace.failures import log_failure
 from ..passing.handlers import PassedOf, announcing, handlers
 from .tool_shown import INSTRUCTIONS
+from .tracing import traced
 
 _MOST_CHARACTERS = 500
 _log = logging.getLogger("codemode.mcp")
@@ -32,6 +33,7 @@ def made_server(list_tools: Any, call_tool: Any, passed_of: PassedOf, *, passes:
         on_call_tool=call_tool,
         **(passing if passes else told),
     )
+    server.middleware[:] = [traced(server)]
     if passes:
         announce = announcing(passed_of)
 

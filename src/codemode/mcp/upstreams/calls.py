@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from ...data.narrowing import is_mapping
 from ...errors import CodeModeAuthenticationError, CodeModeToolError
 from ...host.threads import run_check
+from ...observe.request_telemetry import inner_call, passed_on
 from ...tools.tool_result import ToolResult, unwrapped
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
@@ -78,14 +79,8 @@ class Calls:
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
         async with self._slots:
-            try:
-                raw = await self._answer(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
-            except CodeModeAuthenticationError:
-                # The server has refused the call before it looked at it: it is safe to send again.
-                if not await self._signed_out(self._config, context):
-                    raise
-                self._link.retry()
-                raw = await self._answer(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
+            with inner_call(self._config.name):
+                raw = await self._signed_in(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
         self._link.answered()
         has_schema = tool is not None and tool.output_schema is not None
         return await run_check(0, lambda: result_of(self._secrets.value(raw), has_output_schema=has_schema))
@@ -101,6 +96,18 @@ class Calls:
     def stamp(self, connection: Connection, method: str, params: dict[str, Any]) -> CallOptions:
         """Write into params, and return beside them, what the revision of a connection asks for."""
         return stamped(connection, method, params, self._asking.capabilities)
+
+    async def _signed_in(
+        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
+    ) -> Any:
+        try:
+            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
+        except CodeModeAuthenticationError:
+            # The server has refused the call before it looked at it: it is safe to send again.
+            if not await self._signed_out(self._config, context):
+                raise
+            self._link.retry()
+            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
 
     async def _answer(
         self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
@@ -139,10 +146,11 @@ class Calls:
         for _ in range(MAX_ROUNDS):
             params: dict[str, Any] = {"name": name, "arguments": arguments, **answers}
             origin = origin_of(context)
-            if origin is not None and origin.trace:
-                params["_meta"] = dict(origin.trace)
+            trace = passed_on() or ({} if origin is None else dict(origin.trace))
+            if trace:
+                params["_meta"] = dict(trace)
             opts = self.stamp(connection, "tools/call", params)
-            opts["headers"] = {**opts.get("headers", {}), **headers}
+            opts["headers"] = {**opts.get("headers", {}), **headers, **trace}
             if origin is not None:
                 opts["on_progress"] = Progress(origin, self._secrets)
             raw = await called(connection, params, opts, clock)

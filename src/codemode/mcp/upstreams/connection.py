@@ -61,7 +61,13 @@ class Requests(JSONRPCDispatcher):
         """Send a request and return what the server answers, as it is."""
         self.in_flight += 1
         try:
-            given = await super().send_raw_request(method, params, opts, **more)
+            try:
+                given = await super().send_raw_request(method, params, opts, **more)
+            except MCPError as error:
+                said = error.error.data
+                if not isinstance(said, _Refusal):
+                    raise
+                raise MCPError(said.error.code, said.error.message, said.error.data) from None
             if method.startswith("tools/"):
                 return given
             if holds_more_values_than(given, MAX_ANSWER_VALUES):
@@ -73,12 +79,24 @@ class Requests(JSONRPCDispatcher):
             self.last_used = asyncio.get_running_loop().time()
 
 
+@dataclass(frozen=True)
+class _Refusal:
+    """What a server says in refusing a request, on its way past the SDK, which would write it into a span."""
+
+    error: types.ErrorData
+
+
 def in_bounds(item: Any) -> Any:
     """Return what a server has said; what it asks or tells with too many values goes on without them, to be refused.
 
-    The SDK reads such a message on the event loop.
+    The SDK reads such a message on the event loop. The words of a refusal, which may quote inputs and secrets, are
+    given to whoever has asked and to nobody else.
     """
     message = getattr(item, "message", None)
+    if isinstance(message, types.JSONRPCError):
+        refusal: Any = types.ErrorData(code=message.error.code, message="")
+        refusal.data = _Refusal(message.error)
+        return replace(item, message=message.model_copy(update={"error": refusal}))
     if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
         return item
     if not holds_more_values_than(message.params, MAX_ASKED_VALUES):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from mcp.client.session import ClientSession
 
 from ...errors import CodeModeAuthenticationError, CodeModeToolError
+from ...observe.request_telemetry import server_started
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .connection import Connection, Era, Requests, UpstreamFailure
@@ -51,6 +52,7 @@ class Link:
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: asyncio.TimerHandle | None = None
         self._failures = 0
+        self._has_started = False
         self._not_before = 0.0
         self._holds = 0
         self._is_closed = False
@@ -160,6 +162,7 @@ class Link:
         else:
             self._connection, self.era = connection, connection.era
             self.state, self.failure, self._needed = "ready", None, None
+            self._tell_start(is_ready=True)
             self._spawn(self._watch(connection))
             self._look_whether_idle()
             self._ready(connection)
@@ -178,7 +181,12 @@ class Link:
         reason = str(error) if is_told else f"{type(error).__name__}: {str(error)[:300]}"
         self._count_failure(reason)
         self.state = "failed"
+        self._tell_start(is_ready=False)
         _log.warning("server %r cannot be used: %s", self._config.name, self.failure)
+
+    def _tell_start(self, *, is_ready: bool) -> None:
+        server_started(self._config.name, is_ready=is_ready, is_again=self._has_started)
+        self._has_started = True
 
     def _count_failure(self, reason: str) -> None:
         self.failure = self._secrets.text(reason)
