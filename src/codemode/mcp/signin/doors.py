@@ -71,6 +71,22 @@ class Door:
             raise UnreachableError(f"{where} cannot be reached ({type(error).__name__})") from None
         return self._believed(request, response, body, grant)
 
+    async def challenge(self, headers: Mapping[str, str], *, reads_only: bool) -> httpx2.Response | None:
+        """Ask the server without a token, and return how it asks for a sign-in; None where it does not.
+
+        ``reads_only``: nothing is posted at its URL. Raises `UnreachableError`.
+        """
+        said = {**headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
+        ping = None if reads_only else {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        try:
+            request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=said, json=ping)
+            async with asyncio.timeout(REQUEST_S), httpx2.AsyncClient(follow_redirects=False) as client:
+                response = await client.send(request, stream=True)
+                await response.aclose()
+        except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError) as error:
+            raise UnreachableError(f"{_shown(self._server)} cannot be reached ({type(error).__name__})") from None
+        return response if response.status_code in (401, 403) else None
+
     async def check_url(self, url: httpx2.URL | str) -> None:
         """Raise `RefusedError` for a URL that this server may not send the gateway, or a browser, to."""
         if len(str(url)) > _LONGEST_URL:

@@ -80,8 +80,8 @@ class Exchange:
     ) -> TokenRecord:  # fmt: skip
         """Sign in anew and return the record.
 
-        ``challenge`` is the answer with which the server asked for it. ``shown`` gets the URL for the browser, once it
-        has been checked, and ``answered`` waits for what comes back to ``redirect_uri``.
+        ``challenge`` is the answer with which the server asked for it; without one it is asked. ``shown`` gets the URL
+        for the browser, once it has been checked, and ``answered`` waits for what comes back to ``redirect_uri``.
         """
 
         async def checked(url: str) -> None:
@@ -94,6 +94,8 @@ class Exchange:
             if shown is not None:
                 await shown(url)
 
+        if challenge is None:  # nobody has been refused yet, and some say only then where to sign in
+            challenge = await self.door.challenge(self._server.headers, reads_only=self._server.transport == "sse")
         provider = self._provider(redirect_uri, checked, answered)
         provider.context.token_expiry_time = None
         await self._drive(provider, self._challenge(challenge))

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from authorization_server import SignInServer, browse, sign_in_server
+from authorization_server import SignInServer, as_json, browse, sign_in_server
 
 from codemode.interrupts.interrupt import InterruptRequested
 from codemode.mcp.config.values import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
@@ -59,6 +59,25 @@ def test_a_sign_in_in_the_browser_is_used_by_connections_after_it(server: SignIn
     assert asyncio.run(status_of(config, sign_in_hook(config)(config.servers[0]))) == 200
     assert server.counts["/register"] == 1
     assert "access-token" not in out.getvalue()
+
+
+def test_where_to_sign_in_may_stand_in_the_servers_refusal_alone(server: SignInServer, tmp_path: Path):
+    def refused(_query: Any, headers: dict[str, str]) -> Any:
+        if "Authorization" in headers:
+            return None
+        where = f"{server.origin}/elsewhere"
+        return as_json({}, 401, **{"WWW-Authenticate": f'Bearer resource_metadata="{where}", scope="notes"'})
+
+    server.answers = {
+        "/mcp": refused,
+        "/elsewhere": lambda *_: as_json({"resource": server.url, "authorization_servers": [server.origin]}),
+        "/.well-known/oauth-protected-resource": lambda *_: as_json({}, 404),
+        "/.well-known/oauth-protected-resource/mcp": lambda *_: as_json({}, 404),
+    }
+    config = configured(server, tmp_path)
+    signed_in(config)
+    assert (server.asked[0]["scope"], server.counts["/elsewhere"]) == ("notes", 1)
+    assert asyncio.run(status_of(config, sign_in_hook(config)(config.servers[0]))) == 200
 
 
 def test_without_a_sign_in_the_connection_fails_and_says_what_to_do(server: SignInServer, tmp_path: Path):
