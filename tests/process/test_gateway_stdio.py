@@ -61,6 +61,10 @@ class RawClient:
     def close(self) -> None:
         self._stdin.close()
 
+    def hang_up(self) -> None:
+        transport: Any = vars(self.process)["_transport"]
+        transport.get_pipe_transport(1).close()
+
 
 @asynccontextmanager
 async def raw_client(folder: Path) -> AsyncGenerator[RawClient]:
@@ -168,7 +172,7 @@ def test_what_of_a_request_does_not_fit_is_named_and_not_repeated(tmp_path: Path
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("how", ["closed pipes", signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path, how: Any):
     endless = "while (true) await new Promise((done) => setTimeout(done, 20));"
 
@@ -179,14 +183,38 @@ def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path,
             await client.send({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
             assert "result" in await client.ask(3, "tools/list"), "a program keeps nobody waiting"
             children = children_of(client.process.pid)
-            if how == "end of input":
+            if how == "closed pipes":
                 client.close()
+                client.hang_up()
             else:
                 client.process.send_signal(how)
             code, rest = await client.ended()
             assert code == 0
             assert all("result" not in json.loads(line) for line in rest.splitlines())
             assert not alive(children)
+
+    asyncio.run(main())
+
+
+def test_what_was_asked_before_the_input_ended_is_answered(tmp_path: Path):
+    slow = PRINTING.replace("import", "await new Promise((done) => setTimeout(done, 300));\nimport", 1)
+    calls = [
+        {"name": "codemode_run", "arguments": {"code": code}, "_meta": MODERN} for code in ("return", slow, PRINTING)
+    ]
+    lines = [
+        {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": one} for number, one in enumerate(calls)
+    ]
+    lines.append({"jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": {"_meta": MODERN}})
+
+    async def main() -> None:
+        async with raw_client(tmp_path) as client:
+            await client.send(*lines)
+            client.close()
+            code, rest = await client.ended()
+        assert code == 0
+        said = [json.loads(line) for line in rest.splitlines()]
+        results = {one["id"]: one["result"]["structuredContent"] for one in said if one.get("id") in (0, 1, 2)}
+        assert [one.get("result") for _, one in sorted(results.items())] == [None, [3, "loud"], [3, "loud"]]
 
     asyncio.run(main())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -14,6 +15,7 @@ from .principals import LOCAL, Principal
 PRINCIPAL_KEY = "codemode.principal"
 """Where in the ASGI scope of a request the door has put the id of whoever sent it."""
 _LEFT_KEY = "codemode.left"
+_LEFT: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)
 _SESSION_HEADER = "mcp-session-id"
 
 
@@ -43,10 +45,22 @@ def answering(scope: MutableMapping[str, Any]) -> Generator[None]:
         left.set()
 
 
-def left_of(ctx: Any) -> asyncio.Event | None:
-    """Return what is set once nobody waits any more for the answer to the HTTP request of a message, if one brought it.
+@contextmanager
+def asking_no_more() -> Generator[asyncio.Event]:
+    """Give what is to be set once the client at the other end of a pipe can answer no question any more."""
+    left = asyncio.Event()
+    token = _LEFT.set(left)
+    try:
+        yield left
+    finally:
+        _LEFT.reset(token)
 
-    A session outlives that: a client whose process was killed says no good-bye.
+
+def left_of(ctx: Any) -> asyncio.Event | None:
+    """Return what is set once nobody is there any more who could answer a question of the gateway.
+
+    That is who waits for the answer to the HTTP request of a message, or the client of a pipe. A session outlives the
+    former: a client whose process was killed says no good-bye.
     """
     request = getattr(ctx, "request", None)
-    return None if request is None else request.scope.get(_LEFT_KEY)
+    return _LEFT.get() if request is None else request.scope.get(_LEFT_KEY)

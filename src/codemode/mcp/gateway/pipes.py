@@ -50,6 +50,13 @@ class Pipes:
             self._room.release()
             self._inbox.put_nowait(None)
 
+    @property
+    def has_reader(self) -> bool:
+        """Whether somebody may still read what is written, and nobody has said that this is to end."""
+        poll = select.poll()
+        poll.register(self._target, 0)
+        return not self._ended.is_set() and not poll.poll(0)
+
     def close(self) -> None:
         """End, and wait for the threads."""
         self.end()

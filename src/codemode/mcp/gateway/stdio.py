@@ -17,16 +17,25 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.shared._context_streams import create_context_streams
 from mcp.shared.message import SessionMessage
 
+from .callers import asking_no_more
 from .pipes import Pipes, claimed
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+ANSWER_SECONDS = 30.0
+"""For so long at most what is under way is answered once the input has ended."""
+
+_LOOK_SECONDS = 0.2
+_WITHOUT_END = ("subscriptions/listen",)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client until its end of the pipe is closed, or this process is told to end."""
+    """Serve one client until its end of the pipe is closed, or this process is told to end.
+
+    What it had asked by then is answered, as far as that takes no longer than `ANSWER_SECONDS`.
+    """
     options = server.create_initialization_options(
         NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
     )
@@ -41,27 +50,68 @@ async def _streams(pipes: Pipes) -> AsyncGenerator[tuple[Any, Any]]:
     to_server, read = create_context_streams[SessionMessage | Exception](0)
     write, from_server = create_context_streams[SessionMessage](0)
 
-    async def receive() -> None:
+    under_way = _UnderWay()
+
+    async def receive(left: asyncio.Event) -> None:
         async with to_server:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 async for said in pipes.received():
                     if isinstance(said, SessionMessage):
+                        under_way.take(said.message)
                         await to_server.send(said)
                     else:
                         await pipes.send(_text(said))
+                left.set()
+                await under_way.over(pipes)
 
     async def send() -> None:
         async with from_server:
             async for one in from_server:
                 await pipes.send(_text(one.message))
+                under_way.answered(one.message)
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(receive)
-        group.start_soon(send)
-        try:
-            yield read, write
-        finally:
-            pipes.end()
+    with asking_no_more() as left:
+        async with anyio.create_task_group() as group:
+            group.start_soon(receive, left)
+            group.start_soon(send)
+            try:
+                yield read, write
+            finally:
+                pipes.end()
+
+
+class _UnderWay:
+    """The requests of the client that nobody has answered yet, of those that come to an answer by themselves."""
+
+    def __init__(self) -> None:
+        self._open: set[types.RequestId] = set()
+        self._changed = asyncio.Event()
+
+    def take(self, message: types.JSONRPCMessage) -> None:
+        """See a request come, or be taken back."""
+        if isinstance(message, types.JSONRPCRequest) and message.method not in _WITHOUT_END:
+            self._open.add(message.id)
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._forget((message.params or {}).get("requestId"))
+
+    def answered(self, message: types.JSONRPCMessage) -> None:
+        """See an answer go."""
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._forget(message.id)
+
+    async def over(self, pipes: Pipes) -> None:
+        """Wait until all are answered, for a while, and while somebody reads the answers."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while self._open and pipes.has_reader:
+                    self._changed.clear()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
+
+    def _forget(self, request_id: Any) -> None:
+        if isinstance(request_id, str | int):
+            self._open.discard(request_id)
+            self._changed.set()
 
 
 def _text(message: types.JSONRPCMessage) -> bytes:
