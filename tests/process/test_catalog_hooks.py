@@ -60,6 +60,9 @@ class Hooked(View):
     def preparation(self, facts: Any, given: Any) -> Awaitable[None] | None:
         return None if self._prepare is None else self._prepare(facts, given)
 
+    def going_on(self, given: Any, names: Any) -> None:
+        """Nothing."""
+
     def refusal(self, facts: Any) -> CodeModeError | None:
         return None if self._refuse is None else self._refuse(facts)
 

@@ -13,11 +13,13 @@ from waiting import within
 
 from codemode import (
     CodeModeAbortedError,
+    CodeModeProtocolError,
     Interrupt,
     MemoryInterruptStore,
     ModuleServer,
     Resumer,
     SqliteInterruptStore,
+    Tool,
     create_code_call_tools,
     create_code_mode_tool,
     create_run_tool,
@@ -138,3 +140,71 @@ def test_a_record_whose_resumer_died_asks_about_what_had_begun_without_waiting_f
         assert shop.paid == [1]
 
     within(scenario(), 30)
+
+
+class Placed:
+    """A server whose tools may change, at a place that its name does not say."""
+
+    name, version, description, capabilities, revision = "shop", None, None, (), 1
+
+    def __init__(self, server_id, shop, home):
+        self.server_id, self.home = server_id, home
+        self._tools = shop.tools
+
+    async def tools(self):
+        return self._tools
+
+
+HIDDEN = MODULE.replace('import * as shop from "@codemode/servers/shop"', "const shop = await import(WHERE)")
+PLACES = [
+    ("shop", MODULE, 5),
+    ("My Shop.2", MODULE.replace("servers/shop", "servers/my-shop-2"), 5),
+    ("shop", HIDDEN.replace("WHERE", '["@codemode/servers", "shop"].join("/")'), 6),  # of which one is the import
+]
+
+
+@pytest.mark.parametrize(("server_id", "code", "operations"), PLACES)
+def test_what_a_server_has_done_is_not_taken_for_what_another_of_its_name_did(server_id, code, operations):
+    async def scenario():
+        here, there, journal = Shop(), Shop(), MemoryJournal(clock=Fast())
+
+        def at(shop, journal, *others):
+            placed = Placed(server_id, shop, "here" if shop is here else "there")
+            return create_run_tool([placed, *others], settings=settings(journal))
+
+        async def call(tool):
+            return await tool.execute({"code": code}, tool_call_id="call_1")
+
+        dying = Host(journal, dies_after=operations, is_done=False)
+        assert (await call(at(here, dying)))["diagnostics"][0]["severity"] == "error"
+        said = await call(at(there, journal))
+        assert "is not the one" in said["diagnostics"][0]["message"], said
+        other = Placed("another", there, "changed, and nothing to the program")
+        paused = await call(at(here, journal, other))
+        assert [one.payload["kind"] for one in paused.requests] == [UNKNOWN]
+        with pytest.raises(CodeModeProtocolError, match="is not the one") as refused:
+            await at(there, journal).resume(paused, {"value": 2})
+        assert refused.value.details["not_resumable"] is True
+        assert value_of(await at(here, journal).resume(paused, {"value": 2})) == [1, 2]
+        assert (here.paid, there.paid) == ([1, 2], [])
+
+    within(scenario())
+
+
+def test_whoever_takes_a_program_over_is_told_that_tools_have_changed():
+    async def scenario():
+        shop, journal = Shop(), MemoryJournal(clock=Fast())
+        more = Shop()
+        more.tools = [*shop.tools, Tool("refund", execute=lambda value, context: None)]
+
+        async def call(shop, journal):
+            tool = create_run_tool([Placed("shop", shop, "here")], settings=settings(journal))
+            return await tool.execute({"code": MODULE}, tool_call_id="call_1")
+
+        await call(shop, Host(journal, dies_after=3))
+        said = await call(more, journal)
+        assert said["result"] == [1, 2]
+        assert [one["code"] for one in said["diagnostics"]] == ["TOOLS_CHANGED"]
+        assert shop.paid == [1, 2]
+
+    within(scenario())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
@@ -99,6 +99,9 @@ class View:
         """Nothing."""
 
     def preparation(self, facts: Any, given: Any) -> None:
+        """Nothing."""
+
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Nothing."""
 
     def under(self, given: Mapping[str, Any] | None) -> View:

@@ -244,6 +244,11 @@ class Ledger:
         return [entry for entry in self.entries if isinstance(entry.outcome, Waiting)]
 
 
+def called_names(ledger: Ledger) -> set[str]:
+    """Return the names of the tools that a program has called."""
+    return {entry.name for entry in ledger.entries if entry.kind == "tool"}
+
+
 UNKNOWN_OUTCOME_KIND = "code-mode/unknown-outcome"
 _UNKNOWN_OUTCOME_JSON = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
 

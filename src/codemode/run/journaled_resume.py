@@ -111,6 +111,7 @@ class JournaledResume:
             journal.has_written(ledger)
             return ledger, [from_here(ledger)]
         written = await access.read(opened)
+        self.journaling.calls.require_same(written.continuation)
         was = written.continuation.ledger
         journal.has_written(was, written.claims)
         ledger = await self.journaling.calls.ledger(was, access.settings.salt)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..continuations.journal import OpenedJournal
 from ..data.json_values import canonical_json
 from ..data.records import record
+from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..profile import Profile
@@ -15,7 +16,7 @@ from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
 from ..protocol.invocation import Invocation
 from ..protocol.journal_lines import Step, settled
-from ..protocol.ledger import Ledger, Waiting
+from ..protocol.ledger import Ledger, Waiting, called_names
 from ..protocol.replay import with_references
 from ..protocol.settings import Settings
 from ..protocol.sidecar import Sidecar
@@ -24,7 +25,7 @@ from ..tools.prepared import PreparedTool
 from .genuine import restored_profile
 from .held_journal import HeldJournal, JournalHeld
 from .journal_access import JournalAccess
-from .journal_identity import EndedBefore, held_elsewhere
+from .journal_identity import ORIGIN, EndedBefore, held_elsewhere
 from .journaled import InvocationJournal
 from .kept_inputs import KeptInputs
 from .outcome import RunOutcome
@@ -42,6 +43,14 @@ class WrittenCalls:
 
     catalog: ToolCatalog[PreparedTool]
     profile: Profile
+
+    def require_same(self, begun: Continuation) -> None:
+        """Raise `CodeModeProtocolError` where the tools that it has called are not those that there are."""
+        try:
+            self.catalog.going_on(begun.given, called_names(begun.ledger))
+        except CodeModeProtocolError as error:
+            error.details.setdefault("origin", ORIGIN)
+            raise
 
     async def ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None) -> Ledger:
         """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
@@ -148,6 +157,7 @@ class Journaling:
             return _under(event, settings)
         written = await access.read(opened)
         journal.has_written(written.continuation.ledger, written.claims)
+        self.calls.require_same(written.continuation)
         settings = self._begun_under(written.continuation, settings)
         ledger = await self.calls.ledger(written.continuation.ledger, settings.salt, machine.ledger.sidecar)
         journal.note(*now_waiting(written.continuation.ledger, ledger))

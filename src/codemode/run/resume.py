@@ -23,6 +23,7 @@ from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile, SidecarRules
 from ..protocol.continuation import Continuation, body_of
+from ..protocol.ledger import called_names
 from ..protocol.replay import with_references
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
@@ -117,6 +118,7 @@ async def _resume(
     if preparing is not None:
         await preparing
     with _refusals():
+        tools.going_on(continuation.given, called_names(continuation.ledger))
         own = restored_profile(continuation, profile)
         continuation = await _with_references(continuation, own.sidecar)
         goes_on = not needs_answers or _goes_on_by_itself(continuation)

@@ -14,7 +14,7 @@ from ..interrupts.interrupt import Interrupt, PendingRequest
 from .answers import asked, shown
 from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError
-from .labels import insert_labels
+from .labels import insert_labels, label_key
 from .listing_tables import IS_OPEN
 from .rows import marks, requests_named, requests_of
 from .session import Row, Session, is_plain
@@ -87,8 +87,8 @@ def again(interrupt: Interrupt, tool: Any = None, payload: Any = None, source: s
     return kept(interrupt, tool, payload=payload, source=source)
 
 
-def put(session: Session, new: Kept) -> str:
-    """Keep it and return the record's id, in the caller's transaction."""
+def put(session: Session, new: Kept, alone: str | None = None) -> str:
+    """Keep it and return the record's id, in the caller's transaction. ``alone`` is as `InterruptStore.put` has it."""
     known = session.one(
         "SELECT r.id, r.tenant FROM codemode_versions v JOIN codemode_records r ON r.id = v.record_id"
         " WHERE v.nonce = ?",
@@ -98,7 +98,7 @@ def put(session: Session, new: Kept) -> str:
         named = requests_named(session, [one.interrupt_id for one in new.interrupt.requests])
         record_ids = {one.record_id for one in named.values()}
         if not record_ids:
-            return _insert(session, new)
+            return _alone(session, new, alone) or _insert(session, new)
         if len(record_ids) > 1:
             raise StoreError("the interrupt has requests of several records")
         known = session.one("SELECT id, tenant FROM codemode_records WHERE id = ?", *record_ids) or ("", "")
@@ -111,6 +111,19 @@ def put(session: Session, new: Kept) -> str:
             raise RequestSuperseded("somebody goes on with the record: its next version comes from there")
         pause(session, record_id, state, new)
     return record_id
+
+
+def _alone(session: Session, new: Kept, alone: str | None) -> str | None:
+    """Return the newest record that has not ended and has this label as the new one. Nobody else writes meanwhile."""
+    if alone is None:
+        return None
+    found = session.one(
+        "SELECT record_id FROM codemode_labels WHERE label = ? AND tenant = ? AND app = ?"
+        " AND (state = 'resuming' OR (state IN ('pending', 'resting') AND expires_at_ms > ?))"
+        " ORDER BY position DESC LIMIT 1",
+        *(label_key(alone, json.loads(new.labels)[alone]), new.tenant, new.app, session.now_ms),
+    )
+    return None if found is None else found[0]
 
 
 def pause(session: Session, record_id: str, state: RecordState, new: Kept) -> None:

@@ -59,12 +59,15 @@ class InterruptStore(Protocol):
         labels: Mapping[str, str] | None = None,
         source: str | None = None,
         payload: Any = None,
+        alone: str | None = None,
     ) -> str:
         """Keep an interrupt, or an error's recovery, and return the id of its record.
 
         The same interrupt again gives the same record; another pause of the same invocation is the record's next
         version. ``tool`` is the tool that paused, whose tools' schemas, descriptions and annotations are kept for
-        forms; or its name. ``payload`` is plain JSON of your own, at most 16 MiB.
+        forms; or its name. ``payload`` is plain JSON of your own, at most 16 MiB. ``alone`` is one of the ``labels``:
+        where a record of this tenant and app with the same text of it has not ended, nothing new is kept and its id is
+        returned, whichever host was first. Raises `ValueError`.
         """
         ...
 

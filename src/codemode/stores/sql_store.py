@@ -77,8 +77,11 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
         labels: Mapping[str, str] | None = None,
         source: str | None = None,
         payload: Any = None,
+        alone: str | None = None,
     ) -> str:
         """See `InterruptStore.put`."""
+        if alone is not None and alone not in (labels or {}):
+            raise ValueError(f"alone must be one of the labels, got {alone!r}")
         new = await in_own_thread(
             lambda: keeping.kept(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload), "codemode-store"
         )
@@ -91,7 +94,7 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
             if self._keeps_ended_ms is not None:
                 ending.purge(session, self._keeps_ended_ms)
                 journal.purge(session, self._keeps_ended_ms)
-            return keeping.put(session, new)
+            return keeping.put(session, new, alone)
 
         return await self._write(work)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -88,6 +88,13 @@ class ToolCatalog(Protocol[ToolT_co]):
         """
         ...
 
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """Look at what a program was given that goes on here, and at the names of the tools that it has called.
+
+        Raises `CodeModeProtocolError` where what it has begun with is not what there is: nothing of it then runs.
+        """
+        ...
+
 
 class Catalog(Generic[ToolT]):
     """An unchanging set of tools. Safe to use from several threads."""
@@ -166,6 +173,9 @@ class Catalog(Generic[ToolT]):
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""
+
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """Nothing: they are what the host says."""
 
     def ask(self, name: str, argument: Any) -> Any:
         """What ``$search`` finds, or ``$describe`` says. Raises `CodeModeToolError` for anything but one string."""

@@ -96,6 +96,43 @@ def test_putting_twice_is_putting_once_and_a_later_pause_is_the_next_version(mak
     through(make, scenario)
 
 
+def test_of_several_who_keep_one_thing_at_once_one_does(make):
+    async def scenario(store):
+        def put(name, tenant="acme", **more):
+            given = {"app": "a", "labels": {"program": "p"}, "alone": "program", **more}
+            return store.put(paused(name), tenant=tenant, **given)
+
+        (first,) = set(await asyncio.gather(*(put(f"r{number}") for number in range(8))))
+        assert len((await store.list(tenant=ALL_TENANTS)).records) == 1
+        others = [{"tenant": "evil"}, {"app": "b"}, {"labels": {"program": "q"}}, {"alone": None}]
+        kept = [await put(f"o{number}", **one) for number, one in enumerate(others)]
+        assert len({first, *kept}) == 5
+        await store.withdraw(kept[-1], actor="ana")
+        assert await put("again") == first
+        await decided(store, *(one.interrupt_id for one in (await store.record(first, tenant="acme")).requests))
+        lease = await claimed(store, record_id=first)
+        assert await put("while it goes on") == first
+        await store.settle(lease, 1)
+        assert await put("afterwards") != first
+        with pytest.raises(ValueError, match="one of the labels"):
+            await put("x", alone="server")
+
+    through(make, scenario)
+
+
+def test_what_has_expired_is_no_reason_to_keep_nothing(make, clock):
+    async def scenario(store):
+        async def put(name):
+            return await store.put(paused(name), tenant="acme", labels={"program": "p"}, alone="program")
+
+        first = await put("a")
+        assert await put("b") == first
+        clock.moved_ms = 31 * HOUR_MS
+        assert await put("c") != first
+
+    through(make, scenario)
+
+
 def test_another_tenant_is_told_nothing(make):
     async def scenario(store):
         record_id = await store.put(paused("a"), tenant="acme")

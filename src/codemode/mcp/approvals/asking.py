@@ -14,7 +14,6 @@ from typing import Any
 
 import mcp_types as types
 
-from ...data.narrowing import mapping_or_empty
 from ...errors import CodeModeProtocolError
 from ...host.cancellation import to_its_end
 from ...interrupts.interrupt import Interrupt
@@ -71,7 +70,7 @@ class Asking:
         self._waits = {one.name: one.approval_wait_ms for one in servers if one.approval_wait_ms is not None}
         self._url = url
         self._ask_seconds = ask_seconds
-        self.runs = RunsOf(run_tool, principal, servers)
+        self.runs = RunsOf(run_tool, principal)
         self._own = Resuming(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
         self._goes_on = goes_on or self._own.start
         self._keeping = Keeping(store, principal, app, self.runs)
@@ -137,7 +136,6 @@ class Asking:
         # What was not asked in this call is not answered by it, nor by a client that is not to be asked.
         responses = {key: one for key, one in responses.items() if key in leg.said and not leg.facts.by_console}
         if "record" not in state:
-            self.runs.homes.require(mapping_or_empty(state.get("servers")))
             interrupt = Interrupt.from_dict(state.get("interrupt"))
             return await self._gone_on(leg, await self._answered(leg, interrupt, responses))
         record = await self._keeping.record(state["record"])
@@ -197,8 +195,7 @@ class Asking:
         for one in questions:
             leg.note(one.interrupt_id, definition=one.definition)
         leg.keep(one.interrupt_id for one in questions)
-        is_kept = isinstance(pause, Record)
-        going_on: dict[str, Any] = {"record": pause.id} if is_kept else self._held(leg, pause, questions)
+        going_on = {"record": pause.id} if isinstance(pause, Record) else {"interrupt": pause.to_dict()}
         text = await self._state.sealed(leg.state(going_on), leg.arguments)
         if len(text) > MAX_STATE_CHARACTERS and isinstance(pause, Interrupt):
             record_id = await self._keep(leg, pause, questions)
@@ -206,17 +203,9 @@ class Asking:
         requests = {one.interrupt_id: elicitation(one, leg.code) for one in questions}
         return types.InputRequiredResult(input_requests={**requests}, request_state=text)
 
-    def _held(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> dict[str, Any]:
-        servers = self.runs.homes.of_program(leg.code, (one.server for one in questions))
-        return {"interrupt": interrupt.to_dict(), "servers": servers}
-
     async def _left_to_store(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> Answer:
-        async with self._keeping.alone(leg.code):
-            # The same program may have been sent more than once before any of them waited: one of them is enough.
-            same = await self._keeping.waits(leg.code) if leg.is_new else None
-            record_id = await self._keep(leg, interrupt, questions) if same is None else same.id
-        if same is not None:
-            return await self._kept(leg, same)
+        # The same program may have been sent more than once before any of them waited: one of them is enough.
+        record_id = await self._keep(leg, interrupt, questions, is_new=leg.is_new)
         return await self._waited(leg, record_id, {one.server for one in questions})
 
     async def _kept(self, leg: Leg, record: Record, responses: Mapping[str, Any] | None = None) -> Answer:
@@ -277,8 +266,8 @@ class Asking:
             response["waiting"] = waiting_of(record_id, questions, record.expires_at_ms, self._page(record_id))
         return response
 
-    async def _keep(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> str:
-        record_id = await self._keeping.keep(interrupt, questions, leg.code)
+    async def _keep(self, leg: Leg, interrupt: Interrupt, questions: list[Question], *, is_new: bool = False) -> str:
+        record_id = await self._keeping.keep(interrupt, questions, leg.code, is_new=is_new)
         await self._goes_on()
         return record_id
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ...data.narrowing import is_object
 from ...errors import Resumable
@@ -23,7 +22,6 @@ _MAX_LABEL_CHARACTERS = 200
 _LOOK_SECONDS = 0.5
 _LIVE = ("pending", "resuming", "resting")
 _MOST_OF_ONE_PROGRAM = 20
-_alone: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
 
 class Keeping:
@@ -40,16 +38,20 @@ class Keeping:
         """The store itself."""
         return self._store()
 
-    async def keep(self, interrupt: Resumable, questions: Iterable[Question], code: str) -> str:
-        """Keep a pause for people; return the id of its record. Raises `StoreUnavailable`, `StoreError`."""
+    async def keep(
+        self, interrupt: Resumable, questions: Iterable[Question], code: str, *, is_new: bool = False
+    ) -> str:
+        """Keep a pause for people; return the id of its record. Raises `StoreUnavailable`, `StoreError`.
+
+        ``is_new``: nobody was asked about it yet. Then that of the same program which waits already is as good.
+        """
         asked = list(questions)
         labels = {
             "principal": _label([self._tenant]),
             "server": _label(one.server for one in asked),
             "tool": _label(one.tool for one in asked),
-            "program": self._tool.homes.program(code),
+            "program": self._tool.program(code),
         }
-        servers = self._tool.homes.of_program(code, (one.server for one in asked))
         definitions = {one.interrupt_id: one.definition for one in asked if one.definition is not None}
         return await self.store.put(
             interrupt,
@@ -58,7 +60,8 @@ class Keeping:
             app=self._app,
             labels=labels,
             source=code,
-            payload={"definitions": definitions, "servers": servers},
+            payload={"definitions": definitions},
+            alone="program" if is_new else None,
         )
 
     async def record(self, record_id: Any) -> Record | None:
@@ -71,14 +74,9 @@ class Keeping:
             return None
         return found if found.app == self._app else None
 
-    def alone(self, code: str) -> asyncio.Lock:
-        """Return what lets one call at a time look whether a program waits, and keep it."""
-        key = self._tenant, self._tool.homes.program(code)
-        return _alone.get(key) or _alone.setdefault(key, asyncio.Lock())
-
     async def waits(self, code: str) -> Record | None:
         """Return the run of the same program that has not ended, the newest; None where there is none."""
-        labels = {"program": self._tool.homes.program(code)}
+        labels = {"program": self._tool.program(code)}
         page = await self.store.list(tenant=self._tenant, app=self._app, labels=labels, limit=_MOST_OF_ONE_PROGRAM)
         return next((one for one in page.records if one.state in _LIVE), None)
 

@@ -7,7 +7,6 @@ gateways and the command line share: a look at it is made for each call, so that
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import sqlite3
 from collections import OrderedDict
@@ -160,14 +159,8 @@ def definition_of(tool: types.Tool, config: ServerConfig | None = None) -> str:
         exclude_none=True,
         include={"name", "title", "description", "input_schema", "output_schema", "annotations"},
     )
-    whose = [] if config is None else [server_text(config)]
+    whose = [] if config is None else [config.home]
     return hashlib.sha256(canonical_json([said, *whose] if whose else said).encode()).hexdigest()
-
-
-def server_text(config: ServerConfig) -> str:
-    """Return what tells servers apart that have one name: where each is, and all that it is given. Holds secrets."""
-    where = [config.transport, config.command, config.args, config.cwd, config.url]
-    return json.dumps([*where, sorted(config.env.items()), sorted(config.headers.items())])
 
 
 def approval_hook(remembered: Remembered) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:

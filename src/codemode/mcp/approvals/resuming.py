@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
 
-from ...data.narrowing import mapping_or_empty
+from ...data.json_values import canonical_json
 from ...errors import CodeModeError
 from ...interrupts.interrupt import Interrupt
 from ...observe.request_telemetry import in_no_trace
@@ -17,26 +18,28 @@ from ...stores.resumer import Resumer
 from ...stores.values import ALL_TENANTS, Lease, StoredPause, Tenant
 from ...surfaces.modules.response import RunResponse
 from ...surfaces.modules.run_tool import RunTool
-from ..config.values import ServerConfig
 from ..gateway.principals import Principal
 from ..upstreams.origins import CallOrigin
-from .homes import Homes
 from .keeping import APP
 
 
 class RunsOf:
     """The runs of one principal: how each goes on, and what forms for its questions are made of."""
 
-    def __init__(self, run_tool: RunTool, principal: Principal, servers: Sequence[ServerConfig] = ()) -> None:
+    def __init__(self, run_tool: RunTool, principal: Principal) -> None:
         self._run_tool = run_tool
         self._principal = principal
         self.name = run_tool.name
-        self.homes = Homes(servers, run_tool.settings.continuation)
 
     @property
     def catalog(self) -> Any:
         """The tools as they were last listed: a store takes the forms of what is asked from here."""
         return self._run_tool.catalog
+
+    def program(self, code: str) -> str:
+        """Return what tells programs apart: by their text, and by the servers that they name."""
+        said = canonical_json([code, self._run_tool.homes.named_in(code)])
+        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def go_on(
         self, interrupt: Interrupt, resolutions: Mapping[str, Any], origin: CallOrigin | None = None
@@ -103,7 +106,6 @@ class Resuming:
     async def resume(self, lease: Lease, *, resolutions: Mapping[str, Any]) -> Any:
         """Go on with one run, as a `Resumer` wants it."""
         async with self._runs_of(Principal(lease.record.tenant)) as runs:
-            runs.homes.require(mapping_or_empty(mapping_or_empty(lease.record.payload).get("servers")))
             return await runs.resume(lease.interrupt, resolutions)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,12 @@ class ServerConfig:
     approval_wait_ms: int | None = None
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: tuple[str, ...] = ()
+
+    @property
+    def home(self) -> str:
+        """What tells servers apart that have one name: where each is, and all that it is given. Holds secrets."""
+        where = [self.transport, self.command, self.args, self.cwd, self.url]
+        return json.dumps([*where, sorted(self.env.items()), sorted(self.headers.items())])
 
     def __repr__(self) -> str:
         return f"<ServerConfig {self.name!r}: {self.transport}>"

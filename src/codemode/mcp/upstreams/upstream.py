@@ -67,6 +67,11 @@ class Upstream:
         return self.config.name
 
     @property
+    def home(self) -> str:
+        """What tells it from a server that has this name elsewhere. Holds secrets."""
+        return self.config.home
+
+    @property
     def state(self) -> State:
         """Whether it runs: "stopped", "starting", "ready" or "failed"."""
         return self._link.state

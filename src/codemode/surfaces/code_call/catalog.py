@@ -5,7 +5,7 @@ Whatever is outside the index has one answer, that of a name that nobody has reg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,9 @@ class CodeCallCatalog:
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Return nothing: the index is as it is."""
+
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """Nothing: they are what the host says."""
 
     def under(self, given: Mapping[str, Any] | None) -> CodeCallCatalog:
         """Return the tools that an invocation which was given this may see and call."""

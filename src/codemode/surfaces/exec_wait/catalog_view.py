@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...data.narrowing import list_or_empty, mapping_or_empty
@@ -125,6 +125,9 @@ class CatalogView:
         if not uses or all(one.is_listed for one in self._catalog.servers):
             return None
         return self._catalog.list_servers(given)
+
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """Nothing: they are what the host says."""
 
 
 def _is_placed(use: Any) -> bool:

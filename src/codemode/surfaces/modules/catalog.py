@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +147,9 @@ class ModuleCatalog:
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""
+
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """Nothing: servers that never change are what the host says."""
 
     def _import(self, path: Any) -> dict[str, Any]:
         server = self._by_path.get(path) if isinstance(path, str) else None

@@ -124,6 +124,9 @@ def _of_host(error: CodeModeError) -> Diagnostic:
             "error", "CANCELLED", "the run was cancelled", hint="Run the program again if it is still wanted."
         )
     if isinstance(error, CodeModeProtocolError):
+        if error.details.get("origin") in ("continuation", "journal"):
+            message = f"the program does not go on: {error.message}"
+            return diagnostic("error", "CONTINUATION_REFUSED", message, hint="Tell the user: nothing has run here.")
         is_undecided = error.details.get("origin") == "decision"
         message = _MALFORMED if is_undecided else "the sandbox broke a rule and was stopped"
         return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: it is no fault of the program.")

@@ -24,6 +24,7 @@ from .server_set import ServerSet
 
 if TYPE_CHECKING:
     from .catalog import ModuleCatalog
+    from .homes import Homes
 
 
 class RunTool:
@@ -79,6 +80,11 @@ class RunTool:
     def catalog(self) -> ModuleCatalog:
         """The tools as they were last listed, by the names that pauses have for them."""
         return self._servers.catalog()
+
+    @property
+    def homes(self) -> Homes:
+        """Where its servers are, as far as they say so."""
+        return self._runs.homes
 
     @property
     def may_ask(self) -> bool:

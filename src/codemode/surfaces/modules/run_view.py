@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import list_or_empty, mapping_or_empty
@@ -11,6 +11,7 @@ from ...host.clock import now_ms
 from ...tools.prepared import PreparedTool
 from .catalog import ModuleCatalog, meta_of
 from .diagnostic import Diagnostic, diagnostic, read_again
+from .homes import Homes
 from .limits import RunLimits
 from .listing import ListedServer
 from .module_facts import read_module_facts
@@ -21,7 +22,7 @@ from .words import WITHOUT_SERVER_HINT
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
 
-NOTES, CAPABILITIES, LIMITS = "notes", "capabilities", "limits"
+NOTES, CAPABILITIES, LIMITS, HOMES = "notes", "capabilities", "limits", "homes"
 """Members of what an invocation is given, beside what its program imports."""
 
 
@@ -32,12 +33,15 @@ class RunView:
     named. A pause brings its own of both, and its ``limits``. ``ready_ms`` is when all was listed that it needs.
     """
 
-    def __init__(self, servers: ServerSet, notes: Sequence[Diagnostic] = (), capabilities: Sequence[str] = ()) -> None:
+    def __init__(
+        self, servers: ServerSet, homes: Homes, notes: Sequence[Diagnostic] = (), capabilities: Sequence[str] = ()
+    ) -> None:
         self.notes = list(notes)
         self.capabilities = list(capabilities)
         self.limits: RunLimits | None = None
         self.ready_ms = 0.0
         self._servers = servers
+        self._homes = homes
         self._named: list[Source] = []
         self._now = servers.catalog()
 
@@ -88,7 +92,10 @@ class RunView:
     def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
         """Return the modules that a program imports, and what a pause of it must not forget."""
         given = self._now.given_for(facts)
-        return {**given, NOTES: list(self.notes)} if self.notes else given
+        read = read_module_facts(facts)
+        homes = self._homes.all() if read.wants_all else self._homes.of(read.paths())
+        more = {NOTES: list(self.notes), HOMES: homes}
+        return {**given, **{name: said for name, said in more.items() if said}}
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with what a program imports and calls."""
@@ -106,6 +113,25 @@ class RunView:
         self._settle(wants_all=read.wants_all)
         return None
 
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """See that the servers of these tools are those that the program has begun with, and say which have changed.
+
+        Raises `CodeModeProtocolError` for another server.
+        """
+        had = mapping_or_empty(mapping_or_empty(mapping_or_empty(given).get("module")).get("servers"))
+        kept = mapping_or_empty(mapping_or_empty(given).get(HOMES))
+        self._homes.require(kept, {*had, *(name.partition(".")[0] for name in names)})
+        for path, entry in had.items():
+            source, server = self._servers.at(path), self._now.server(path)
+            if source is not None and source.failure is not None:
+                note = unavailable(source)
+            elif server is None or meta_of(server) != entry:
+                note = _changed(path, "since the program began: it goes on with those there are now")
+            else:
+                continue
+            if note not in self.notes:
+                self.notes.append(note)
+
     def changed_meanwhile(self) -> list[Diagnostic]:
         """Return what to say of servers whose tools are others by now than this run has."""
         had = ((one, self._now.server(one.path)) for one in self._named)
@@ -120,13 +146,6 @@ class RunView:
         had = mapping_or_empty(module.get("servers"))
         wants_all = module.get("all") is True
         await self._listed(self._wanted([*had], wants_all=wants_all), wants_all=wants_all)
-        for path, entry in had.items():
-            server = self._now.server(path)
-            source = self._servers.at(path)
-            if source is not None and source.failure is not None:
-                self.notes.append(unavailable(source))
-            elif server is None or meta_of(server) != entry:
-                self.notes.append(_changed(path, "since the program began: it goes on with those there are now"))
 
     def _wanted(self, paths: Sequence[str], *, wants_all: bool) -> list[Source]:
         self._named = [one for path in paths if (one := self._servers.at(path)) is not None]

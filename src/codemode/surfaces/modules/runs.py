@@ -19,6 +19,7 @@ from .description import RunDescription, described
 from .diagnostic import Diagnostic, diagnostic
 from .diagnostics import cleared, diagnostics_of, of_error
 from .hints import say_of_markdown
+from .homes import Homes
 from .limits import HOST_NAMES, RunLimits
 from .listing import ModuleTool
 from .options import RunOptions
@@ -46,6 +47,7 @@ class Runs:
         self, servers: ServerSet, options: RunOptions, settings: CodeModeOptions, pool: WorkerPool | None
     ) -> None:
         self._servers = servers
+        self.homes = Homes(servers.sources, settings.continuation)
         self._options = options
         self._pool = pool
         # A limit that a request may name is its own, or that of the run options.
@@ -121,7 +123,7 @@ class Runs:
         if not load_continuations.cache_info().currsize:
             await pool.off_loop(load_continuations)
         go_on = load_continuations()
-        view = RunView(self._servers)
+        view = RunView(self._servers, self.homes)
         answers_to = partial(go_on.answers_of, **answers)
         outcome = await go_on.resume(self._profile, interrupt, answers_to, view, self._settings, outer, pool)
         return await self._told(outcome, view, view.limits or self._options.limits, view.notes, view.capabilities)
@@ -151,7 +153,11 @@ class Runs:
 
     def _catalog(self, notes: Sequence[Diagnostic], capabilities: Sequence[str]) -> RunView | ModuleCatalog:
         # A run of the same text over the very catalog is not compared with it again.
-        return self._servers.catalog() if self._servers.is_static else RunView(self._servers, notes, capabilities)
+        return (
+            self._servers.catalog()
+            if self._servers.is_static
+            else RunView(self._servers, self.homes, notes, capabilities)
+        )
 
     async def _told(
         self,

@@ -48,7 +48,8 @@ class ModuleServer:
     names; or an object whose tools change: with an async method ``tools()`` that gives them, and a ``revision`` that is
     another one whenever they have changed. With the attributes above such an object is a server itself. It may have
     ``notes``, texts that programs which import it are told of its tools, as ``TOOLS_CHANGED``; and ``learned``, another
-    value whenever more is known of the same tools, which are then listed anew before the next run.
+    value whenever more is known of the same tools, which are then listed anew before the next run; and ``home``, a text
+    that is another one for another server, wherever it has the same name: a program goes on only where it is the same.
     Raises `ValueError` for what is of a wrong type, and for what is no tool.
     """
 
@@ -126,6 +127,12 @@ class Source:
             return ()
         texts = (plain_text(one, MAX_NOTE_CHARACTERS) for one in said[:MAX_NOTES]) if is_sequence(said) else ()
         return tuple(one for one in texts if one)
+
+    @property
+    def home(self) -> str | None:
+        """What tells it from a server of the same name elsewhere, if it says so. May hold secrets."""
+        said = getattr(self._live, "home", None)
+        return said if isinstance(said, str) else None
 
     @property
     def is_hung(self) -> bool:
