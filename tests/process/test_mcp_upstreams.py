@@ -14,7 +14,7 @@ from mcp_types import ToolListChangedNotification
 
 from codemode import ToolCallContext, create_run_tool
 from codemode.errors import CodeModeToolError
-from codemode.mcp import UpstreamHooks, connect
+from codemode.mcp import GatewayConfig, UpstreamHooks, connect
 from codemode.mcp.upstreams import upstream as upstreams
 from codemode.mcp.upstreams.origins import CallOrigin
 
@@ -365,3 +365,14 @@ def is_alive(pid: int) -> bool:
         return status.read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return status.parent.parent.exists() is False
+
+
+@pytest.mark.parametrize("policy", ["declared", "never", "always"])
+def test_the_policy_of_a_configuration_holds_without_a_gateway_too(policy):
+    async def work():
+        async with connect(GatewayConfig((quick(approval=policy),))) as connected:
+            tools = await connected.tools()
+            return [bool(tools[name].needs_approval) for name in ("quick_echo", "quick_note")]
+
+    reads, says_nothing = {"never": (False, False), "declared": (False, True), "always": (True, True)}[policy]
+    assert run(work) == [reads, says_nothing]

@@ -7,11 +7,10 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp_servers.configured import of
 from mcp_servers.on_a_loop import run
 
 from codemode import create_run_tool
-from codemode.mcp import ServerConfig, UpstreamHooks, connect
+from codemode.mcp import GatewayConfig, ServerConfig, UpstreamHooks, connect
 from codemode.mcp.approvals.remembered import KnownTool, Remembered, approval_hook, definition_of
 from codemode.mcp.gateway.principals import LOCAL
 from codemode.mcp.upstreams.origins import CallOrigin
@@ -36,7 +35,7 @@ def server(folder: Path, **settings: Any) -> ServerConfig:
 
 async def ran(config: ServerConfig, folder: Path, code: str, remembered: Remembered) -> Any:
     hooks = UpstreamHooks(approval=approval_hook(remembered))
-    async with connect(of(config), hooks=hooks, cache_folder=folder / "lists") as connected:
+    async with connect(GatewayConfig((config,)), hooks=hooks, cache_folder=folder / "lists") as connected:
         tool = create_run_tool(
             connected, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32}}
         )

@@ -13,6 +13,7 @@ from typing import overload
 from ...errors import CodeModeToolError
 from ...surfaces.modules.servers import ModuleServer
 from ...tools.tool import Tool
+from ..approvals.policy import asks
 from ..config.secrets import Secrets
 from ..config.values import GatewayConfig
 from ..signin.sign_ins import SignIns
@@ -79,12 +80,13 @@ async def connect(
 
     In ``cache_folder`` what servers list is kept for ``principal``: with that, `Upstream.listed` and `tools` answer
     before any server runs. All belongs to the event loop of the block. ``secrets``: more that nobody may read. Without
-    ``hooks`` tokens are used, and renewed, that ``codemode mcp login`` has kept for ``principal``.
+    ``hooks`` the policy of the configuration says which tools need an approval, and tokens are used, and renewed, that
+    ``codemode mcp login`` has kept for ``principal``.
     """
     hidden = secrets or Secrets(config.secrets)
     cache = ListCache(cache_folder, principal)
     async with SignIns(config, secrets=hidden) as sign_ins:
-        hooks = hooks or UpstreamHooks(sign_in=sign_ins.hook(principal))
+        hooks = hooks or UpstreamHooks(approval=asks, sign_in=sign_ins.hook(principal))
         upstreams = [Upstream(one, hooks, hidden, cache) for one in config.servers]
         await asyncio.gather(*(one.load() for one in upstreams))
         try:

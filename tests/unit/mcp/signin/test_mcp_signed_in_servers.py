@@ -32,7 +32,7 @@ def server() -> Iterator[SignInServer]:
 
 @pytest.fixture
 def config(server: SignInServer, tmp_path: Path) -> GatewayConfig:
-    one = ServerConfig("notes", "http", url=server.url, auth={"storage": "files"})
+    one = ServerConfig("notes", "http", url=server.url, approval="never", auth={"storage": "files"})
     return GatewayConfig((one,), GatewaySettings(state_folder=tmp_path))
 
 
