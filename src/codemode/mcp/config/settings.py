@@ -29,7 +29,8 @@ def settings_of(top: Mapping[str, Any], filled_in: set[str], state_folder: Path)
     fields = {field: top[key] for key, field in _FIELDS.items() if key in top}
     auth: Mapping[str, Any] = top.get("auth", {})
     console = auth.get("console")
-    of_auth = [console] if isinstance(console, str) else []
+    asking: Any = auth.get("introspection", {}).get("clientSecret")
+    of_auth = [one for one in (console, asking) if isinstance(one, str)]
     secrets = secret_rules.long_enough({*filled_in, *top.get("keys", ()), *of_auth})
     secrets |= secret_rules.of_url(top.get("store", ""))
     return GatewaySettings(**fields, state_folder=state_folder, secrets=tuple(sorted(secrets, key=len, reverse=True)))

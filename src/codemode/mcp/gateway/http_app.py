@@ -20,6 +20,7 @@ from .http_console import CONSOLE_PATH, MountedConsole, mounted_console
 from .http_door import METADATA_PATH, Door
 from .http_sessions import Sessions
 from .http_settings import HttpLimits, HttpSettings, http_settings
+from .http_verifiers import verifier_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +61,13 @@ class HttpApp:
     """An ASGI application. A server that knows of lifespans runs it; elsewhere enter `running`. See `http_app`."""
 
     def __init__(self, gateway: Served, settings: HttpSettings, limits: HttpLimits) -> None:
-        self._gateway, self._settings, self._limits = gateway, settings, limits
+        self._gateway, self._limits = gateway, limits
+        self._settings: HttpSettings = settings
         self._config = gateway.config
         self._console: MountedConsole | None = None
         self._served_at = settings.url
-        self._verifier = getattr(gateway.options, "verifier", None)
+        self._given = getattr(gateway.options, "verifier", None)
+        self._verifier = self._given or verifier_of(settings.check)
         self._door = Door(settings, self._verifier)
         self._sessions = Sessions(gateway.server, limits)
         self._health = Health(gateway)
@@ -143,8 +146,11 @@ class HttpApp:
         except ConfigError as error:
             _log.error("%s; the users from before stay", error)
             return
+        is_other = settings.check != self._settings.check and self._given is None
+        if is_other:
+            self._verifier = verifier_of(settings.check)
         self._settings, self._door = settings, Door(settings, self._verifier, asks=self.asks)
-        self._sessions.leave_all_but(settings.tokens.values())
+        self._sessions.leave_all_but(settings.tokens.values(), verified=not is_other)
 
     async def _answer(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         if path == MCP_PATH:
@@ -152,7 +158,7 @@ class HttpApp:
         elif path in ("/healthz", "/readyz") and scope["method"] in ("GET", "HEAD"):
             status, said = await self._health.answer(path)
             await answer(send, status, said)
-        elif path in (METADATA_PATH, METADATA_PATH + MCP_PATH) and (said := self._door.metadata(scope)) is not None:
+        elif path.startswith(METADATA_PATH) and (said := self._door.metadata(scope)) is not None:
             await answer(send, 200, said)
         elif path == CALLBACK_PATH and self._sign_ins is not None:
             await self._sign_ins.callback_app(scope, receive, send)

@@ -14,7 +14,9 @@ from mcp.server.auth.provider import AccessToken, TokenVerifier, principal_compo
 from starlette.types import Scope
 
 from .http_answers import Refused
-from .http_settings import VERIFIED, HttpSettings, is_loopback, token_digest
+from .http_settings import VERIFIED, HttpSettings, token_digest
+from .http_token_checks import is_loopback
+from .http_verifiers import UnverifiableError
 from .principals import LOCAL
 
 _log = logging.getLogger("codemode.mcp")
@@ -66,7 +68,8 @@ class Door:
         known = self._known(token)
         if known is not None:
             return known, AuthenticatedUser(AccessToken(token="", client_id=known, scopes=[], subject=known))
-        return await self._verified(token, scope)
+        access = await self.verified(token, scope)
+        return principal_id(access), AuthenticatedUser(access)
 
     def _token(self, scope: Scope) -> str:
         said = _only(scope, b"authorization")
@@ -83,7 +86,8 @@ class Door:
                 found = name
         return found
 
-    async def _verified(self, token: str, scope: Scope) -> tuple[str, AuthenticatedUser]:
+    async def verified(self, token: str, scope: Scope) -> AccessToken:
+        """Return what the verifier says of a token that lets its holder in. Raises `Refused`."""
         access = None if self._verifier is None else await self._asked(self._verifier, token)
         if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
             raise self._unknown(scope, "invalid_token")
@@ -92,14 +96,15 @@ class Door:
             raise self._unknown(scope, "invalid_token")
         if missing := set(self._settings.scopes) - set(access.scopes):
             raise self._unknown(scope, "insufficient_scope", sorted(missing))
-        return _principal_id(access), AuthenticatedUser(access)
+        return access
 
     async def _asked(self, verifier: TokenVerifier, token: str) -> AccessToken | None:
         try:
             async with asyncio.timeout(_VERIFIER_SECONDS):
                 return await verifier.verify_token(token)
         except Exception as error:  # noqa: BLE001 - whatever fails lets nobody in; its text may hold the token
-            _log.error("a token could not be verified: %s", type(error).__name__)
+            why = str(error) if isinstance(error, UnverifiableError) else type(error).__name__
+            _log.error("a token could not be verified: %s", why)
             raise Refused(503, "Sign-in cannot be checked at present", {"retry-after": "5"}) from None
 
     def _is_for_us(self, resource: str, scope: Scope) -> bool:
@@ -114,8 +119,10 @@ class Door:
         return f"{base}/mcp"
 
     def metadata(self, scope: Scope) -> dict[str, Any] | None:
-        """Return what RFC 9728 says about the gateway; None without an issuer."""
-        if self._settings.issuer is None:
+        """Return what RFC 9728 says about the gateway; None without an issuer, and for another resource."""
+        own = urlsplit(self.resource(scope)).path
+        asked = str(scope["path"]).partition(METADATA_PATH)[2].rstrip("/")
+        if self._settings.issuer is None or asked not in ("", "/mcp", own):
             return None
         said: dict[str, Any] = {
             "resource": self.resource(scope),
@@ -126,7 +133,7 @@ class Door:
 
     def _unknown(self, scope: Scope, error: str | None, missing: list[str] | None = None) -> Refused:
         parts: list[str] = [] if error is None else [f'error="{error}"']
-        if missing:
+        if self._settings.scopes:  # which to ask the authorization server for
             parts.append(f'scope="{" ".join(self._settings.scopes)}"')
         if self._settings.issuer is not None:
             base = urlsplit(self.resource(scope))
@@ -136,7 +143,7 @@ class Door:
         return Refused(403 if missing else 401, words, {"www-authenticate": said})
 
 
-def _principal_id(access: AccessToken) -> str:
+def principal_id(access: AccessToken) -> str:
     """Return one text for each user of each issuer: no user can choose a subject that reads as another's."""
     client, issuer, subject = principal_components(access)
     whose = f"client {quote(client, safe='')}" if subject is None else f"user {quote(subject, safe='@')}"

@@ -21,7 +21,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from ..config.values import ConfigError
 from .http_app import MCP_PATH
-from .http_settings import is_loopback
+from .http_token_checks import is_loopback
 
 Message = dict[str, Any]
 SESSION_HEADER = "mcp-session-id"

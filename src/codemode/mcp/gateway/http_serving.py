@@ -16,15 +16,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..config.values import ConfigError
 from .http_app import MCP_PATH, HttpApp, Served, http_app
-from .http_settings import HttpLimits, is_loopback
+from .http_settings import HttpLimits
+from .http_token_checks import is_loopback
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle, Transport
 
 _BACKLOG = 128
 _SIGN_IN = (
-    'codemode.auth.tokens needs a user, {{"sha256:<SHA-256 of a token>": {{"name": ...}}}}, or the gateway a token'
-    " verifier, before it may listen on {host}: without sign-in it is for this machine alone (--http 127.0.0.1:PORT)"
+    'codemode.auth.tokens needs a user, {{"sha256:<SHA-256 of a token>": {{"name": ...}}}}, or codemode.auth one of jwt'
+    " and introspection, before it may listen on {host}: without sign-in it is for this machine alone"
+    " (--http 127.0.0.1:PORT)"
 )
 
 

@@ -54,10 +54,11 @@ class Sessions:
             self._managed.clear()
             await asyncio.gather(*(one.end() for one in ended))
 
-    def leave_all_but(self, names: Iterable[str]) -> None:
-        """End the sessions of users who are none any more. Whom a verifier has named it may name again."""
+    def leave_all_but(self, names: Iterable[str], *, verified: bool = True) -> None:
+        """End the sessions of users who are none any more. Whom a verifier has named it may name again, if it may."""
         kept = {LOCAL.id, *names}
-        for name in [name for name in self._managed if name not in kept and not name.startswith(VERIFIED)]:
+        gone = [name for name in self._managed if name not in kept and not (verified and name.startswith(VERIFIED))]
+        for name in gone:
             self._managed.pop(name).leave()
 
     async def handle(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:

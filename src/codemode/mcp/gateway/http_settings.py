@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ..config.values import ConfigError
+from .http_token_checks import TokenCheck, token_check
 from .principals import LOCAL
 
 _PATH = "codemode.auth"
-_KEYS = ("tokens", "issuer", "scopes", "url", "origins", "hosts", "console")
+_KEYS = ("tokens", "issuer", "scopes", "audience", "jwt", "introspection", "url", "origins", "hosts", "console")
 _HASH = "sha256:"
 _HEX = frozenset("0123456789abcdef")
 _MOST_NAME_CHARACTERS = 200
@@ -44,7 +44,8 @@ class HttpSettings:
 
     ``url`` is where the gateway is for others (``https://tools.acme.com``), without a slash at its end. ``origins`` are
     those of pages that may call it, beside its own. ``hosts`` are names by which it is called. ``console`` is
-    ``auth.console`` as it is: a token, or users by the hashes of theirs.
+    ``auth.console`` as it is: a token, or users by the hashes of theirs. ``check`` says by what other tokens are
+    verified, those of ``issuer``.
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -54,17 +55,20 @@ class HttpSettings:
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     console: str | Mapping[str, Any] | None = None
+    check: TokenCheck | None = None
 
 
 def http_settings(auth: Mapping[str, Any]) -> HttpSettings:
     """Return what ``codemode.auth`` says. Raises `ConfigError` that names the place and what may stand there."""
     if unknown := sorted(set(auth) - set(_KEYS)):
         raise ConfigError(f"{_PATH}.{unknown[0]} is not known; {_PATH} has {', '.join(_KEYS)}")
+    issuer, url = _url(auth.get("issuer"), "issuer"), _url(auth.get("url"), "url")
     return HttpSettings(
         tokens=_tokens(auth.get("tokens", {})),
-        issuer=_url(auth.get("issuer"), "issuer"),
-        scopes=_texts(auth.get("scopes", ()), "scopes"),
-        url=_url(auth.get("url"), "url"),
+        issuer=issuer,
+        scopes=_scopes(auth.get("scopes", ())),
+        url=url,
+        check=token_check(auth, issuer=issuer, url=url, audiences=_texts(auth.get("audience", ()), "audience")),
         origins=tuple(_origin(one) for one in _texts(auth.get("origins", ()), "origins")),
         hosts=tuple(_host(one) for one in _texts(auth.get("hosts", ()), "hosts")),
         console=_console(auth.get("console")),
@@ -121,6 +125,14 @@ def _texts(said: Any, key: str) -> tuple[str, ...]:
     return tuple(cast("list[str]", several))
 
 
+def _scopes(said: Any) -> tuple[str, ...]:
+    found = tuple(part for one in _texts(said, "scopes") for part in one.split())
+    # They stand in a header, between quotes.
+    if not all(one.isascii() and one.isprintable() and not set(one) & set('"\\') for one in found):
+        raise ConfigError(f"{_PATH}.scopes must be scopes as authorization servers write them")
+    return found
+
+
 def _url(said: Any, key: str) -> str | None:
     if said is None:
         return None
@@ -145,15 +157,3 @@ def _host(text: str) -> str:
     if not text or not set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-"):
         raise ConfigError(f"{_PATH}.hosts must be names such as tools.example.com, without a port, got {text!r}")
     return text
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether a name or address, of a URL or a socket, is this machine's own."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
