@@ -115,7 +115,9 @@ def test_resources_templates_and_prompts_of_a_server(over):
         return [listed.resources[0].uri, listed.resourceTemplates[0].uriTemplate, await resources.read("notes://all"),
             (await resources.read("notes://one/plan")).contents[0].text, (await prompts.list()).prompts[0].arguments,
             await prompts.get("summarize", {name: "plan", style: "long"}), typeof MCP.tracker.resources]"""
-    value = over(program(code))["value"]
+    result = over(program(code))
+    assert result["status"] == "completed", result
+    value = result["value"]
     assert value[:2] == ["notes://all", "notes://one/{name}"]
     assert value[2]["contents"] == [{"uri": "notes://all", "mimeType": "text/plain", "text": "plan, list"}]
     assert value[3] == "Swim on Monday."

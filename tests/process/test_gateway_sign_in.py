@@ -16,19 +16,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from authorization_server import browse, sign_in_server
+from authorization_server import browse, configured, sign_in_server
 from required import missing, node_path
 
-from codemode.mcp import GatewayConfig, GatewaySettings, ServerConfig, login, logout
+from codemode.mcp import GatewayConfig, login, logout
 from codemode.mcp.signin.sign_ins import SignIns
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SECONDS = 60
-
-
-def configured(url: str, folder: Path, **auth: Any) -> GatewayConfig:
-    server = ServerConfig("notes", "http", url=url, auth={"storage": "files", **auth})
-    return GatewayConfig((server,), GatewaySettings(state_folder=folder))
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from mcp_servers.configured import HERE, of, plain, quick
-from mcp_servers.on_a_loop import eventually, run
 from mcp_types import ToolListChangedNotification
+from waiting import until, within
 
 from codemode import ToolCallContext, create_run_tool
 from codemode.errors import CodeModeToolError
@@ -35,7 +35,7 @@ def test_a_program_calls_tools_of_a_server_and_gets_what_they_give():
             """
             return await tool.execute({"code": code})
 
-    response = run(work)
+    response = within(work())
     assert response["diagnostics"] == []
     assert response["result"] == [
         "hello",
@@ -55,7 +55,7 @@ def test_nothing_is_started_before_it_is_needed_and_a_call_starts_it():
             assert upstream.state == "ready"
             return result
 
-    assert run(work).content == ({"type": "text", "text": "x"},)
+    assert within(work()).content == ({"type": "text", "text": "x"},)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_server_that_cannot_be_used_says_why_and_costs_the_others_nothing(serv
             failed = await tool.execute({"code": 'import { echo } from "@codemode/servers/quick";'})
             return failed["diagnostics"], connected.upstream("quick")
 
-    diagnostics, upstream = run(work)
+    diagnostics, upstream = within(work())
     assert upstream.failure is not None
     assert reason in upstream.failure
     assert [one["code"] for one in diagnostics if one["severity"] == "error"] == ["IMPORT_FAILURE"]
@@ -92,7 +92,7 @@ def test_a_command_that_does_not_exist_is_said_so():
             with pytest.raises(CodeModeToolError, match="its command does not exist"):
                 await connected.upstream("x").tools()
 
-    run(work)
+    within(work())
 
 
 def test_a_server_that_ended_is_started_again_and_a_call_is_repeated_only_without_harm(tmp_path):
@@ -106,7 +106,7 @@ def test_a_server_that_ended_is_started_again_and_a_call_is_repeated_only_withou
             assert raised.value.code == "OUTCOME_UNKNOWN"
             assert (await upstream.call("die_once_unsafe", {})).content[0]["text"] == "alive"
 
-    run(work)
+    within(work())
     log = (tmp_path / "log").read_text().splitlines()
     assert [line for line in log if line.startswith("call")] == [
         "call die_once",
@@ -124,7 +124,7 @@ def test_a_program_hears_that_an_outcome_is_unknown():
             try { await die({}) } catch (error) { globalThis.__codemode_result__ = [error.name, error.code] }"""
             return await create_run_tool(connected).execute({"code": code})
 
-    assert run(work)["result"] == ["ToolCallError", "OUTCOME_UNKNOWN"]
+    assert within(work())["result"] == ["ToolCallError", "OUTCOME_UNKNOWN"]
 
 
 @pytest.mark.parametrize(("tool", "code"), [("slow", "OUTCOME_UNKNOWN"), ("slow_read", "TIMEOUT")])
@@ -136,9 +136,9 @@ def test_a_call_ends_in_its_time_and_the_server_is_told(tmp_path, tool, code):
             with pytest.raises(CodeModeToolError, match="did not answer within 200 ms") as raised:
                 await upstream.call(tool, {})
             assert raised.value.code == code
-            await eventually(lambda: "cancelled" in (tmp_path / "log").read_text())
+            await until(lambda: "cancelled" in (tmp_path / "log").read_text())
 
-    run(work)
+    within(work())
 
 
 def test_who_cancels_a_call_cancels_it_at_the_server(tmp_path):
@@ -146,11 +146,11 @@ def test_who_cancels_a_call_cancels_it_at_the_server(tmp_path):
         async with connect(of(quick(f"marks={tmp_path}"))) as connected:
             upstream = connected.upstream("quick")
             task = asyncio.create_task(upstream.call("slow", {}))
-            await eventually(lambda: (tmp_path / "log").exists() and "call slow" in (tmp_path / "log").read_text())
+            await until(lambda: (tmp_path / "log").exists() and "call slow" in (tmp_path / "log").read_text())
             task.cancel()
-            await eventually(lambda: "cancelled" in (tmp_path / "log").read_text())
+            await until(lambda: "cancelled" in (tmp_path / "log").read_text())
 
-    run(work)
+    within(work())
 
 
 def test_no_more_calls_are_in_flight_than_allowed(tmp_path):
@@ -160,13 +160,13 @@ def test_no_more_calls_are_in_flight_than_allowed(tmp_path):
             await upstream.tools()
             calls = [asyncio.create_task(upstream.call("slow", {})) for _ in range(2)]
             third = asyncio.create_task(upstream.call("echo", {"text": "x"}))
-            await eventually(lambda: (tmp_path / "log").read_text().count("call slow") == 2)
+            await until(lambda: (tmp_path / "log").read_text().count("call slow") == 2)
             assert not third.done()
             calls[0].cancel()
             await asyncio.wait_for(third, 30)
             calls[1].cancel()
 
-    run(work)
+    within(work())
 
 
 @pytest.mark.parametrize("tool", ["deep", "half"])
@@ -177,7 +177,7 @@ def test_an_answer_that_cannot_be_read_is_no_wait(tool):
                 await connected.upstream("quick").call(tool, {})
             assert (await connected.upstream("quick").call("echo", {"text": "on"})).content[0]["text"] == "on"
 
-    run(work)
+    within(work())
 
 
 def test_noise_floods_and_large_answers_harm_nobody(caplog):
@@ -188,7 +188,7 @@ def test_noise_floods_and_large_answers_harm_nobody(caplog):
             result = await upstream.call("huge", {"size": 5_000_000})
             return len(result.content[0]["text"])
 
-    assert run(work) == 5_000_000
+    assert within(work()) == 5_000_000
     assert sum("no protocol" in record.message for record in caplog.records) == 1
 
 
@@ -201,10 +201,10 @@ def test_an_idle_server_ends_and_a_call_starts_it_again():
             with upstream.held():
                 await asyncio.sleep(0.3)
                 assert upstream.state == "ready"
-            await eventually(lambda: upstream.state == "stopped")
+            await until(lambda: upstream.state == "stopped")
             assert (await upstream.call("pid", {})).structured_content["pid"] != first["pid"]
 
-    run(work)
+    within(work())
 
 
 def test_no_process_outlives_a_gateway_that_is_killed():
@@ -223,9 +223,9 @@ def test_no_process_outlives_a_gateway_that_is_killed():
         host.kill()
 
     async def work():
-        await eventually(lambda: not any(map(is_alive, pids)))
+        await until(lambda: not any(map(is_alive, pids)))
 
-    run(work)
+    within(work())
 
 
 def test_nothing_is_left_of_servers_that_were_closed(tmp_path):
@@ -240,11 +240,11 @@ def test_nothing_is_left_of_servers_that_were_closed(tmp_path):
         with pytest.raises(CodeModeToolError):
             await slow
         pids = [pid for one in said for pid in one.structured_content["pids"]]
-        await eventually(lambda: not any(map(is_alive, pids)))
+        await until(lambda: not any(map(is_alive, pids)))
         assert asyncio.all_tasks() <= tasks
         assert descriptors() <= before
 
-    run(work)
+    within(work())
 
 
 def test_another_event_loop_is_refused():
@@ -258,7 +258,7 @@ def test_another_event_loop_is_refused():
             with pytest.raises(RuntimeError, match="another event loop"):
                 await asyncio.to_thread(elsewhere)
 
-    run(work)
+    within(work())
 
 
 def test_tools_that_change_are_there_for_the_next_program_and_a_program_keeps_those_it_has():
@@ -274,10 +274,10 @@ def test_tools_that_change_are_there_for_the_next_program_and_a_program_keeps_th
             await s.change({});
             globalThis.__codemode_result__ = typeof s.new_0;"""
             first = await tool.execute({"code": code})
-            await eventually(lambda: ToolListChangedNotification in heard)
+            await until(lambda: ToolListChangedNotification in heard)
             return first["result"], (await tool.execute({"code": code}))["result"]
 
-    assert run(work) == ("undefined", "function")
+    assert within(work()) == ("undefined", "function")
 
 
 def test_a_server_that_tells_no_changes_is_looked_at(monkeypatch, tmp_path):
@@ -289,10 +289,10 @@ def test_a_server_that_tells_no_changes_is_looked_at(monkeypatch, tmp_path):
             before = len(await upstream.tools())
             revision = upstream.revision
             await upstream.call("change", {})
-            await eventually(lambda: upstream.revision != revision)
+            await until(lambda: upstream.revision != revision)
             assert len(await upstream.tools()) == before + 1
 
-    run(work)
+    within(work())
 
 
 def test_progress_of_a_server_is_passed_on():
@@ -309,9 +309,9 @@ def test_progress_of_a_server_is_passed_on():
                 context=CallOrigin(progress=progress, trace={"traceparent": "t"}),
             )
             await connected.upstream("quick").call("progress", {}, context)
-            await eventually(lambda: said == ["step 1", "step 2"])
+            await until(lambda: said == ["step 1", "step 2"])
 
-    run(work)
+    within(work())
 
 
 @pytest.mark.parametrize("server", [quick(name="s"), plain("s")])
@@ -327,7 +327,7 @@ def test_a_server_asks_within_a_call_and_is_answered(server):
             context = ToolCallContext(tool_call_id="1", outer_tool_call_id="0")
             return await connected.upstream("s").call("ask", {}, context)
 
-    assert "this" in str(run(lambda: work(UpstreamHooks(asked=answer))))
+    assert "this" in str(within(work(UpstreamHooks(asked=answer))))
     assert asked == [("s", "elicitation/create", "Which?", "0")]
 
 
@@ -346,7 +346,7 @@ def test_time_stands_still_while_a_person_is_asked():
             return await upstream.call("ask", {})
 
     asking = None
-    assert run(work).structured_content == {"answer": {"action": "decline"}}
+    assert within(work()).structured_content == {"answer": {"action": "decline"}}
     assert clocks == [True]
 
 
@@ -375,4 +375,4 @@ def test_the_policy_of_a_configuration_holds_without_a_gateway_too(policy):
             return [bool(tools[name].needs_approval) for name in ("quick_echo", "quick_note")]
 
     reads, says_nothing = {"never": (False, False), "declared": (False, True), "always": (True, True)}[policy]
-    assert run(work) == [reads, says_nothing]
+    assert within(work()) == [reads, says_nothing]

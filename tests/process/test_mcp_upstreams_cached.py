@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from mcp_servers.configured import of, quick
-from mcp_servers.on_a_loop import eventually, run
+from waiting import until, within
 
 from codemode import create_run_tool, run_code_mode
 from codemode.mcp import UpstreamHooks, connect
@@ -29,7 +29,7 @@ def test_a_secret_is_in_no_result_and_no_error(call, caplog):
             response = await tool.execute({"code": code})
             return str(response) + tool.declarations() + str(connected.upstream("quick").listed)
 
-    said = run(work)
+    said = within(work())
     assert "[secret]" in said
     assert SECRET not in said + caplog.text
 
@@ -40,8 +40,8 @@ def test_a_secret_is_in_no_reason_for_a_failure(caplog):
             response = await create_run_tool(connected).execute({"code": 'import "@codemode/servers/quick";'})
             return str(response) + str(connected.upstream("quick").failure)
 
-    assert "[secret]" in run(work)
-    assert SECRET not in run(work) + caplog.text
+    assert "[secret]" in within(work())
+    assert SECRET not in within(work()) + caplog.text
 
 
 def test_with_a_list_that_was_kept_nothing_is_started_before_a_call(tmp_path):
@@ -62,11 +62,11 @@ def test_with_a_list_that_was_kept_nothing_is_started_before_a_call(tmp_path):
             code = """import { echo } from "@codemode/servers/quick";
             globalThis.__codemode_result__ = await echo({ text: "x" });"""
             assert (await tool.execute({"code": code}))["result"] == "x"
-            await eventually(lambda: (tmp_path / "log").read_text().count("list") == 2)
-            await eventually(lambda: upstream.revision == 0)
+            await until(lambda: (tmp_path / "log").read_text().count("list") == 2)
+            await until(lambda: upstream.revision == 0)
 
-    run(known)
-    run(work)
+    within(known())
+    within(work())
     assert (tmp_path / "log").read_text().count("start") == 2
 
 
@@ -80,18 +80,18 @@ def test_a_server_whose_tools_are_others_than_those_kept_is_known_anew_once_it_r
             upstream = connected.upstream("quick")
             assert "echo" in {tool.name for tool in upstream.listed}
             await upstream.call("echo", {"text": "x"})
-            await eventually(lambda: upstream.revision == 1)
+            await until(lambda: upstream.revision == 1)
             return {tool.name for tool in await upstream.tools()}
 
     kept = quick("count=3", env={"X": "1"})
-    run(lambda: known(quick(env={"X": "1"})))
+    within(known(quick(env={"X": "1"})))
     (file,) = tmp_path.iterdir()
     text = file.read_bytes()
     file.unlink()
-    run(lambda: known(kept))
+    within(known(kept))
     (file,) = tmp_path.iterdir()
     file.write_bytes(text)
-    assert run(lambda: work(kept)) == {"t0", "t1", "t2"}
+    assert within(work(kept)) == {"t0", "t1", "t2"}
 
 
 def test_programs_see_the_tools_that_the_configuration_and_the_hooks_leave():
@@ -107,7 +107,7 @@ def test_programs_see_the_tools_that_the_configuration_and_the_hooks_leave():
         async with connect(of(server), hooks=hooks) as connected:
             return await connected.upstream("quick").tools()
 
-    tools = run(work)
+    tools = within(work())
     assert {tool.name: tool.needs_approval for tool in tools} == {"echo": True, "slow": False}
     assert tools[0].annotations == {"readOnlyHint": True, "idempotentHint": False}
 
@@ -122,7 +122,7 @@ def test_whoever_wants_to_sees_what_a_program_gets():
             await echo({ text: "x" }); await structured({}); await fail({}).catch(() => 0);"""
             await create_run_tool(connected).execute({"code": code})
 
-    run(work)
+    within(work())
     assert seen == [("quick", "echo", "x"), ("quick", "structured", {"n": 7})]
 
 
@@ -135,7 +135,7 @@ def test_code_mode_gets_the_tools_of_all_servers_that_can_be_used():
             assert "odd_bad_schema" in tools
             return await run_code_mode(js, tools)
 
-    assert run(work) == ["a", "b"]
+    assert within(work()) == ["a", "b"]
 
 
 def test_many_servers_start_at_once(tmp_path):
@@ -145,4 +145,4 @@ def test_many_servers_start_at_once(tmp_path):
             await asyncio.gather(*(one.tools() for one in connected.upstreams))
             assert {one.state for one in connected.upstreams} == {"ready"}
 
-    run(work)
+    within(work())

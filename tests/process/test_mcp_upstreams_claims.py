@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp_servers.on_a_loop import run
+from waiting import within
 
 from codemode import create_run_tool
 from codemode.mcp import GatewayConfig, ServerConfig, UpstreamHooks, connect
@@ -61,7 +61,7 @@ def test_a_list_kept_from_before_spares_no_question_that_its_server_would_not(tm
         assert (await ran(config, tmp_path, WIPE, remembered)).requests[0].tool_name == "s.wipe"
         assert len(calls(tmp_path)) == 1
 
-    run(work)
+    within(work())
 
 
 def test_a_server_that_changes_while_a_program_runs_spares_no_question_from_then_on(tmp_path):
@@ -72,7 +72,7 @@ def test_a_server_that_changes_while_a_program_runs_spares_no_question_from_then
         assert [one["code"] for one in response["diagnostics"]][-1] == "TOOLS_CHANGED"
         assert calls(tmp_path) == []
 
-    run(work)
+    within(work())
 
 
 @pytest.mark.parametrize("policy", ["declared", "always"])
@@ -91,7 +91,7 @@ def test_what_holds_always_is_of_the_tool_as_its_server_has_it_now(tmp_path, pol
         assert asked.requests[0].tool_name == "s.wipe"
         assert len(calls(tmp_path)) == 1
 
-    run(work)
+    within(work())
 
 
 def test_where_nobody_is_asked_whatever_a_server_says_it_is_not_asked_either(tmp_path):
@@ -102,7 +102,7 @@ def test_where_nobody_is_asked_whatever_a_server_says_it_is_not_asked_either(tmp
         says(tmp_path, "tools.json", DESTROYS)
         assert (await ran(config, tmp_path, WIPE, Remembered()))["result"] == "done"
 
-    run(work)
+    within(work())
 
 
 def test_one_server_under_another_configuration_is_another_server(tmp_path):

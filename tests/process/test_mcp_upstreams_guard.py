@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from mcp_servers.configured import of, quick
-from mcp_servers.on_a_loop import eventually, run
+from waiting import until, within
 
 from codemode.errors import CodeModeToolError
 from codemode.mcp import connect
@@ -21,12 +21,12 @@ def test_servers_of_one_loop_have_one_guard_and_go_on_after_it_was_killed():
             process = guard._process
             assert process is not None
             os.kill(process.pid, signal.SIGKILL)
-            await eventually(lambda: all(one.state == "stopped" for one in connected.upstreams))
+            await until(lambda: all(one.state == "stopped" for one in connected.upstreams))
             again = [(await one.call("pid", {})).structured_content["pid"] for one in connected.upstreams]
             assert not {*first} & {*again}
             await guard.release()
 
-    run(work)
+    within(work())
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_cannot_be_started_says_what_stands_in_the_way(args, cwd, at):
             await guard.release()
         assert guard._process is None
 
-    run(work)
+    within(work())
 
 
 def test_a_guard_whose_start_was_cancelled_is_waited_for():
@@ -61,7 +61,7 @@ def test_a_guard_whose_start_was_cancelled_is_waited_for():
         assert started is not None
         assert started.returncode is not None
 
-    run(work)
+    within(work())
 
 
 def test_a_start_that_nobody_waits_for_any_more_leaves_no_server(tmp_path):
@@ -73,14 +73,14 @@ def test_a_start_that_nobody_waits_for_any_more_leaves_no_server(tmp_path):
                 task.cancel()
         async with connect(of(quick(f"marks={tmp_path}"))) as connected:
             task = asyncio.create_task(connected.upstream("quick").tools())
-            await eventually(lambda: connected.upstream("quick").state == "starting")
+            await until(lambda: connected.upstream("quick").state == "starting")
         with pytest.raises((CodeModeToolError, asyncio.CancelledError)):
             await task
         log = tmp_path / "log"
         started = [int(line.split()[1]) for line in log.read_text().splitlines()] if log.exists() else []
-        await eventually(lambda: not any(map(is_alive, started)))
+        await until(lambda: not any(map(is_alive, started)))
 
-    run(work)
+    within(work())
 
 
 def is_alive(pid: int) -> bool:

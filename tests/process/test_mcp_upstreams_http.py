@@ -6,7 +6,7 @@ import json
 import httpx2
 import pytest
 from mcp_servers.configured import of, served
-from mcp_servers.on_a_loop import run
+from waiting import within
 
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.mcp import ServerConfig, UpstreamHooks, connect
@@ -31,7 +31,7 @@ def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew
                     result = await upstream.call("write", {"text": "again"})
                     assert result.structured_content == {"result": "again"}
 
-    run(work)
+    within(work())
 
 
 def test_a_call_that_was_cut_off_has_an_unknown_outcome():
@@ -47,7 +47,7 @@ def test_a_call_that_was_cut_off_has_an_unknown_outcome():
                     await call
                 return raised.value.code
 
-    assert run(work) == "OUTCOME_UNKNOWN"
+    assert within(work()) == "OUTCOME_UNKNOWN"
 
 
 def test_who_has_not_signed_in_is_told_so_and_tokens_of_a_hook_are_used():
@@ -68,7 +68,7 @@ def test_who_has_not_signed_in_is_told_so_and_tokens_of_a_hook_are_used():
             assert await tools(url=url, headers={"authorization": "Bearer sesame"}) == 5
             assert await tools(url=url, hooks=UpstreamHooks(sign_in=lambda _: Bearer())) == 5
 
-    run(work)
+    within(work())
 
 
 class Answering:
@@ -119,7 +119,7 @@ def test_what_is_no_answer_is_a_reason(answer, reason):
             with pytest.raises(CodeModeToolError, match=reason):
                 await connected.upstream("p").tools()
 
-    run(work)
+    within(work())
 
 
 def test_headers_go_to_no_other_host():
@@ -134,7 +134,7 @@ def test_headers_go_to_no_other_host():
                 assert b"sesame" in server.heard
                 assert other.heard == b""
 
-    run(work)
+    within(work())
 
 
 class Choosing(Answering):
@@ -186,4 +186,4 @@ def test_a_server_that_asks_for_a_sign_in_is_not_told_as_broken_whenever_it_asks
                 await connected.upstream("p").tools()
             assert connected.upstream("p").needs_sign_in
 
-    run(work)
+    within(work())

@@ -16,8 +16,11 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from codemode.mcp.config.values import GatewayConfig, GatewaySettings, ServerConfig
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -202,6 +205,12 @@ def sign_in_server() -> Iterator[SignInServer]:
         yield server
     finally:
         server.end()
+
+
+def configured(url: str, folder: Path, **auth: Any) -> GatewayConfig:
+    """Return a configuration whose one server, "notes", has this address; tokens are files in the folder."""
+    one = ServerConfig("notes", "http", url=url, auth={"storage": "files", **auth})
+    return GatewayConfig((one,), GatewaySettings(state_folder=folder))
 
 
 def browse(url: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from authorization_server import SignInServer, as_json, browse, sign_in_server
+from authorization_server import SignInServer, as_json, browse, configured, sign_in_server
 
 from codemode.interrupts.interrupt import InterruptRequested
 from codemode.mcp.config.values import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
@@ -22,17 +21,6 @@ from codemode.mcp.signin.logins import login, logout
 from codemode.mcp.signin.server_auth import ServerAuth
 from codemode.mcp.signin.sign_ins import KIND, SignIns, sign_in_hook
 from codemode.tools.context import AnsweredInterrupt
-
-
-@pytest.fixture
-def server() -> Iterator[SignInServer]:
-    with sign_in_server() as one:
-        yield one
-
-
-def configured(server: SignInServer, folder: Path, **auth: Any) -> GatewayConfig:
-    one = ServerConfig("notes", "http", url=server.url, auth={"storage": "files", **auth})
-    return GatewayConfig((one,), GatewaySettings(state_folder=folder))
 
 
 async def status_of(config: GatewayConfig, auth: Any) -> int:
@@ -49,7 +37,7 @@ def records(folder: Path) -> list[Path]:
 
 
 def test_a_sign_in_in_the_browser_is_used_by_connections_after_it(server: SignInServer, tmp_path: Path):
-    config, out = configured(server, tmp_path), io.StringIO()
+    config, out = configured(server.url, tmp_path), io.StringIO()
     asyncio.run(login(config, "notes", open_browser=browse, out=out))
     assert f"{server.origin}/authorize?" in out.getvalue()
     asked = server.asked[0]
@@ -74,14 +62,14 @@ def test_where_to_sign_in_may_stand_in_the_servers_refusal_alone(server: SignInS
         "/.well-known/oauth-protected-resource": lambda *_: as_json({}, 404),
         "/.well-known/oauth-protected-resource/mcp": lambda *_: as_json({}, 404),
     }
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
     assert (server.asked[0]["scope"], server.counts["/elsewhere"]) == ("notes", 1)
     assert asyncio.run(status_of(config, sign_in_hook(config)(config.servers[0]))) == 200
 
 
 def test_without_a_sign_in_the_connection_fails_and_says_what_to_do(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     auth = sign_in_hook(config)(config.servers[0])
     with pytest.raises(SignInError, match="codemode mcp login notes"):
         asyncio.run(status_of(config, auth))
@@ -89,7 +77,7 @@ def test_without_a_sign_in_the_connection_fails_and_says_what_to_do(server: Sign
 
 
 def test_a_rejected_token_is_renewed_once_for_all_that_wait(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
     server.access.clear()
 
@@ -103,7 +91,7 @@ def test_a_rejected_token_is_renewed_once_for_all_that_wait(server: SignInServer
 
 
 def test_a_token_is_renewed_before_it_ends_and_what_another_kept_is_used(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     server.expires_in = 0
     signed_in(config)
     server.expires_in = 3600
@@ -116,7 +104,7 @@ def test_a_token_is_renewed_before_it_ends_and_what_another_kept_is_used(server:
 
 
 def test_a_refused_refresh_token_is_presented_no_second_time(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
     server.access.clear()
     server.refresh.clear()
@@ -129,7 +117,7 @@ def test_a_refused_refresh_token_is_presented_no_second_time(server: SignInServe
 
 
 def test_a_refresh_token_outlives_an_authorization_server_that_is_away(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
     server.access.clear()
     server.answers["/token"] = lambda _form, _headers: (503, {}, b"")
@@ -140,7 +128,7 @@ def test_a_refresh_token_outlives_an_authorization_server_that_is_away(server: S
 
 
 def test_a_call_that_is_given_up_does_not_lose_what_its_refresh_token_gave(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
     server.access.clear()
 
@@ -166,7 +154,7 @@ def test_a_call_that_is_given_up_does_not_lose_what_its_refresh_token_gave(serve
 
 
 def test_tokens_go_to_the_origin_of_their_server_alone(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
     with sign_in_server() as other:
 
@@ -183,20 +171,22 @@ def test_tokens_go_to_the_origin_of_their_server_alone(server: SignInServer, tmp
 def test_client_credentials_need_nobody(server: SignInServer, tmp_path: Path):
     server.clients["me"] = {"client_secret": "hunter2:ä"}
     config = configured(
-        server, tmp_path, flow="client_credentials", clientId="me", clientSecret="hunter2:ä", scopes=["a", "b"]
+        server.url, tmp_path, flow="client_credentials", clientId="me", clientSecret="hunter2:ä", scopes=["a", "b"]
     )
     assert asyncio.run(status_of(config, sign_in_hook(config)(config.servers[0]))) == 200
     assert asyncio.run(status_of(config, sign_in_hook(config)(config.servers[0]))) == 200
     assert server.counts["client_credentials"] == 1
     wrong = configured(
-        server, tmp_path, flow="client_credentials", clientId="me", clientSecret="wrong", issuer=server.origin
+        server.url, tmp_path, flow="client_credentials", clientId="me", clientSecret="wrong", issuer=server.origin
     )
     with pytest.raises(SignInError, match="invalid_client"):
         asyncio.run(status_of(wrong, sign_in_hook(wrong)(wrong.servers[0])))
 
 
 def test_configured_clients_and_scopes_are_used(server: SignInServer, tmp_path: Path):
-    with_port = configured(server, tmp_path, clientId="mine", scopes="read write", redirectUri="http://127.0.0.1:9/cb")
+    with_port = configured(
+        server.url, tmp_path, clientId="mine", scopes="read write", redirectUri="http://127.0.0.1:9/cb"
+    )
     server.clients["mine"] = {"redirect_uris": ["http://127.0.0.1:9/cb"]}
     pasted: list[str] = []
 
@@ -207,7 +197,9 @@ def test_configured_clients_and_scopes_are_used(server: SignInServer, tmp_path: 
 
     with pytest.raises(SignInError):  # a port that this user may not have
         asyncio.run(login(with_port, "notes", open_browser=None, out=Elsewhere(), read_line=str))
-    config = configured(server, tmp_path, clientId="mine", scopes="read write", redirectUri="https://desk.example/cb")
+    config = configured(
+        server.url, tmp_path, clientId="mine", scopes="read write", redirectUri="https://desk.example/cb"
+    )
     server.clients["mine"] = {"redirect_uris": ["https://desk.example/cb"]}
     lines = iter(["https://desk.example/cb?code=1&state=2", "nonsense", "http://[", ""])
 
@@ -227,7 +219,7 @@ def test_configured_clients_and_scopes_are_used(server: SignInServer, tmp_path: 
 
 
 def test_logout_revokes_and_forgets(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
     assert asyncio.run(logout(config, "notes"))
     assert (server.access, server.refresh) == (set(), set())
@@ -239,8 +231,8 @@ def test_logout_revokes_and_forgets(server: SignInServer, tmp_path: Path):
 def test_logout_forgets_where_nothing_answers_and_what_an_earlier_configuration_left(
     server: SignInServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    signed_in(configured(server, tmp_path))
-    config = configured(server, tmp_path, scopes="other")
+    signed_in(configured(server.url, tmp_path))
+    config = configured(server.url, tmp_path, scopes="other")
     signed_in(config)
     assert len(records(tmp_path)) == 2
     server.answers["/revoke"] = lambda _form, _headers: (500, {}, b"access-token-000001")
@@ -252,9 +244,9 @@ def test_logout_forgets_where_nothing_answers_and_what_an_earlier_configuration_
 
 
 def test_principals_and_configurations_have_tokens_of_their_own(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     signed_in(config)
-    for one, principal in ((config, "other"), (configured(server, tmp_path, scopes="more"), "local")):
+    for one, principal in ((config, "other"), (configured(server.url, tmp_path, scopes="more"), "local")):
         with pytest.raises(SignInError):
             asyncio.run(status_of(one, sign_in_hook(one, principal=principal)(one.servers[0])))
 
@@ -274,7 +266,7 @@ class Context:
 
 
 def test_a_program_waits_for_whoever_signs_in(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     one = config.servers[0]
 
     async def run() -> tuple[dict[str, Any], list[bool], int]:
@@ -300,7 +292,7 @@ def test_a_program_waits_for_whoever_signs_in(server: SignInServer, tmp_path: Pa
 
 
 def test_the_browser_may_come_back_to_the_gateways_own_address(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     back = "https://gateway.example/oauth/callback"
 
     async def run() -> list[int]:
@@ -346,12 +338,12 @@ def test_a_declined_sign_in_ends_and_says_so(server: SignInServer, tmp_path: Pat
 
     server.answers["/authorize"] = decline
     with pytest.raises(SignInError, match="declined"):
-        signed_in(configured(server, tmp_path))
+        signed_in(configured(server.url, tmp_path))
     assert not records(tmp_path)
 
 
 def test_what_cannot_be_signed_in_to_is_said(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     with pytest.raises(ConfigError, match="there are: notes"):
         asyncio.run(login(config, "other"))
     stdio = GatewayConfig((ServerConfig("notes", "stdio", command="x"),), config.settings)
@@ -386,7 +378,7 @@ def test_wrong_settings_are_named(auth: dict[str, Any], named: str):
 
 
 def test_tokens_are_secrets_and_never_logged(server: SignInServer, tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
     with caplog.at_level(logging.DEBUG):
         signed_in(config)
         sign_ins = SignIns(config)
@@ -400,7 +392,7 @@ def test_tokens_are_secrets_and_never_logged(server: SignInServer, tmp_path: Pat
 
 
 def test_two_gateways_open_one_page_and_both_are_signed_in(server: SignInServer, tmp_path: Path):
-    config, opened = configured(server, tmp_path), list[str]()
+    config, opened = configured(server.url, tmp_path), list[str]()
 
     async def run() -> list[int]:
         async with (
@@ -420,7 +412,7 @@ def test_two_gateways_open_one_page_and_both_are_signed_in(server: SignInServer,
 
 
 def test_a_sign_in_that_is_given_up_is_no_longer_waited_for(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
 
     async def run() -> None:
         async with SignIns(config) as other:

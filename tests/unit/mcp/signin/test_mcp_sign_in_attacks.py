@@ -8,34 +8,23 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from authorization_server import Answer, SignInServer, as_json, browse, sign_in_server
+from authorization_server import Answer, SignInServer, as_json, browse, configured, sign_in_server
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.mcp.config.values import GatewayConfig, GatewaySettings, ServerConfig
+from codemode.mcp.config.values import GatewayConfig
 from codemode.mcp.signin import doors
 from codemode.mcp.signin.doors import Door
 from codemode.mcp.signin.errors import RefusedError, SignInError
 from codemode.mcp.signin.logins import login
 from codemode.mcp.signin.sign_ins import sign_in_hook
 from codemode.mcp.signin.token_records import TokenRecord, expiry, is_token
-
-
-@pytest.fixture
-def server() -> Iterator[SignInServer]:
-    with sign_in_server() as one:
-        yield one
-
-
-def configured(server: SignInServer, folder: Path, **auth: Any) -> GatewayConfig:
-    one = ServerConfig("notes", "http", url=server.url, auth={"storage": "files", **auth})
-    return GatewayConfig((one,), GatewaySettings(state_folder=folder))
 
 
 def refused(config: GatewayConfig, open_browser: Callable[[str], object] = browse) -> str:
@@ -111,15 +100,15 @@ def test_endpoints_are_checked_before_anything_is_sent_or_opened(
         opened.append(target)
         browse(target)
 
-    refused(configured(server, tmp_path), look)
+    refused(configured(server.url, tmp_path), look)
     assert not any(one.startswith(url) for one in opened)
 
 
 def test_the_authorization_server_that_is_named_must_be_the_one_that_answers(server: SignInServer, tmp_path: Path):
     server.extra_metadata["issuer"] = "https://honest.example"
-    assert "issuer" in refused(configured(server, tmp_path))
+    assert "issuer" in refused(configured(server.url, tmp_path))
     del server.extra_metadata["issuer"]
-    assert "auth.issuer" in refused(configured(server, tmp_path, issuer="https://honest.example"))
+    assert "auth.issuer" in refused(configured(server.url, tmp_path, issuer="https://honest.example"))
     assert server.counts["/token"] == 0
 
 
@@ -132,7 +121,7 @@ def test_an_answer_of_another_authorization_server_is_not_taken(server: SignInSe
         return 302, {"Location": f"{query['redirect_uri']}?code=1&state={query['state']}{said}"}, b""
 
     server.answers["/authorize"] = back
-    refused(configured(server, tmp_path))
+    refused(configured(server.url, tmp_path))
     assert server.counts["/token"] == 0
 
 
@@ -143,13 +132,15 @@ def test_what_is_no_answer_to_this_sign_in_does_not_end_it(server: SignInServer,
             assert "code=" in browse(redirect_uri + query) or query in ("", "?error=x")
         browse(url)
 
-    asyncio.run(login(configured(server, tmp_path), "notes", open_browser=confused, out=io.StringIO()))
+    asyncio.run(login(configured(server.url, tmp_path), "notes", open_browser=confused, out=io.StringIO()))
     assert server.counts["authorization_code"] == 1
 
 
 def test_a_configured_secret_goes_to_its_issuer_alone(server: SignInServer, tmp_path: Path):
     with sign_in_server() as other:
-        config = configured(server, tmp_path, flow="client_credentials", clientId="me", clientSecret="hunter2-hunter2")
+        config = configured(
+            server.url, tmp_path, flow="client_credentials", clientId="me", clientSecret="hunter2-hunter2"
+        )
         # A name is another host than the address of the server: whoever it belongs to gets nothing unasked.
         evil = other.origin.replace("127.0.0.1", "localhost")
         server.extra_metadata["token_endpoint"] = f"{evil}/token"
@@ -159,7 +150,7 @@ def test_a_configured_secret_goes_to_its_issuer_alone(server: SignInServer, tmp_
         assert other.counts["/token"] == 0
         other.clients["me"] = {"client_secret": "hunter2-hunter2"}
         named = configured(
-            server, tmp_path, flow="client_credentials", clientId="me", clientSecret="hunter2-hunter2",
+            server.url, tmp_path, flow="client_credentials", clientId="me", clientSecret="hunter2-hunter2",
             issuer=server.origin,
         )  # fmt: skip
         asyncio.run(login(named, "notes"))
@@ -167,7 +158,7 @@ def test_a_configured_secret_goes_to_its_issuer_alone(server: SignInServer, tmp_
 
 
 def test_a_configured_client_is_registered_nowhere_else(server: SignInServer, tmp_path: Path):
-    config = configured(server, tmp_path, clientId="me", issuer="https://honest.example")
+    config = configured(server.url, tmp_path, clientId="me", issuer="https://honest.example")
     refused(config)
     assert server.counts["/register"] == 0
 
@@ -191,7 +182,7 @@ SPOILT_TOKENS = {
 @pytest.mark.parametrize("spoilt", SPOILT_TOKENS)
 def test_tokens_that_would_be_more_than_a_header_are_refused(server: SignInServer, tmp_path: Path, spoilt: str):
     server.answers["/token"] = always(as_json(SPOILT_TOKENS[spoilt]))
-    told = refused(configured(server, tmp_path))
+    told = refused(configured(server.url, tmp_path))
     assert "/token" in told
     assert "Evil" not in told
 
@@ -216,7 +207,7 @@ def test_answers_that_hurt_are_refused(
 ):
     server.answers[path] = always(answer)
     with caplog.at_level(logging.INFO):
-        told = refused(configured(server, tmp_path))
+        told = refused(configured(server.url, tmp_path))
     assert "secret-token-1" not in told
     assert "secret-token-1" not in caplog.text
     assert told.isprintable()
@@ -228,7 +219,7 @@ def test_an_endless_answer_ends(server: SignInServer, tmp_path: Path):
             return 1 << 40
 
     server.answers["/token"] = always((200, {}, Endless(b"x" * (1 << 20))))
-    assert "64 KiB" in refused(configured(server, tmp_path))
+    assert "64 KiB" in refused(configured(server.url, tmp_path))
 
 
 def test_a_slow_answer_is_given_up(server: SignInServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -240,14 +231,14 @@ def test_a_slow_answer_is_given_up(server: SignInServer, tmp_path: Path, monkeyp
 
     server.answers["/token"] = slowly
     try:
-        assert "did not answer" in refused(configured(server, tmp_path))
+        assert "did not answer" in refused(configured(server.url, tmp_path))
     finally:
         over.set()
 
 
 def test_a_loop_of_redirects_ends(server: SignInServer, tmp_path: Path):
     server.answers["/token"] = always((307, {"Location": f"{server.origin}/token"}, b""))
-    refused(configured(server, tmp_path))
+    refused(configured(server.url, tmp_path))
     assert server.counts["/token"] < 10
 
 
@@ -258,7 +249,7 @@ def test_a_loop_of_redirects_ends(server: SignInServer, tmp_path: Path):
 )  # fmt: skip
 def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, challenge: str):
     server.answers["/mcp"] = always((401, {"WWW-Authenticate": challenge}, b""))
-    config = configured(server, tmp_path)
+    config = configured(server.url, tmp_path)
 
     async def call() -> None:
         async with httpx2.AsyncClient(auth=sign_in_hook(config)(config.servers[0])) as client:
