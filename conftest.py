@@ -1,6 +1,29 @@
-"""What holds for every test: hypothesis times nothing, for a busy machine is no fault of what is tested."""
+"""What holds for every test: a busy machine is no fault of what is tested, so nothing that is innocent is timed."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+PATIENCE_MS = 60_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_waits() -> Iterator[None]:
+    """Let exec and wait wait a minute for tools and servers where a test names no time of its own."""
+    from codemode.surfaces.exec_wait.options import ExecWaitOptions
+
+    def waits_ms(options: ExecWaitOptions) -> int:
+        if options.wait_timeout_ms is not None:
+            return options.wait_timeout_ms
+        is_default = options.timeout_ms == ExecWaitOptions.timeout_ms
+        return PATIENCE_MS if is_default else options.timeout_ms
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExecWaitOptions, "waits_ms", property(waits_ms))
+        yield
