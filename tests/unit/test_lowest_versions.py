@@ -2,12 +2,14 @@
 
 import re
 import runpy
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-lowest_versions = runpy.run_path(str(ROOT / "integrations" / "lowest_versions.py"))["lowest_versions"]
+_script = runpy.run_path(str(ROOT / "integrations" / "lowest_versions.py"))
+lowest_versions, to_test = _script["lowest_versions"], _script["to_test"]
 
 
 def test_32_the_development_tools_take_no_lower_ones():
@@ -33,3 +35,12 @@ def test_32_a_requirement_without_a_lower_bound_is_refused(tmp_path: Path):
     (plugin / "pyproject.toml").write_text(said.replace(">=1.2,", ""), encoding="utf-8")
     with pytest.raises(ValueError, match="lower bound"):
         lowest_versions(tmp_path)
+
+
+def test_32_a_plugin_runs_again_where_a_lower_version_is_another_one(tmp_path: Path):
+    installed = version("pytest")
+    for name, bound in {"same": installed, "zeros": f"{installed}.0", "older": "8.0"}.items():
+        (tmp_path / name).mkdir()
+        said = f'[project]\ndependencies = ["pytest>={bound}"]\n'
+        (tmp_path / name / "pyproject.toml").write_text(said, encoding="utf-8")
+    assert to_test(tmp_path) == [str(tmp_path / "older")]
