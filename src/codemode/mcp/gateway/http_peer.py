@@ -20,6 +20,7 @@ from mcp_types import PROTOCOL_VERSION_META_KEY
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from ..config.values import ConfigError
+from ..tls import tls_context
 from .http_app import MCP_PATH
 from .http_token_checks import is_loopback
 
@@ -53,6 +54,7 @@ class HttpPeer:
         self.version: str | None = None
         # A proxy of the environment would be asked for this machine's own address.
         self._client = httpx2.AsyncClient(
+            verify=tls_context(),
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None),
             trust_env=not is_loopback(urlsplit(self.url).hostname or ""),

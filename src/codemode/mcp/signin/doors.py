@@ -19,6 +19,7 @@ import httpx2
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_object
 from ...fetch.addresses import is_public, resolve
+from ..tls import tls_context
 from .errors import RefusedError, UnreachableError
 from .token_records import is_token
 
@@ -62,7 +63,8 @@ class Door:
         request.extensions["timeout"] = httpx2.Timeout(REQUEST_S).as_dict()
         where = _shown(request.url)
         try:
-            async with asyncio.timeout(REQUEST_S), httpx2.AsyncClient(follow_redirects=False) as client:
+            client = httpx2.AsyncClient(verify=tls_context(), follow_redirects=False)
+            async with asyncio.timeout(REQUEST_S), client:
                 response = await client.send(request, stream=True)
                 body = await self._body(response, where)
         except TimeoutError:

@@ -15,6 +15,7 @@ from ...data.narrowing import is_mapping
 from ...errors import CodeModeAuthenticationError, CodeModeError
 from ...host.threads import run_check
 from ..config.values import ServerConfig
+from ..tls import tls_context
 from .connection import UpstreamFailure
 from .lines import MAX_VALUES
 from .losses import Lost
@@ -38,6 +39,7 @@ class BoundedClient(httpx2.AsyncClient):
 
     def __init__(self, config: ServerConfig, auth: httpx2.Auth | None, max_bytes: int) -> None:
         super().__init__(
+            verify=tls_context(),
             headers={**config.headers, "accept-encoding": "identity"},
             auth=auth,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS, pool=None),
