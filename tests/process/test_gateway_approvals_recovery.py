@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,3 +123,36 @@ def test_a_run_that_is_cut_off_after_an_approval_asks_what_happened_and_runs_not
             assert shop.done == ["stock", "lose"]
 
     within(scenario())
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_what_was_answered_while_no_worker_was_free_goes_on_once_there_is_one(mode: str) -> None:
+    asks = f'{IMPORT}{RESULT}await refund({{ order: "a" }});'
+    held = f"{IMPORT}{RESULT}await lose({{}});"
+
+    async def scenario(pool: WorkerPool) -> None:
+        is_held, shop = asyncio.Event(), Shop(on_lose=lambda: is_held.set())
+        holding: list[asyncio.Task[Any]] = []
+
+        async with hosts(pool=pool, shop=shop, wait_ms=1) as (_, store, host), mute(host) as other:
+
+            async def person(_ctx: Any, _params: Any) -> Any:
+                holding.append(asyncio.create_task(call(other, code=held)))
+                await is_held.wait()
+                return accept()
+
+            async with Client(host.server, mode=mode, elicitation_callback=person) as client:
+                full = await call(client, code=asks)
+                assert codes(full) == ["WAITING_FOR_APPROVAL"], full
+                waits = full["waiting"]
+                assert waits["calls"] == []
+                assert ("a", 500) not in shop.done
+                holding[0].cancel()
+                await asyncio.wait(holding)
+                outcome = await store.outcome(waits["id"], tenant="local", timeout_ms=60_000)
+                told = [await call(client, resume=waits["id"]) for _ in range(2)]
+                assert [one["result"] for one in (outcome, *told)] == ["refunded 500 for a"] * 3
+            assert shop.done.count(("a", 500)) == 1
+
+    with WorkerPool(PoolOptions(max_workers=1, spare_workers=0, on_saturation="fail")) as only_one:
+        within(scenario(only_one))

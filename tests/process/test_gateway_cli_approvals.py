@@ -175,6 +175,7 @@ def test_what_was_typed_before_the_question_is_no_answer(waiting: Waiting, perso
         (["--input", "{}"], "--input is for one call"),
         (["--run-again"], "has not begun"),
         (["--happened", "1"], "has not begun"),
+        (["--always"], "for itself alone"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_the_question(

@@ -19,6 +19,7 @@ from ..stores.errors import UnknownRequest
 from ..stores.values import ALL_TENANTS
 from ..trace.visible_text import counted, visible
 from .exits import DONE, FAILED, UsageError
+from .later_calls import LaterCalls
 from .mcp_cards import card, table, waiting, whole_record
 from .mcp_setup import configuration, warn
 from .mcp_terminal import controlling_terminal
@@ -81,15 +82,20 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
             terminal.say(f"\n{card(record, one)}")
         if edited is not _NOT_GIVEN:
             terminal.say(f"  it would run with\n    {visible(json.dumps(edited, ensure_ascii=False))}")
+        later = _later(record, requests, options) if approves else None
         what = "this call" if len(requests) == 1 else f"these {len(requests)} calls"
-        if not terminal.agrees(f"\n{'Allow' if approves else 'Refuse'} {what}?"):
+        more = "" if later is None else f", and {later.words}"
+        if not terminal.agrees(f"\n{'Allow' if approves else 'Refuse'} {what}{more}?"):
             terminal.say("Nothing was decided.")
             return FAILED
 
     async def written(store: InterruptStore) -> int:
         return await _written(store, record, decisions, seen)
 
-    return asyncio.run(_with_store(config, written))
+    code = asyncio.run(_with_store(config, written))
+    if code == DONE and later is not None:
+        later.keep(config, record)
+    return code
 
 
 async def _written(store: InterruptStore, record: Record, decisions: dict[str, Any], seen: dict[str, str]) -> int:
@@ -118,6 +124,13 @@ def _decision(request: StoredRequest, options: argparse.Namespace, edited: Any) 
     if options.reason:
         decision["reason"] = options.reason
     return decision if edited is _NOT_GIVEN else {**decision, "input": edited}
+
+
+def _later(record: Record, requests: list[StoredRequest], options: argparse.Namespace) -> LaterCalls | None:
+    """Return the later calls for which the answer is to hold too."""
+    if not options.session and not options.always:
+        return None
+    return LaterCalls.of(record, requests, "always" if options.always else "session")
 
 
 def _said_of_doubt(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:

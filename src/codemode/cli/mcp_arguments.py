@@ -159,6 +159,11 @@ def _add_approvals(parts: Any) -> None:
         parser = _part(doing, name, told)
         parser.add_argument("id", help="of one call, or of a run for all its calls that wait")
         if name == "approve":
+            long = parser.add_mutually_exclusive_group()
+            long.add_argument(
+                "--session", action="store_true", help="later calls of the tool too, until its client leaves"
+            )
+            long.add_argument("--always", action="store_true", help="later calls too, while the tool stays as it is")
             how = parser.add_mutually_exclusive_group()
             how.add_argument("--input", metavar="JSON", help="run it with this input instead; of one call")
             how.add_argument("--happened", metavar="JSON", help="of a call in doubt: it has happened, and gave this")

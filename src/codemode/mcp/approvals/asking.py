@@ -14,7 +14,7 @@ from typing import Any
 
 import mcp_types as types
 
-from ...errors import CodeModeProtocolError
+from ...errors import CodeModeConcurrencyError, CodeModeProtocolError
 from ...host.cancellation import to_its_end
 from ...interrupts.interrupt import Interrupt
 from ...observe.request_telemetry import approvals_asked, approvals_waiting
@@ -73,7 +73,7 @@ class Asking:
         self.runs = RunsOf(run_tool, principal)
         self._own = Resuming(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
         self._goes_on = goes_on or self._own.start
-        self._keeping = Keeping(store, principal, app, self.runs)
+        self._keeping = Keeping(store, principal, app, self.runs, remembered.session_of(principal))
         self._bundles = Bundles(self.runs, remembered, principal)
         self._state = SealedState(run_tool.settings.continuation, principal)
 
@@ -150,7 +150,7 @@ class Asking:
             hidden = [one for one in questions if not can_be_shown(one, url=leg.facts.url)]
             if hidden:
                 declined = {one.interrupt_id: {"action": "decline"} for one in hidden}
-                outcome = await self.runs.go_on(outcome, declined, leg.origin)
+                outcome = await self._with_answers(leg, outcome, Said(declined))
                 continue
             way = self._way(leg, questions)
             approvals_asked(way, len(questions))
@@ -160,6 +160,8 @@ class Asking:
                 return await self._retry(leg, outcome, questions)
             else:
                 return await self._left_to_store(leg, outcome, questions)
+        if isinstance(outcome, Record):
+            return await self._kept(leg, outcome)
         return await self._ended(leg, outcome)
 
     async def _in_session(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> Any:
@@ -184,12 +186,29 @@ class Asking:
         if not said.resolutions:
             return interrupt
         try:
-            return await self.runs.go_on(interrupt, said.resolutions, leg.origin)
+            return await self._with_answers(leg, interrupt, said)
         except CodeModeProtocolError as error:
             self._bundles.forget(said)
             if not self._bundles.blame(leg, said, error):
                 raise
             return interrupt
+
+    async def _with_answers(self, leg: Leg, interrupt: Interrupt, said: Said) -> Any:
+        """Go on with answers. Where no worker is free that is left to the store, which goes on once there is one."""
+        outcome = await self.runs.go_on(interrupt, said.resolutions, leg.origin)
+        if not isinstance(outcome, RunResponse) or not isinstance(outcome.exception, CodeModeConcurrencyError):
+            return outcome
+        record_id = await self._keep(leg, interrupt, self._bundles.questions(interrupt, leg.said))
+        await self._written(said)
+        return await self._keeping.record(record_id) or interrupt
+
+    async def _written(self, said: Said) -> None:
+        try:
+            await self._keeping.decide(said.resolutions)
+        except (StoreUnavailable, AnswerRefused):
+            raise
+        except StoreError:  # somebody was faster: what they said stands
+            self._bundles.forget(said)
 
     async def _retry(self, leg: Leg, pause: Pause, questions: list[Question]) -> Answer:
         for one in questions:
@@ -243,15 +262,11 @@ class Asking:
             leg.facts = replace(leg.facts, by_console=True)
         if said.resolutions:
             try:
-                await self._keeping.decide(said.resolutions)
+                await self._written(said)
             except AnswerRefused as error:
                 self._bundles.forget(said)
                 self._bundles.blame(leg, said, error)
                 said.resolutions = {}
-            except StoreUnavailable:
-                raise
-            except StoreError:  # somebody was faster: what they said stands
-                self._bundles.forget(said)
         return said
 
     async def _ended(self, leg: Leg, response: RunResponse) -> RunResponse:

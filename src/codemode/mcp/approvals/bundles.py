@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from ...data.json_shape import weigh
-from ...data.narrowing import mapping_or_empty
 from ...errors import CodeModeProtocolError, CodeModeToolError
 from ...host.threads import run_check
 from ...interrupts.interrupt import PendingRequest
 from ...stores.values import Record, StoredRequest
 from ..gateway.principals import Principal
 from .keeping import waiting_in
+from .known_tools import definition_in
 from .legs import Before, Leg, Pause
 from .questions import Question, kind_of
 from .reading import Answered, AskAgain, read_answer
@@ -45,8 +45,8 @@ class Bundles:
         """Return what is to be asked, with what is known of each from the requests ``before``."""
         told = before or {}
         if isinstance(pause, Record):
-            kept = mapping_or_empty(mapping_or_empty(pause.payload).get("definitions"))
-            return [self._question(one, one.kind, kept.get(one.interrupt_id), told) for one in waiting_in(pause)]
+            kept = [(one, definition_in(pause, one.interrupt_id)) for one in waiting_in(pause)]
+            return [self._question(one, one.kind, definition, told) for one, definition in kept]
         return [self._question(one, one.payload.get("kind"), self._shown(one), told) for one in pause.requests]
 
     def servers(self, record: Record) -> set[str]:

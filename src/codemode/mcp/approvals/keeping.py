@@ -14,6 +14,7 @@ from ...stores.values import Record, StoredRequest
 from ...surfaces.modules.response import RunResponse
 from ...trace.visible_text import one_line
 from ..gateway.principals import Principal
+from .known_tools import known_tools
 from .questions import Question
 from .responses import ended_otherwise
 
@@ -25,13 +26,19 @@ _MOST_OF_ONE_PROGRAM = 20
 
 
 class Keeping:
-    """The pauses of one principal in the store. ``store`` is opened when it is first needed."""
+    """The pauses of one principal in the store. ``store`` is opened when it is first needed.
 
-    def __init__(self, store: Callable[[], InterruptStore], principal: Principal, app: str, tool: Any) -> None:
+    ``session`` names theirs to those who answer for it elsewhere.
+    """
+
+    def __init__(
+        self, store: Callable[[], InterruptStore], principal: Principal, app: str, tool: Any, session: str
+    ) -> None:
         self._store = store
         self._tenant = principal.id
         self._app = app
         self._tool = tool
+        self._session = session
 
     @property
     def store(self) -> InterruptStore:
@@ -52,7 +59,6 @@ class Keeping:
             "tool": _label(one.tool for one in asked),
             "program": self._tool.program(code),
         }
-        definitions = {one.interrupt_id: one.definition for one in asked if one.definition is not None}
         return await self.store.put(
             interrupt,
             tool=self._tool,
@@ -60,7 +66,7 @@ class Keeping:
             app=self._app,
             labels=labels,
             source=code,
-            payload={"definitions": definitions},
+            payload=known_tools(asked, self._session),
             alone="program" if is_new else None,
         )
 

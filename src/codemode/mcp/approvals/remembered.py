@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import secrets
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +37,16 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS remembered (principal TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL,"
     " definition TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY (principal, server, tool)) WITHOUT ROWID"
 )
+_SESSIONS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS remembered_in_sessions (session TEXT NOT NULL, server TEXT NOT NULL,"
+    " tool TEXT NOT NULL, definition TEXT NOT NULL, at_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (session, server, tool)) WITHOUT ROWID"
+)
+_REMEMBER = "INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, ?, ?)"
+_REMEMBER_IN_SESSION = "INSERT OR REPLACE INTO remembered_in_sessions VALUES (?, ?, ?, ?, ?)"
+_SESSION_MS = 30 * 24 * 3_600_000
+"""For so long what holds for a session is kept in the file: longer than any lasts whose gateway was killed."""
+
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -67,12 +78,29 @@ class Remembered:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._path = None if folder is None else folder / FILE
+        self._own = secrets.token_hex(16)
         self._sessions: OrderedDict[tuple[Principal, KnownTool], None] = OrderedDict()
         self._shown: OrderedDict[str, KnownTool] = OrderedDict()
 
     def allows(self, principal: Principal, tool: KnownTool) -> bool:
         """Tell whether calls of this very tool were allowed for longer than one call."""
-        return (principal, tool) in self._sessions or self._definition(principal, tool) == tool.definition
+        return (principal, tool) in self._sessions or tool.definition in self._definitions(principal, tool)
+
+    def session_of(self, principal: Principal) -> str:
+        """Return what names a session of this gateway to those who answer elsewhere; it tells nobody its id."""
+        said = canonical_json([self._own, principal.id, principal.session])
+        return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+
+    def answered_elsewhere(self, principal_id: str, session: str, tool: KnownTool, scope: Scope) -> None:
+        """Keep an answer that was given beside a gateway, for its session (see `session_of`) or always.
+
+        Raises `OSError` where it cannot be kept.
+        """
+        if scope == "always":
+            self._write(_REMEMBER, principal_id, tool.server, tool.tool, tool.definition, now_ms())
+        else:
+            self._write("DELETE FROM remembered_in_sessions WHERE at_ms < ?", now_ms() - _SESSION_MS)
+            self._write(_REMEMBER_IN_SESSION, session, tool.server, tool.tool, tool.definition, now_ms())
 
     def remember(self, principal: Principal, tool: KnownTool, scope: Scope) -> None:
         """Keep an answer: for as long as this session lasts, or always."""
@@ -91,6 +119,8 @@ class Remembered:
         """Forget what holds for a session that is over."""
         for key in [key for key in self._sessions if key[0] == principal]:
             del self._sessions[key]
+        with suppress(OSError):  # nobody has that session any more
+            self._rows("DELETE FROM remembered_in_sessions WHERE session = ?", self.session_of(principal))
 
     def always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
         """Return the answers that always hold, of one principal or of all. Raises `OSError` for an unreadable file."""
@@ -115,27 +145,34 @@ class Remembered:
         """Return the tool of a call about which a person is asked, as it was then; None where that is not known."""
         return self._shown.get(tool_call_id)
 
-    def _definition(self, principal: Principal, tool: KnownTool) -> str | None:
-        statement = "SELECT definition FROM remembered WHERE principal = ? AND server = ? AND tool = ?"
+    def _definitions(self, principal: Principal, tool: KnownTool) -> list[str]:
+        statement = (
+            "SELECT definition FROM remembered WHERE principal = ? AND server = ? AND tool = ? UNION ALL"
+            " SELECT definition FROM remembered_in_sessions WHERE session = ? AND server = ? AND tool = ?"
+        )
+        named = tool.server, tool.tool
         try:
-            found = self._rows(statement, principal.id, tool.server, tool.tool)
+            found = self._rows(statement, principal.id, *named, self.session_of(principal), *named)
         except OSError:
             _log.warning("what always holds cannot be read, and is asked", exc_info=True)
-            return None
-        return found[0][0] if found else None
+            return []
+        return [row[0] for row in found]
 
     def _written(self, principal: Principal, tool: KnownTool) -> bool:
         if self._path is None:
             return False
-        statement = "INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, ?, ?)"
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._path.touch(mode=0o600)
-            self._rows(statement, principal.id, tool.server, tool.tool, tool.definition, now_ms())
+            self._write(_REMEMBER, principal.id, tool.server, tool.tool, tool.definition, now_ms())
         except OSError:
             _log.warning("an answer that is to hold always cannot be kept: it holds for this session", exc_info=True)
             return False
         return True
+
+    def _write(self, statement: str, *values: Any) -> None:
+        if self._path is not None:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(mode=0o600)
+            self._rows(statement, *values)
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         if self._path is None or not self._path.exists():
@@ -143,6 +180,7 @@ class Remembered:
         try:
             with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as file, file:
                 file.execute(_TABLE)
+                file.execute(_SESSIONS_TABLE)
                 return file.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise OSError(f"{self._path} cannot be used: {error}") from error

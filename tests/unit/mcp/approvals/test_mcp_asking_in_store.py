@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,11 @@ from mcp import Client
 from waiting import within
 
 from codemode import ALL_TENANTS, ToolCallContext, request_interrupt
-from codemode.mcp.gateway.principals import Principal
+from codemode.cli.exits import UsageError
+from codemode.cli.later_calls import LaterCalls
+from codemode.mcp.approvals.remembered import Remembered
+from codemode.mcp.config.values import GatewayConfig, GatewaySettings
+from codemode.mcp.gateway.principals import LOCAL, Principal
 
 SOON = 1
 
@@ -316,5 +321,46 @@ def test_with_a_journal_the_same_holds(mode: str, tmp_path: Path) -> None:
                 told = (await call(client, resume=waits["id"]))["result"]
                 assert [one[0] for one in told] == ["APPROVAL_DENIED"] * 2
             assert len(shop.done) == 7
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("scope", ["session", "always"])
+def test_an_answer_at_the_terminal_may_hold_for_later_calls_of_that_very_tool(tmp_path: Path, scope: Any) -> None:
+    config = GatewayConfig(settings=GatewaySettings(state_folder=tmp_path))
+    changed = Shop()
+    changed.tools["refund"] = changed.tools["refund"].model_copy(update={"description": "Refunds twice."})
+
+    async def scenario() -> None:
+        remembered = Remembered(tmp_path)
+        async with hosts(wait_ms=SOON, remembered=remembered) as (shop, store, host), mute(host) as client:
+            waits = (await call(client, code=ONE))["waiting"]["id"]
+            record = await store.record(waits, tenant="local")
+            later = LaterCalls.of(record, record.requests, scope)
+            assert "shop.refund" in later.words
+            await decided(store, {"approved": True})
+            later.keep(config, record)
+            await store.outcome(waits, tenant="local", timeout_ms=30_000)
+            assert (await call(client, code=f"{ONE} // again"))["result"] == "refunded 500 for a"
+            assert shop.done == [("a", 500)] * 2
+            remembered.end_session(LOCAL)
+            asks_now = "waiting" in await call(client, code=f"{ONE} // after the client has left")
+            assert asks_now is (scope == "session")
+        async with hosts(wait_ms=SOON, remembered=Remembered(tmp_path)) as (_, _, host), mute(host) as client:
+            assert ("waiting" in await call(client, code=ONE)) is (scope == "session")
+        others = {"wait_ms": SOON, "remembered": Remembered(tmp_path), "shop": changed}
+        async with hosts(**others) as (_, _, host), mute(host) as client:
+            assert "waiting" in await call(client, code=ONE)
+
+    within(scenario())
+
+
+def test_an_answer_that_cannot_hold_for_later_calls_is_told_so() -> None:
+    async def scenario() -> None:
+        async with hosts(wait_ms=SOON) as (_, store, host), mute(host) as client:
+            waits = (await call(client, code=ONE))["waiting"]["id"]
+            record = replace(await store.record(waits, tenant="local"), payload=None)
+            with pytest.raises(UsageError, match="for itself alone"):
+                LaterCalls.of(record, record.requests, "always")
 
     within(scenario())
