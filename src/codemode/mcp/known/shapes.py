@@ -171,6 +171,8 @@ class _Look:
             return Shape(scalars={"string"})
         if depth >= MAX_DEPTH or not (is_array(value) or is_object(value)):
             return Shape(is_any=True)
+        if self._left < 0:
+            return Shape()  # not looked into: it widens nothing that was seen elsewhere
         if is_array(value):
             return Shape(items=_all(self.at(one, depth + 1) for one in value if self._left > 0) or Shape())
         return self._object(cast("Mapping[Any, Any]", value), depth)

@@ -125,6 +125,31 @@ def test_many_names_and_deep_values_are_bounded() -> None:
     assert len(json.dumps(schema_of(twice))) < learning.MAX_SHAPE_CHARACTERS
 
 
+def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None:
+    looked: list[str] = []
+
+    class Watched(dict[str, Any]):
+        def values(self) -> Any:
+            looked.append("object")
+            return super().values()
+
+        def items(self) -> Any:
+            looked.append("object")
+            return super().items()
+
+    tree: Any = 1
+    for level in range(shapes.MAX_DEPTH - 1):
+        tree = Watched({f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"})
+    shape_of(tree)
+    assert 0 < len(looked) <= shapes.MAX_LOOKED_AT
+
+
+def test_what_is_not_looked_at_widens_nothing() -> None:
+    one = {"name": "x", "owner": {"login": "y", "teams": [{"id": 1}]}}
+    few, many = shape_of([one] * 2), shape_of([one] * shapes.MAX_LOOKED_AT)
+    assert schema_of(many) == schema_of(few)
+
+
 @pytest.mark.parametrize(
     "said",
     [
