@@ -110,6 +110,14 @@ class TokenAuth:
         # Nobody learns the hash of an unknown token from the time that it takes to look up the hash of a known one.
         return None if len(token) > _MAX_TOKEN_CHARACTERS else self._users.get(token_hash(token))
 
+    async def find(self, token: str, request: Request) -> tuple[User, str] | None:  # noqa: ARG002
+        """Return whose token this is, for whoever signs in, and what their session remembers of it: see `user_named`.
+
+        One of another kind may ask elsewhere. Raises `Problem` where nobody can say.
+        """
+        user = self.user_of(token)
+        return None if user is None else (user, self.key_of(token))
+
     def user_named(self, key: str) -> User | None:
         """Return the user whose token has this hash, as `key_of` gives it: who was taken off the list is nobody."""
         return self._users.get(key)

@@ -39,19 +39,21 @@ class SignIn:
             raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
         network, address = network_of(caller), address_text(caller)
-        # From here to the count nothing is awaited: many attempts at once are counted as one after the other.
+        # From here to the count nothing waits, unless others are asked about the token: many attempts at once are
+        # counted as one after the other.
         now = self._clock()
         if wait := self._throttle.wait_seconds(network, now):
             words = f"Try again in {wait} seconds."
             raise Problem(429, "Too many failed attempts", words, headers={"Retry-After": str(wait)})
         token = _token_in(fields.get("token", ""))
-        user = self._auth.user_of(token)
-        if user is None:
+        found = await self._auth.find(token, request)
+        if found is None:
             self._throttle.failed(network, now)
             await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
             return _form(request, fields.get("next", ""), status=401, problem="This token is not known.")
+        user, key = found
         await self._store.note("signed_in", actor=user.name, tenant=audit_tenant(user), address=address)
-        _, cookie = self._sessions.start(self._auth.key_of(token))
+        _, cookie = self._sessions.start(key)
         await self._leave_behind(request, address)
         response = _signed_in(request, safe_next(fields.get("next", ""), _root(request)))
         set_cookie(response, request, cookie, is_secure=is_secure)

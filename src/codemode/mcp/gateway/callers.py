@@ -14,9 +14,11 @@ from .principals import LOCAL, Principal
 
 PRINCIPAL_KEY = "codemode.principal"
 """Where in the ASGI scope of a request the door has put the id of whoever sent it."""
+ID_KEY = "codemode.request-id"
+"""Where the id of the request in its body is, None where it holds none."""
+SESSION_HEADER = "mcp-session-id"
 _LEFT_KEY = "codemode.left"
 _LEFT: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)
-_SESSION_HEADER = "mcp-session-id"
 
 
 def principal_of(ctx: Any) -> Principal:
@@ -32,7 +34,7 @@ def principal_of(ctx: Any) -> Principal:
     if name is None:
         raise LookupError("a request has come to the gateway past its sign-in")
     has_session = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-    return Principal(name, request.headers.get(_SESSION_HEADER) if has_session else None)
+    return Principal(name, request.headers.get(SESSION_HEADER) if has_session else None)
 
 
 @contextmanager

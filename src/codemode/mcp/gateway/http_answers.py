@@ -11,16 +11,27 @@ _CODE = -32600
 
 
 class Refused(Exception):  # noqa: N818 - an answer that is given, and no failure
-    """A request that the door answers: ``status``, a sentence, and headers. Nothing behind the door has seen it."""
+    """A request that the door answers: ``status``, a sentence, and headers. Nothing behind the door has seen it.
 
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+    ``request_id`` is that of the message, where it is known.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        request_id: str | int | None = None,
+    ) -> None:
         super().__init__(message)
         self.status, self.message, self.headers = status, message, dict(headers or {})
+        self.request_id = request_id
 
 
 async def refuse(refused: Refused, send: Send) -> None:
-    """Answer as JSON-RPC does where no id is known. The connection ends, for its body may not have been read."""
-    body = {"jsonrpc": "2.0", "id": None, "error": {"code": _CODE, "message": refused.message}}
+    """Answer as JSON-RPC does. The connection ends, for its body may not have been read."""
+    body = {"jsonrpc": "2.0", "id": refused.request_id, "error": {"code": _CODE, "message": refused.message}}
     await answer(send, refused.status, body, {**refused.headers, "connection": "close"})
 
 

@@ -12,7 +12,7 @@ from mcp.server.lowlevel import Server
 from starlette.types import Receive, Scope, Send
 
 from ..config.values import ConfigError, GatewayConfig
-from .callers import PRINCIPAL_KEY
+from .callers import ID_KEY, PRINCIPAL_KEY
 from .health import Health
 from .http_answers import Refused, answer, refuse
 from .http_bodies import Incoming, read_body
@@ -90,7 +90,7 @@ class HttpApp:
             self._gateway.record_url = self.record_url
             if self._settings.url is not None and self._sign_ins is not None and self._sign_ins.callback_url is None:
                 self._sign_ins.callback_url = f"{self._settings.url}{CALLBACK_PATH}"
-            self._console = mounted_console(self._gateway, self._settings, asks=self.asks)
+            self._console = mounted_console(self._gateway, self._settings, lambda: self._door, asks=self.asks)
             if self._console is not None:
                 await stack.enter_async_context(self._console.running())
             await stack.enter_async_context(self._sessions.running())
@@ -178,7 +178,8 @@ class HttpApp:
         # Whom a server around this one knows is somebody else's word.
         scope["user"] = user
         scope[PRINCIPAL_KEY] = name
-        await self._mcp(scope, await read_body(scope, receive, self._limits), send)
+        receive, scope[ID_KEY] = await read_body(scope, receive, self._limits)
+        await self._mcp(scope, receive, send)
 
     async def _in_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._sessions.handle(scope[PRINCIPAL_KEY], scope, receive, send)

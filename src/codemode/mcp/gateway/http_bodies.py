@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
+from pydantic_core import from_json
 from starlette.types import Message, Receive, Scope
 
+from ...data.narrowing import is_object
+from ...host.threads import off_loop
 from .http_answers import Refused
 from .http_settings import HttpLimits
 
 _DRAIN_SECONDS = 1.0
 _MOST_DRAINED_BYTES = 1 << 20
+_READ_AT_ONCE_BYTES = 1 << 16
+_MOST_ID = 1 << 63
 
 
 class Incoming:
@@ -34,8 +40,11 @@ class Incoming:
                     left -= len((await self()).get("body", b""))
 
 
-async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> Receive:
-    """Return a ``receive`` that gives the whole body at once. Raises `Refused` for what is too long, large or slow."""
+async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, str | int | None]:
+    """Return a ``receive`` that gives the whole body at once, and the id of the request in it, None where it has none.
+
+    Raises `Refused` for what is too long, large or slow, and for an id that JSON-RPC does not have.
+    """
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if not declared.isdigit() or len(declared) > 18 or int(declared) > limits.body_bytes:
         raise Refused(413, f"A message is at most {limits.body_bytes} bytes")
@@ -47,7 +56,24 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> Recei
     # Counted before it is read: what many small values cost grows far beyond their bytes.
     if body.count(b"[") + body.count(b"{") + body.count(b",") > limits.body_items:
         raise Refused(413, f"A message has at most {limits.body_items} values")
-    return _again(body, receive)
+    if len(body) <= _READ_AT_ONCE_BYTES:
+        return _again(body, receive), _id_in(body)
+    return _again(body, receive), await off_loop(lambda: _id_in(body))
+
+
+def _id_in(body: bytes) -> str | int | None:
+    """Return the id of a request. One that is none would be read as a notification, to which there is no answer."""
+    try:
+        message: Any = from_json(body)
+    except (ValueError, RecursionError):
+        return None  # refused where it is read
+    if not is_object(message) or "method" not in message or "id" not in message:
+        return None
+    found: Any = message["id"]
+    is_number = isinstance(found, int) and not isinstance(found, bool) and abs(found) < _MOST_ID
+    if not is_number and not isinstance(found, str):
+        raise Refused(400, "The id of a request is a text or a whole number of at most 64 bits")
+    return found
 
 
 async def _whole(receive: Receive, most_bytes: int) -> bytes:

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
@@ -20,6 +20,8 @@ from ...run.inspecting import inspect_interrupt
 from ...stores.values import ALL_TENANTS
 from ..config.values import ConfigError
 from .http_answers import Refused
+from .http_console_users import console_users
+from .http_door import Door
 from .http_settings import HttpSettings, token_digest
 from .kept_store import APP
 from .keys import keys_of
@@ -32,10 +34,12 @@ _PACKAGE = "codemode_console"
 class MountedConsole:
     """The console of a gateway, while it runs. ``token`` is the one made for it, where nobody has named another."""
 
-    def __init__(self, package: Any, gateway: Any, settings: HttpSettings, *, asks: bool) -> None:
+    def __init__(
+        self, package: Any, gateway: Any, settings: HttpSettings, door: Callable[[], Door], *, asks: bool
+    ) -> None:
         self._package, self._sees = package, ALL_TENANTS if asks else [LOCAL.id]
         self.token = secrets.token_urlsafe(32) if settings.console is None and not settings.tokens else None
-        self._auth = package.TokenAuth(self._users(settings))
+        self._auth = console_users(package, door)(self._users(settings))
         keys = keys_of(gateway.config.settings.keys, gateway.folder)
         self._console = package.approval_console(
             gateway.store,
@@ -81,18 +85,20 @@ class MountedConsole:
         await self._console({**scope, "root_path": root}, receive, send)
 
 
-def mounted_console(gateway: Any, settings: HttpSettings, *, asks: bool) -> MountedConsole | None:
+def mounted_console(
+    gateway: Any, settings: HttpSettings, door: Callable[[], Door], *, asks: bool
+) -> MountedConsole | None:
     """Return the console over the store of a gateway; None where it is not installed. Raises `ConfigError`.
 
-    Users sign in with their token for the gateway and see what is theirs. Without any, or where ``auth.console`` says
-    so, an operator has a token of the console's own: without sign-in to the gateway for what is this machine's, else
-    for all.
+    Users sign in with a token that ``door`` lets in, and see what is theirs. Without ``auth.tokens``, or where
+    ``auth.console`` says so, an operator has a token of the console's own: without sign-in to the gateway for what is
+    this machine's, else for all.
     """
     try:
         package = import_module(_PACKAGE)
     except ModuleNotFoundError:
         return None
-    return MountedConsole(package, gateway, settings, asks=asks)
+    return MountedConsole(package, gateway, settings, door, asks=asks)
 
 
 def _user(package: Any, key: str, said: Any) -> Any:

@@ -13,7 +13,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Message, Receive, Scope, Send
 
-from .callers import answering
+from .callers import ID_KEY, SESSION_HEADER, answering
 from .http_answers import Refused
 from .http_settings import VERIFIED, HttpLimits
 from .principals import LOCAL
@@ -67,7 +67,12 @@ class Sessions:
             raise Refused(503, "The gateway is stopping, or has not started", _BUSY)
         managed = self._managed.get(name) or await self._started(name)
         answer = _Answer(send)
-        with managed.one_more(self._limits.requests) as until_ended, self._counted(scope), answering(scope):
+        with (
+            managed.one_more(self._limits.requests) as until_ended,
+            managed.only_one(scope),
+            self._counted(scope),
+            answering(scope),
+        ):
             await managed.manager.handle_request(scope, receive, answer)
         if until_ended.cancelled_caught:
             await answer.end()
@@ -138,6 +143,7 @@ class _Managed:
             max_sessions=limits.sessions,
         )
         self.answering: set[anyio.CancelScope] = set()
+        self._ids: set[tuple[bytes, str]] = set()
         self.used_at = time.monotonic()
         self._ready, self._over = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -154,6 +160,23 @@ class _Managed:
             finally:
                 self.answering.discard(until_ended)
                 self.used_at = time.monotonic()
+
+    @contextlib.contextmanager
+    def only_one(self, scope: Scope) -> Generator[None]:
+        """Let a session have one request of an id at a time: the first of two would never be answered."""
+        request_id = scope.get(ID_KEY)
+        session = next((value for name, value in scope["headers"] if name == SESSION_HEADER.encode()), None)
+        if request_id is None or session is None:
+            yield
+            return
+        key = (session, str(request_id))  # as the SDK tells them apart
+        if key in self._ids:
+            raise Refused(400, "A request of this id is being answered: take another", request_id=request_id)
+        self._ids.add(key)
+        try:
+            yield
+        finally:
+            self._ids.discard(key)
 
     async def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -52,7 +52,10 @@ def said_by(line: bytes | TooLong) -> SessionMessage | types.JSONRPCError | None
     if not line.strip():
         return None
     try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        # One with an id that is none is read as a notification, and owed an error all the same.
+        is_owed = isinstance(message, types.JSONRPCNotification) and b'"id"' in line and _refused(line)
+        return is_owed or SessionMessage(message)
     except (ValidationError, ValueError, RecursionError):
         return _refused(line)
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import json
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import codemode_console
 import httpx2
 import pytest
 from gateway_doors import ANA, BOB, TOKENS, StandIn, token_digest
+from mcp.server.auth.provider import AccessToken
 
 from codemode import create_code_mode_tool, tool
 from codemode.mcp import ConfigError
 from codemode.mcp.gateway.http_app import HttpApp, http_app
+from codemode.mcp.gateway.http_console_users import console_users
+from codemode.mcp.gateway.http_door import Door
+from codemode.mcp.gateway.http_settings import http_settings
 from codemode.mcp.gateway.kept_store import APP
 
 OPERATOR = "token-of-the-operator-0123"
 OWN = {"sec-fetch-site": "same-origin"}
+NOBODY = codemode_console.User("nobody", [])
 
 
 @tool(needs_approval=True)
@@ -138,6 +147,92 @@ def test_users_who_cannot_be_meant_are_named_by_their_path(console: Any):
                 pass
 
     asyncio.run(main())
+
+
+class Verifier:
+    """Takes names for tokens, for as long as it ``takes`` any."""
+
+    def __init__(self) -> None:
+        self.takes, self.ends_at = True, int(time.time()) + 600
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        if token == "fails":
+            raise RuntimeError("the token was fails")
+        if not self.takes or token not in ("mia", "tom", "elsewhere", "unscoped"):
+            return None
+        return AccessToken(
+            token=token,
+            client_id="editor",
+            subject=token,
+            scopes=[] if token == "unscoped" else ["run"],
+            expires_at=self.ends_at,
+            resource="https://other.example.com/mcp" if token == "elsewhere" else None,
+            claims={"iss": "https://login.acme.com"},
+        )
+
+
+MIA, TOM = "oauth:https://login.acme.com user mia", "oauth:https://login.acme.com user tom"
+OF_A_SERVER = {"issuer": "https://login.acme.com", "scopes": ["run"], "tokens": TOKENS}
+
+
+def test_a_user_of_an_authorization_server_signs_in_with_the_token_that_the_gateway_takes():
+    async def main() -> None:
+        verifier = Verifier()
+        async with browsing(OF_A_SERVER, verifier=verifier) as (gateway, _, browser):
+            records = {name: await paused(gateway, name) for name in (MIA, TOM, "ana", "local")}
+            for token, status in (("", 401), ("unknown", 401), ("elsewhere", 401), ("unscoped", 401), ("fails", 503)):
+                assert await signed_in(browser, token) == status
+                assert not browser.cookies
+            assert await signed_in(browser, "mia") == 200
+            assert await seen(browser) == {MIA}
+            for name, record in records.items():
+                assert (await browser.get(f"/console/records/{record}")).status_code == (200 if name == MIA else 404)
+            # The token is in no cookie, and what it was exchanged for is no token.
+            (cookie,) = browser.cookies.jar
+            said = base64.urlsafe_b64decode(str(cookie.value).partition(".")[0] + "==")
+            key = json.loads(said)[1]
+            assert key.endswith(MIA)
+            browser.cookies.clear()
+            assert await signed_in(browser, key) == 401
+            assert await signed_in(browser, ANA) == 200
+            assert await seen(browser) == {"ana"}
+
+    asyncio.run(main())
+
+
+async def status_of(browser: httpx2.AsyncClient) -> int:
+    return (await browser.get("/console/", headers={"accept": "application/json"})).status_code
+
+
+def test_a_session_is_known_to_every_host_and_ends_with_its_token_and_its_way_of_verifying():
+    async def main() -> None:
+        verifier = Verifier()
+        async with browsing(OF_A_SERVER, verifier=verifier) as (_, _, browser):
+            assert await signed_in(browser, "mia") == 200
+            async with browsing(OF_A_SERVER, verifier=verifier) as (_, _, other):
+                other.cookies = browser.cookies
+                assert await status_of(other) == 200
+            async with browsing({**OF_A_SERVER, "scopes": ["more"]}, verifier=verifier) as (_, _, other):
+                other.cookies = browser.cookies
+                assert await status_of(other) in (303, 401)
+            async with browsing({"tokens": TOKENS}) as (_, _, other):
+                other.cookies = browser.cookies
+                assert await status_of(other) in (303, 401)
+
+    asyncio.run(main())
+
+
+def test_a_session_ends_when_its_token_does():
+    now = [1000.0]
+    door = Door(http_settings({}), Verifier())
+    found = console_users(codemode_console, lambda: door, clock=lambda: now[0])({f"sha256:{'0' * 64}": NOBODY})
+    key = f"verified {door.mark} 1060 {MIA}"
+    assert found.user_named(key) == codemode_console.User(MIA, [MIA])
+    for wrong in (f"verified x 1060 {MIA}", f"verified {door.mark} 1e9 {MIA}", f"verified {door.mark} 1060 ana", "x",
+                  "verified", f"verified {door.mark} 1060"):  # fmt: skip
+        assert found.user_named(wrong) is None
+    now[0] = 1060.0
+    assert found.user_named(key) is None
 
 
 def test_pages_of_others_reach_nothing_of_it():

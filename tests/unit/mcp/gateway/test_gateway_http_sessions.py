@@ -15,6 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from codemode.mcp import GatewayConfig
+from codemode.mcp.gateway.http_app import http_app
 from codemode.mcp.gateway.http_settings import HttpLimits
 
 ACCEPTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -281,5 +282,57 @@ def test_a_user_who_is_taken_off_the_list_is_nobody_at_once():
             assert (await client.post(url, json=listed(), headers=bobs)).status_code == 200
             gateway.config = GatewayConfig(settings=replace(gateway.config.settings, auth={}))
             assert (await client.post(url, json=listed(), headers=bobs)).status_code == 401  # never open to all at once
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", ["null", "1.5", "1.0", "1e400", "true", "[1]", "{}", "9" * 400])
+def test_a_request_whose_id_is_none_is_answered_and_not_taken_for_a_notification(wrong: str):
+    body = f'{{"jsonrpc": "2.0", "method": "tools/list", "id": {wrong}}}'
+
+    async def main() -> None:
+        async with asking() as client:
+            session = await opened(client, "/mcp")
+            for headers in (session, modern_call()["headers"]):
+                answer = await client.post("/mcp", content=body, headers=headers)
+                assert answer.status_code == 400
+                assert answer.json()["id"] is None
+                assert answer.json()["error"]["code"] == -32600
+            assert (await client.post("/mcp", content=body.replace(wrong, '"1"'), headers=session)).status_code == 200
+
+    asyncio.run(main())
+
+
+def test_a_large_message_is_looked_at_too():
+    body = '{"jsonrpc": "2.0", "method": "tools/list", "id": null, "params": {"x": "' + "x" * (1 << 17) + '"}}'
+
+    async def main() -> None:
+        async with asking() as client:
+            assert (await client.post("/mcp", content=body, headers=ACCEPTS)).status_code == 400
+
+    asyncio.run(main())
+
+
+def test_two_requests_of_one_id_at_a_time_are_not_both_taken():
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "held", "arguments": {}}}
+
+    async def main() -> None:
+        gateway = StandIn()
+        app = http_app(gateway)
+        transport = httpx2.ASGITransport(app, client=("127.0.0.1", 4000))
+        async with app.running(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
+            session, other = await opened(client, "/mcp"), await opened(client, "/mcp")
+            first = asyncio.create_task(client.post("/mcp", json=call, headers=session))
+            await asyncio.wait_for(gateway.held.wait(), BOUND)
+            for same in (7, "7"):
+                answer = await client.post("/mcp", json={**call, "id": same}, headers=session)
+                assert (answer.status_code, answer.json()["id"]) == (400, same)
+                assert answer.json()["error"]["code"] == -32600
+            for headers, one in ((session, 8), (other, 7)):
+                answer = await client.post("/mcp", json={**listed(), "id": one}, headers=headers)
+                assert answer.status_code == 200
+            gateway.let_go.set()
+            assert (await asyncio.wait_for(first, BOUND)).status_code == 200
+            assert (await client.post("/mcp", json=call, headers=session)).status_code == 200  # none is in flight
 
     asyncio.run(main())

@@ -46,6 +46,13 @@ def refused(line: bytes) -> tuple[int, Any]:
     return answer.error.code, answer.id
 
 
+@pytest.mark.parametrize("wrong", [b"null", b"1.5", b"true", b"{}"])
+def test_a_request_whose_id_is_none_is_owed_an_answer(wrong: bytes):
+    assert refused(b'{"jsonrpc":"2.0","method":"ping","id":' + wrong + b"}") == (types.INVALID_REQUEST, None)
+    said = said_by(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1}}')
+    assert isinstance(said, SessionMessage)
+
+
 def test_a_message_is_a_message():
     said = said_by(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
     assert isinstance(said, SessionMessage)
