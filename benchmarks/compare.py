@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .processes import environment
+
 ROOT = Path(__file__).parent.parent
 MOST = 1.05
 _MORE_IS_BETTER = ("runs/s",)
@@ -63,9 +65,9 @@ def checked_out(ref: str, folder: Path) -> Path:
 def measured(side: Path, options: list[str]) -> list[dict[str, Any]]:
     """Run one round of a side's own benchmarks and return its rows."""
     sources = [side / "src", *sorted(side.glob("integrations/*/src"))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
+    variables = {**environment(), "PYTHONPATH": os.pathsep.join(map(str, sources))}
     command = [sys.executable, "-m", "benchmarks.run", "--json", *options]
-    done = subprocess.run(command, cwd=side, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=side, env=variables, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"the benchmarks of {side} failed: {done.stderr[-2000:]}")
     return json.loads(done.stdout)["rows"]

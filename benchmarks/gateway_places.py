@@ -15,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, ElicitResult
 
 from .peers.install import PYTHON
-from .processes import ROOT
+from .processes import ROOT, environment
 
 TOOL = "codemode_run"
 _SCRIPT = str(Path(__file__).with_name("gateway_server.py"))
@@ -50,7 +50,7 @@ class Gateway:
 
     def __init__(self, config: Path, state: Path) -> None:
         self.command = [sys.executable, "-m", "codemode", "mcp", "--config", str(config)]
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(state), "HOME": str(state)}
+        self.environment = {**environment(), "XDG_STATE_HOME": str(state), "HOME": str(state)}
 
     def client(self) -> AbstractAsyncContextManager[Client]:
         """Return a client of it, which starts it. It can be asked, and nobody answers."""
@@ -58,10 +58,10 @@ class Gateway:
 
 
 @asynccontextmanager
-async def client_of(command: list[str], environment: Mapping[str, str] | None = None) -> AsyncGenerator[Client]:
+async def client_of(command: list[str], variables: Mapping[str, str] | None = None) -> AsyncGenerator[Client]:
     """Give the SDK's client of a process that it starts. What that complains of is dropped."""
     parameters = StdioServerParameters(
-        command=command[0], args=command[1:], env=dict(environment or os.environ), cwd=ROOT
+        command=command[0], args=command[1:], env=dict(variables or environment()), cwd=ROOT
     )
     with open(os.devnull, "w", encoding="utf-8") as dropped:  # noqa: ASYNC230, PTH123 - nothing waits for it
         async with Client(stdio_client(parameters, errlog=dropped), elicitation_callback=_nobody) as client:

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import sys
 
-from .processes import ROOT, bare_interpreter, first_line_ms, pss_mib
+from .processes import ROOT, bare_interpreter, environment, first_line_ms, pss_mib
 from .table import Row
 
 _COLD_TARGET_MS = 150
@@ -46,7 +46,9 @@ def _cold_row(name: str, what: str, times: list[float], bare: float) -> Row:
 
 def held_mib(command: list[str]) -> float:
     """Return the memory of a process and its descendants once it says that it is holding."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:

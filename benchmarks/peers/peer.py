@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Samples
-from benchmarks.processes import ROOT, first_line_ms, pss_mib
+from benchmarks.processes import ROOT, environment, first_line_ms, pss_mib
 
 from .install import NODE, NODE_PACKAGE, PYTHON
 
@@ -73,7 +73,12 @@ class Conversation:
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            env=environment(),
         )
         self._buffer = b""
 
