@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from heapq import nlargest
 
@@ -22,6 +21,8 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
         steps.take()
         others = _pairs_of_known(other)
         return len(pairs & others) / (len(pairs) + len(others) or 1)
+
+    from difflib import get_close_matches  # late: most names are known
 
     # A real comparison takes up to a fifth of a millisecond, and a thousand tools are no rarity.
     likely = nlargest(_MAX_COMPARED, known, key=shared)

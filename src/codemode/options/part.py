@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -115,5 +114,7 @@ def _snake_case(key: Any) -> str:
 
 
 def _nearest(name: str, known: set[str]) -> str:
+    import difflib  # late: most options are known
+
     matches = difflib.get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {matches[0]!r}?" if matches else f"; known are {', '.join(sorted(known))}"

@@ -27,7 +27,7 @@ from .compiled import (
 )
 from .json_schema.check import Document, UnknownReference
 from .patterns import PatternRefused, require_linear
-from .undeclared_dialect import with_dialect
+from .undeclared_dialect import BrokenSchemaError, is_usual, with_dialect
 
 
 class DictSchema:
@@ -38,23 +38,23 @@ class DictSchema:
     """
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
-        from jsonschema.exceptions import SchemaError
-
         refuse_too_large(schema)
         try:
             text = json.dumps(schema if isinstance(schema, bool) else dict(schema), allow_nan=False)
             self.json_schema: JsonSchema = json.loads(text)
             _check_dialect(self.json_schema)
-            self.json_schema = with_dialect(self.json_schema)
+            is_plain = is_usual(self.json_schema)
+            if not is_plain:
+                self.json_schema = with_dialect(self.json_schema)
             require_linear(self.json_schema)
-        except PatternRefused:
+        except (PatternRefused, BrokenSchemaError):
             raise
-        except SchemaError as error:
-            raise ValueError(f"{error.json_path}: {clip(error.message)}") from None
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a JSON Schema: {error}") from None
         self._has_defaults = '"default"' in text
         self._document = Document(self.json_schema, text)
+        if not is_plain:
+            _ = self._document.root  # an identifier in it may be none
 
     varies = False
 

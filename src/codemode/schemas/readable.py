@@ -122,14 +122,14 @@ def _without_dangling(
 
 def _dangling(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the references of a schema that lead nowhere, as its draft reads them."""
+    text = json.dumps(schema)
+    if not any(f'"{keyword}"' in text for keyword in _REFERENCES):
+        return frozenset()
     from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
     from referencing.exceptions import Unresolvable
 
     from .json_schema.dialects import dialect_of
 
-    text = json.dumps(schema)
-    if not any(f'"{keyword}"' in text for keyword in _REFERENCES):
-        return frozenset()
     resource = dialect_of(schema, None).specification.create_resource(schema)
     registry: Any = REGISTRY
     pending: list[tuple[Any, Any]] = [(resource, registry.resolver_with_root(resource))]

@@ -6,7 +6,7 @@ import json
 from typing import Any, cast
 
 from ..data.json_shape import holds_more_values_than
-from .compiled import JsonSchema
+from .compiled import JsonSchema, clip
 from .usual import is_surely_valid
 
 # What draft 7 does not have, or leaves out of account.
@@ -19,11 +19,31 @@ _SINCE_2019 = (
 MAX_CHECKED_VALUES = 5000
 
 
+# As everybody names those of which `is_surely_valid` knows.
+_USUAL_DRAFTS = frozenset(
+    {
+        "http://json-schema.org/draft-07/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    }
+)
+
+
+class BrokenSchemaError(ValueError):
+    """A schema is wrong in its own draft, or in every one; the message says where and how."""
+
+
+def is_usual(schema: JsonSchema) -> bool:
+    """Tell whether `with_dialect` would return a schema as it is, without importing jsonschema, which takes long."""
+    uri = schema.get("$schema") if isinstance(schema, dict) else None
+    says_usual = uri is None if not isinstance(uri, str) else uri.removesuffix("#") in _USUAL_DRAFTS
+    return says_usual and is_surely_valid(schema)
+
+
 def with_dialect(schema: JsonSchema) -> JsonSchema:
     """Return a schema that says its draft, unless all drafts since 7, or 2020-12, take it as it is.
 
-    Raises `ValueError` for one that would take too long to check, `jsonschema.SchemaError` for one that is wrong in its
-    own draft, or in every one when it does not say which.
+    Raises `BrokenSchemaError`, and `ValueError` for one that would take too long to check.
     """
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator, validator_for
@@ -39,10 +59,10 @@ def with_dialect(schema: JsonSchema) -> JsonSchema:
         )
     try:
         _check(named, schema)
-    except SchemaError:
+    except SchemaError as error:
         fitting = _older_draft(schema)
         if fitting is None:
-            raise
+            raise BrokenSchemaError(f"{error.json_path}: {clip(error.message)}") from None
         return fitting
     return schema
 

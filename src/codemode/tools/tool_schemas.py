@@ -14,10 +14,8 @@ from ..data.narrowing import is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema, refuse_too_large
 from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
-from ..schemas.python_types import TypeSchema
 from ..trace.failures import log_broken_schema
 from .parameters import Parameters
-from .parameters_schema import ParametersSchema
 
 Mode = Literal["input", "output"]
 Compile: TypeAlias = Callable[[Any], CompiledSchema | None]
@@ -148,6 +146,8 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
     if isinstance(schema, FrameworkSchema):
         return schema.compiled(partial(compiled, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
     if isinstance(schema, InferredOutput):
+        from ..schemas.python_types import TypeSchema
+
         try:
             return TypeSchema(schema.annotation, mode)
         except ValueError:
@@ -163,11 +163,15 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
         if schema is None:
             return None
         if isinstance(schema, Parameters):
+            from .parameters_schema import ParametersSchema
+
             return ParametersSchema(schema)
         if isinstance(schema, Mapping | bool):
             from ..schemas.json_schemas import DictSchema
 
             return DictSchema(admitted(schema, mode, tool_name, is_foreign=True) if is_foreign else cast("Any", schema))
+        from ..schemas.python_types import TypeSchema
+
         return TypeSchema(schema, mode, refuse)
     except ValueError as error:
         if is_foreign and isinstance(schema, Mapping):
@@ -177,13 +181,15 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
 
 
 def load_schema_kind(kind: str) -> None:
-    """Import what compiles schemas of a kind, which takes a while and reads files."""
+    """Import what compiles schemas of a kind, and checks values, which takes a while and reads files."""
     if kind == "type":
+        from ..schemas.python_types import TypeSchema
+
         TypeSchema(int, "input")  # which looks for pydantic's plugins too
     else:
         from ..schemas.json_schemas import DictSchema
 
-        DictSchema(True)
+        DictSchema(True).validate_input(None)
 
 
 def _warn(mode: Mode, tool_name: str, reason: str) -> None:

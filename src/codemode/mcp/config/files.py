@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -82,6 +81,8 @@ def object_of(text: str, path: Path) -> Mapping[str, Any]:
 
 
 def _toml(text: str, path: Path) -> Mapping[str, Any]:
+    import tomllib  # late: one client alone writes it
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:

@@ -8,6 +8,7 @@ no pattern runs on an engine that backtracks. Nothing is ever fetched.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 from typing import Any, cast
 
@@ -35,18 +36,26 @@ class UnknownReference(Exception):  # noqa: N818 - never leaves this package
 
 
 class Document:
-    """A whole JSON Schema. Safe to use from several threads."""
+    """A whole JSON Schema, made ready by the first check. Safe to use from several threads."""
 
     def __init__(self, schema: Any, text: str) -> None:
-        from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
-
-        dialect = dialect_of(schema, None)
-        resource = dialect.specification.create_resource(schema)
-        registry: Any = REGISTRY  # an explicit one: nothing in it fetches
-        self.root = Rules(schema, registry.resolver_with_root(resource), dialect)
+        self._schema = schema
         # Where such a reference leads depends on the way to it, so that what it leads to cannot be kept.
         self._is_dynamic = any(mark in text for mark in ('"$dynamicRef"', '"$recursiveRef"', '"$ref": "http'))
-        self._known: dict[Any, Rules] = {id(schema): self.root}
+
+    @cached_property
+    def root(self) -> Rules:
+        """Its rules."""
+        from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
+
+        dialect = dialect_of(self._schema, None)
+        resource = dialect.specification.create_resource(self._schema)
+        registry: Any = REGISTRY  # an explicit one: nothing in it fetches
+        return Rules(self._schema, registry.resolver_with_root(resource), dialect)
+
+    @cached_property
+    def _known(self) -> dict[Any, Rules]:
+        return {id(self._schema): self.root}
 
     def failures(self, value: Any, most: int) -> list[Failure]:
         """Return what a value breaks, at most so many. Raises `TooMuchWork`, `UnknownReference`, `RecursionError`."""
