@@ -1,56 +1,47 @@
-"""Code mode for Python agents. The public names, nothing else.
+"""Code mode for Python agents. The public names, nothing else: each is imported when it is asked for."""
 
-What the first program of a process can do without is imported when it is asked for.
-"""
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from .continuations.keys import set_continuation_signing_key
-from .errors import (
-    CodeModeAbortedError,
-    CodeModeAuthenticationError,
-    CodeModeBridgeLimitError,
-    CodeModeConcurrencyError,
-    CodeModeDetachedBridgeRequestError,
-    CodeModeError,
-    CodeModeFetchError,
-    CodeModeIllegalAccessError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeSourceTooLargeError,
-    CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    CodeModeToolApprovalDeniedError,
-    CodeModeToolApprovalRequiredError,
-    CodeModeToolError,
-    CodeModeWorkerError,
-)
-from .host.imports import importing
-from .options.parts import (
-    ApprovalPolicy,
-    CodeModeOptions,
-    ContinuationOptions,
-    ExecutionPolicy,
-    FetchPolicy,
-    Lifecycle,
-    ModelOutput,
-    Pipeline,
-    PoolOptions,
-    Telemetry,
-)
-from .surfaces.code_mode.program import run_code_mode, run_code_mode_sync
-from .surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
-from .tools.context import ToolCallContext
-from .tools.tool import Tool, tool
-from .workers.pool import WorkerPool, set_max_workers
+from .host.imports import late_names
 
 if TYPE_CHECKING:
     from .continuations.guard import MemoryResumeGuard, ResumeGuard
     from .continuations.journal import Journal, OpenedJournal
+    from .continuations.keys import set_continuation_signing_key
     from .continuations.sqlite_guard import SqliteResumeGuard
+    from .errors import (
+        CodeModeAbortedError,
+        CodeModeAuthenticationError,
+        CodeModeBridgeLimitError,
+        CodeModeConcurrencyError,
+        CodeModeDetachedBridgeRequestError,
+        CodeModeError,
+        CodeModeFetchError,
+        CodeModeIllegalAccessError,
+        CodeModeProtocolError,
+        CodeModeSerializationError,
+        CodeModeSourceTooLargeError,
+        CodeModeSyntaxError,
+        CodeModeTimeoutError,
+        CodeModeToolApprovalDeniedError,
+        CodeModeToolApprovalRequiredError,
+        CodeModeToolError,
+        CodeModeWorkerError,
+    )
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .observe.audit import audit_log
+    from .options.parts import (
+        ApprovalPolicy,
+        CodeModeOptions,
+        ContinuationOptions,
+        ExecutionPolicy,
+        FetchPolicy,
+        Lifecycle,
+        ModelOutput,
+        Pipeline,
+        PoolOptions,
+        Telemetry,
+    )
     from .run.failure_text import failure_text
     from .run.inspecting import CallView, PauseView, inspect_interrupt
     from .stores.audit import AuditLine
@@ -94,6 +85,7 @@ if TYPE_CHECKING:
         to_approval_messages,
         unwrap_result,
     )
+    from .surfaces.code_mode.program import run_code_mode, run_code_mode_sync
     from .surfaces.code_mode.resuming import (
         continue_approval,
         continue_approval_sync,
@@ -102,6 +94,7 @@ if TYPE_CHECKING:
         is_approval_interrupt,
         is_interrupt,
     )
+    from .surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
     from .surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry, namespace_tool
     from .surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
     from .surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
@@ -112,7 +105,9 @@ if TYPE_CHECKING:
     from .surfaces.modules.response import RunResponse
     from .surfaces.modules.run_tool import RunTool, create_run_tool
     from .surfaces.modules.servers import ModuleServer
+    from .tools.context import ToolCallContext
     from .tools.pipeline import PIPELINE_NULL, PipelineCall
+    from .tools.tool import Tool, tool
     from .tools.tool_result import ToolResult
     from .trace.events import (
         CatalogEvent,
@@ -127,6 +122,7 @@ if TYPE_CHECKING:
         RefusalEvent,
     )
     from .trace.trace import Trace
+    from .workers.pool import WorkerPool, set_max_workers
 
 __all__ = [
     "ALL_TENANTS",
@@ -257,8 +253,25 @@ __all__ = [
     "verify_audit",
 ]
 
-# Where each of the others lives; the imports above tell type checkers the same.
+# Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
+    "continuations.keys": "set_continuation_signing_key",
+    "errors": (
+        "CodeModeAbortedError CodeModeAuthenticationError CodeModeBridgeLimitError CodeModeConcurrencyError "
+        "CodeModeDetachedBridgeRequestError CodeModeError CodeModeFetchError CodeModeIllegalAccessError "
+        "CodeModeProtocolError CodeModeSerializationError CodeModeSourceTooLargeError CodeModeSyntaxError "
+        "CodeModeTimeoutError CodeModeToolApprovalDeniedError CodeModeToolApprovalRequiredError CodeModeToolError "
+        "CodeModeWorkerError"
+    ),
+    "options.parts": (
+        "ApprovalPolicy CodeModeOptions ContinuationOptions ExecutionPolicy FetchPolicy Lifecycle ModelOutput Pipeline "
+        "PoolOptions Telemetry"
+    ),
+    "surfaces.code_mode.program": "run_code_mode run_code_mode_sync",
+    "surfaces.code_mode.tool": "CodeModeTool create_code_mode_tool",
+    "tools.context": "ToolCallContext",
+    "tools.tool": "Tool tool",
+    "workers.pool": "WorkerPool set_max_workers",
     "surfaces.code_mode.resuming": (
         "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync "
         "is_approval_interrupt is_interrupt"
@@ -308,15 +321,7 @@ _LATE = {
     "continuations.guard": "MemoryResumeGuard ResumeGuard",
     "continuations.sqlite_guard": "SqliteResumeGuard",
 }
-_MODULE_OF = {name: module for module, names in _LATE.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with importing:
-        value = globals()[name] = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-    return value
+__getattr__ = late_names(__name__, _LATE)
 
 
 def __dir__() -> list[str]:

@@ -5,10 +5,9 @@ Nothing else of the package is kept as it is from one version to the next.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .host.imports import importing
+from .host.imports import late_names
 
 if TYPE_CHECKING:
     from .data.exact_integers import integers_as_in, with_texts, without_texts
@@ -163,12 +162,4 @@ _LATE = {
     "trace.failures": "log_left_out",
     "workers.pool": "pool_or_default",
 }
-_MODULE_OF = {name: module for module, names in _LATE.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with importing:
-        value = globals()[name] = getattr(import_module(f".{_MODULE_OF[name]}", __package__), name)
-    return value
+__getattr__ = late_names(__name__, _LATE)

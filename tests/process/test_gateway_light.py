@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from codemode.mcp import load_config
+from codemode.mcp.upstreams.list_cache import ListCache
+from codemode.mcp.upstreams.listing import listing_of
 
 LATER = ("jwt", "webbrowser", "codemode.mcp.signin.flow", "codemode.mcp.approvals.asking", "codemode.stores.sqlite")
 
@@ -27,3 +32,47 @@ def test_serving_begins_without_what_signs_in_asks_or_keeps(tmp_path: Path):
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
     assert "codemode.mcp.gateway.stdio" in imported
     assert imported.isdisjoint(LATER), imported & {*LATER}
+
+
+RUNS_ALONE = (
+    "codemode.interrupts", "codemode.mcp.approvals.asking", "codemode.observe.telemetry", "codemode.protocol",
+    "codemode.run.execution", "codemode.run.starting", "codemode.schemas.python_types", "codemode.source",
+    "codemode.stores", "codemode.surfaces.modules.catalog", "codemode.surfaces.modules.runs", "codemode.tools.search",
+    "codemode.workers", "jsonschema", "jsonschema_specifications", "referencing",
+)  # fmt: skip
+LISTING = """
+import asyncio, json, sys
+from pathlib import Path
+import codemode.mcp.gateway.gateway as module
+from codemode.mcp import Gateway, load_config
+from codemode.mcp.own_client import listed_tool
+
+module._MOMENT_SECONDS = 3600  # after which it gets ready for programs
+
+async def main():
+    config = load_config(Path(sys.argv[1]), state_folder=Path(sys.argv[2]))
+    async with Gateway(config) as gateway:
+        tool = await listed_tool(gateway)
+        modules = sorted(sys.modules)
+        (upstream,) = (await gateway.seat()).connected.upstreams
+        print(json.dumps([tool["description"], upstream.state, modules]))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_list_comes_from_the_cache_without_what_runs_programs_and_starts_no_server(tmp_path: Path):
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"clock": {"command": "no-such-command"}}}))
+    schema = {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}
+    listing = listing_of({}, [{"name": "tell_the_time", "inputSchema": schema}], "clock")
+    (server,) = load_config(config, state_folder=tmp_path).servers
+    asyncio.run(ListCache(tmp_path / "lists", "local").write(server, listing))
+    command = [sys.executable, "-c", LISTING, str(config), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    description, state, modules = json.loads(done.stdout)
+    assert "tell_the_time" in description
+    assert state == "stopped"
+    assert "codemode.surfaces.modules.description" in modules
+    assert not [one for one in modules if any(f"{one}.".startswith(f"{room}.") for room in RUNS_ALONE)]

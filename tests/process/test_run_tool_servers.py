@@ -13,7 +13,7 @@ from waiting import within
 
 from codemode import ModuleServer, RunTool, create_run_tool
 from codemode.data.similar_names import nearest_names
-from codemode.surfaces.modules import server_set
+from codemode.surfaces.modules import catalog, server_set
 from codemode.surfaces.modules.catalog import ModuleCatalog
 
 
@@ -202,7 +202,8 @@ def test_the_tools_of_a_listing_are_put_together_beside_the_loop(monkeypatch: py
 
     tool = create_run_tool([server := Live("far", "one")])
     assert "far" in tool.description
-    monkeypatch.setattr(server_set, "ModuleCatalog", Catalog)
+    assert len(tool.catalog) == 0
+    monkeypatch.setattr(catalog, "ModuleCatalog", Catalog)
     for name in ("one", "two"):
         response = within(run(tool, f'import {{ {name} }} from "@codemode/servers/far"; {RESULT}await {name}();'))
         assert response["result"] == f"far.{name}"

@@ -35,10 +35,10 @@ def test_importing_the_package_loads_nothing_heavy(imported: set[str], name: str
 
 _MAKING = """
 import sys
-import codemode
+from codemode import Tool, create_code_mode_tool
 from codemode.plugins import register_adapter
 before = set(sys.modules)
-codemode.create_code_mode_tool({"f": lambda x: x, "t": codemode.Tool("t", execute=None, input_schema={})}).description
+create_code_mode_tool({"f": lambda x: x, "t": Tool("t", execute=None, input_schema={})}).description
 print(" ".join(sorted(set(sys.modules) - before)))
 print("codemode.run.execution" in sys.modules, "codemode.tools.search.index" in sys.modules)
 """
@@ -50,3 +50,9 @@ def test_making_a_tool_loads_nothing_that_runs_programs():
     assert "codemode.surfaces.code_mode.description" in loaded
     assert (runs, searches) == ("False", "False")
     assert not [name for name in loaded if name.startswith(("codemode.run", "codemode.workers", "codemode.protocol"))]
+
+
+def test_the_package_itself_imports_none_of_its_rooms():
+    script = "import sys, codemode; print(*(one for one in sys.modules if one.startswith('codemode.')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert set(done.stdout.split()) == {"codemode.host", "codemode.host.imports"}

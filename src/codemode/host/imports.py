@@ -9,7 +9,11 @@ from __future__ import annotations
 import concurrent.futures.thread
 import logging
 import os
+import sys
 import threading
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
 
 # These two bring locks that a fork takes too, the one that was registered last before the others. Imported later, they
 # would be held by a fork that waits for an import that needs them.
@@ -20,3 +24,22 @@ importing = threading.RLock()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
+
+
+def late_names(module: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module whose public names are imported when they are asked for, and then kept.
+
+    ``places`` are names, with spaces between them, by the module that has them, as the package of ``module`` calls it.
+    """
+    module_of = {name: place for place, names in places.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        here = sys.modules[module]
+        with importing:
+            value = getattr(import_module(f".{module_of[name]}", here.__package__), name)
+        setattr(here, name, value)
+        return value
+
+    return find

@@ -5,10 +5,9 @@ Needs the extra ``mcp``. What is named here is imported when it is asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..host.imports import importing
+from ..host.imports import late_names
 
 if TYPE_CHECKING:
     from .config.patterns import matches
@@ -60,12 +59,4 @@ _LATE = {
     "signin.logins": "login logout",
     "signin.sign_ins": "SignIns",
 }
-_MODULE_OF = {name: module for module, names in _LATE.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with importing:
-        value = globals()[name] = getattr(import_module(f".{_MODULE_OF[name]}", __package__), name)
-    return value
+__getattr__ = late_names(__name__, _LATE)

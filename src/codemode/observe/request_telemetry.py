@@ -14,9 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import CodeModeError
-from .telemetry import Attributes, package_version
+from .recorded_names import SCOPE, Attributes, package_version
 
-_SCOPE = "codemode"
 _PREFIX = "code_mode.gateway."
 _PASSED_ON = ("traceparent", "tracestate", "baggage")
 
@@ -54,7 +53,7 @@ def request_span(
     carriers = (said,) if trace.get_current_span().get_span_context().is_valid else (said, brought)
     found = [propagate.extract(one) for one in carriers]
     parent = next((one for one in found if trace.get_current_span(one).get_span_context().is_valid), None)
-    tracer = trace.get_tracer(_SCOPE, package_version())
+    tracer = trace.get_tracer(SCOPE, package_version())
     with tracer.start_as_current_span(
         name,
         context=parent,
@@ -189,7 +188,7 @@ def _instruments() -> dict[str, Any] | None:
     provider = metrics.get_meter_provider()
     made = _made.get(provider)
     if made is None:
-        meter = provider.get_meter(_SCOPE, package_version())
+        meter = provider.get_meter(SCOPE, package_version())
         made = _made[provider] = {
             "call.duration": meter.create_histogram(f"{_PREFIX}call.duration", "s", "How long calls of the tool take"),
             "inner_call.duration": meter.create_histogram(

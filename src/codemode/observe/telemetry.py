@@ -10,8 +10,6 @@ import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Token
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -40,17 +38,16 @@ from ..trace.events import (
     WorkerTaken,
 )
 from ..trace.trace import Trace
+from .recorded_names import SCOPE, Attributes, package_version
 
 if TYPE_CHECKING:
     from opentelemetry import context as otel_context
     from opentelemetry import trace as otel_trace
     from opentelemetry.metrics import Meter
 
-Attributes: TypeAlias = dict[str, str | int | float | bool]
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
-_SCOPE = "codemode"
 _HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _HOST_CODES = (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR)
 # Errors whose message is this library's own wording and holds nothing of a program, an input or an output.
@@ -73,13 +70,6 @@ def telemetry_listeners(
     """
     require_opentelemetry(options)
     return (_Recorder(options, find_tool, outer_tool, told),) if options.is_enabled else ()
-
-
-def is_recorded() -> bool:
-    """Tell whether this process has somebody who records spans; without, they would be put together for nobody."""
-    from opentelemetry import trace as otel_trace
-
-    return not isinstance(otel_trace.get_tracer_provider(), otel_trace.ProxyTracerProvider)
 
 
 def require_opentelemetry(options: Telemetry) -> None:
@@ -106,7 +96,7 @@ def surface_counts(options: Telemetry) -> Callable[[str, int, Attributes], None]
         return None
     from opentelemetry import metrics
 
-    meter: Meter = options.meter or metrics.get_meter(_SCOPE, package_version())
+    meter: Meter = options.meter or metrics.get_meter(SCOPE, package_version())
     counters = _instruments(meter).of_surfaces
 
     def count(name: str, by: int, attributes: Attributes) -> None:
@@ -124,7 +114,7 @@ def tool_span(options: Telemetry, name: str, tool_call_id: str | None) -> Genera
     """Record what is done within as a call of a tool of the model's own."""
     from opentelemetry import trace
 
-    tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(_SCOPE, package_version())
+    tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, package_version())
     attributes = {**_tool_attributes(name, tool_call_id or ""), **_metadata(options.metadata)}
     if options.function_id is not None:
         attributes["code_mode.function_id"] = options.function_id
@@ -151,7 +141,7 @@ class _Recorder:
         self._options = options
         self._find_tool = find_tool
         self._context, self._trace = context, trace
-        self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(_SCOPE, package_version())
+        self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, package_version())
         self._instruments = _instruments(options.meter)
         self._outer: otel_trace.Span = trace.INVALID_SPAN
         self._has_worker = False
@@ -295,7 +285,7 @@ def _instruments(meter: Any) -> _Instruments:
     """Return the instruments of a meter, made once: some versions of the SDK warn of a second set."""
     from opentelemetry import metrics
 
-    used: Meter = meter or metrics.get_meter(_SCOPE, package_version())
+    used: Meter = meter or metrics.get_meter(SCOPE, package_version())
     made = _made.get(used)
     if made is None:
         made = _made[used] = _Instruments(used)
@@ -336,13 +326,4 @@ def _host(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
-        return ""
-
-
-@cache
-def package_version() -> str:
-    """Return this distribution's version, read once; empty where it is not installed."""
-    try:
-        return metadata.version("codemode-toolkit")
-    except metadata.PackageNotFoundError:
         return ""

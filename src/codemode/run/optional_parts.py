@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..options.parts import CodeModeOptions
-from ..profile import HostErrors
 
 _telemetry_is_loaded = False
 _imported = set[str]()
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
-    from ..profile import Profile
+    from ..profile import HostErrors, Profile
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..trace.events import Event
@@ -81,7 +80,7 @@ def load_optional_parts(options: CodeModeOptions) -> None:
     """Read and import what `telemetry_listeners` needs; it would do so itself, on the event loop."""
     global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
     if options.telemetry.is_enabled:
-        from ..observe.telemetry import package_version
+        from ..observe.recorded_names import package_version
 
         package_version()
         _telemetry_is_loaded = True

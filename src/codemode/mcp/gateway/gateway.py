@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from ...stores.protocol import InterruptStore
+    from ...surfaces.modules.run_tool import RunTool
     from ..signin.sign_ins import SignIns
 
 __all__ = ["Gateway", "GatewayOptions"]
@@ -138,7 +139,7 @@ class Gateway:
         seat.passed.watching.has_listed(ToolsListChanged, connection_of(ctx.session))
         known = announced(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
         tool = await seat.shown(known)
-        self._warmed = self._warmed or asyncio.create_task(self._warm())
+        self._warmed = self._warmed or asyncio.create_task(self._warm(seat.run_tool))
         return types.ListToolsResult(tools=[tool])
 
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
@@ -154,15 +155,12 @@ class Gateway:
         self.config = self._of(config)
         await self.seats.take(self.config)
 
-    async def _warm(self) -> None:
+    async def _warm(self, run_tool: RunTool) -> None:
         """Have a worker ready for the first program, once whoever has asked for the tool has been answered."""
-        from ...options.parts import CodeModeOptions
-        from ...run.starting import prepared
-
         await asyncio.sleep(_MOMENT_SECONDS)
         try:
-            await prepared(self.options.pool, CodeModeOptions())
-        except CodeModeError as error:  # the first program tells of it
+            await run_tool.load()
+        except (CodeModeError, OSError) as error:  # the first program tells of it
             _log.debug("no worker is ready yet: %s", error)
 
     def _of(self, config: GatewayConfig) -> GatewayConfig:

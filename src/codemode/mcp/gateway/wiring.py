@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -157,8 +158,6 @@ class Wiring:
             await known.aclose()
 
     def _settings(self, config: GatewayConfig, principal: Principal) -> dict[str, Any]:
-        from ...observe.telemetry import is_recorded
-
         continuation: dict[str, Any] = {
             "keys": keys_of(config.settings.keys, self._folder),
             "guard": self._store.guard,
@@ -175,7 +174,7 @@ class Wiring:
             "approval": {"mode": "interrupt"},
             "lifecycle": {"on_nested_tool_call": self._told_of},
             "continuation": continuation,
-            "telemetry": {"is_enabled": is_recorded()},
+            "telemetry": {"is_enabled": _is_recorded()},
         }
 
     def _keeps_journal(self, config: GatewayConfig) -> bool:
@@ -215,6 +214,12 @@ class _Given:
 @asynccontextmanager
 async def _given(servers: Any) -> AsyncGenerator[_Given]:
     yield _Given(servers)
+
+
+def _is_recorded() -> bool:
+    """Tell whether this process has somebody who records spans; without, they would be put together for nobody."""
+    trace: Any = sys.modules.get("opentelemetry.trace")  # which the SDK has imported, where it is there
+    return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _can_seal() -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ...data.narrowing import mapping_or_empty
-from ...interrupts.interrupt import request_interrupt
 from ..config.places import state_folder
 from ..config.secrets import Secrets
 from ..config.values import GatewayConfig, ServerConfig
@@ -83,6 +82,8 @@ class SignIns:
             except SignInError:
                 return False
             if url:
+                from ...interrupts.interrupt import request_interrupt
+
                 message = f"Sign in to {server.name!r}."
                 request_interrupt({"kind": KIND, "server": server.name, "url": url, "message": message})
             return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import WrittenObject
@@ -73,11 +72,7 @@ class ModuleCatalog:
     @property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person."""
-        return self._may_ask
-
-    @cached_property
-    def _may_ask(self) -> bool:
-        return any(one.tool.may_ask for one in self._tools.values())
+        return any(one.may_ask for one in self.servers)
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""

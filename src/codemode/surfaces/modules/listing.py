@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,3 +36,8 @@ class ListedServer:
     description: str | None
     capabilities: tuple[str, ...]
     tools: tuple[ModuleTool, ...]
+
+    @cached_property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        return any(one.tool.may_ask for one in self.tools)

@@ -19,7 +19,6 @@ from ...tools.prepared import MISSING, PreparedTool
 from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
 from ...tools.tool import Tool
 from .listing import ModuleTool
-from .mismatch import example_of, received_of
 from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
 
 _STEPS_OF_A_TOOL = 4
@@ -66,6 +65,8 @@ class ServerTool(PreparedTool):
             return super().validate_input(value)
         except CodeModeToolError as error:
             if error.reason == "validation":
+                from .mismatch import received_of  # late, as `example_of`: most inputs fit
+
                 error.details["received"] = received_of(error.details.get("problems"), value)
                 if "example" not in vars(self):
                     steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is made off the loop, and once
@@ -75,6 +76,8 @@ class ServerTool(PreparedTool):
     @cached_property
     def example(self) -> Any:
         """An input that fits, `NOT_GIVEN` where none is small."""
+        from .mismatch import example_of
+
         return example_of(self)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...profile import GuestFace, HostErrors, Profile, StaticRules, Words
 from .limits import SHOWN_NAMES, RunLimits
+from .schemas_shown import OUTER_TOOL
 
 NAME = "modules"
-OUTER_TOOL = "codemode.run"
 _ANALYSIS_MS = 1000
 _GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
 _FACE = GuestFace(wrapper="module", globals=_GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)

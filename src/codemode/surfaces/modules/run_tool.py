@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeError, Resumable
+from ...host.imports import importing
 from ...host.sync import run_sync
+from ...host.threads import off_loop
+from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
 from ...run.optional_parts import require_optional_parts
-from ...run.outer_call import OuterCall
-from ...run.starting import started
-from ...workers.pool import WorkerPool, pool_or_default
+from ...tools.tool_schemas import load_schema_kind
+from ...trace.failures import log_failure
 from .builtin_declarations import DISCOVERY, ERRORS
 from .declarations import declare_server
+from .descriptions import Descriptions
+from .homes import Homes
 from .options import RunOptions
-from .profile import OUTER_TOOL
-from .runs import Runs
-from .schemas_shown import input_schema, output_schema
+from .response import host_failed, refused
+from .schemas_shown import OUTER_TOOL, input_schema, output_schema
 from .server_set import ServerSet
 
 if TYPE_CHECKING:
+    from ...workers.pool import WorkerPool
     from .catalog import ModuleCatalog
-    from .homes import Homes
+    from .runs import Runs
+
+_log = logging.getLogger("codemode.tools")
 
 
 class RunTool:
@@ -49,10 +56,14 @@ class RunTool:
         # What is wrong with settings is told of here, not in the first run.
         require_optional_parts(self.settings)
         if pool is not None:
+            from ...workers.pool import pool_or_default
+
             pool_or_default(pool)
         self._pool = pool
         self._servers = ServerSet(servers)
-        self._runs = Runs(self._servers, self.options, self.settings, pool)
+        self._descriptions = Descriptions(self._servers, self.options)
+        self._homes = Homes(self._servers.sources, self.settings.continuation)
+        self._runs: Runs | None = None
 
     def __repr__(self) -> str:
         return f"<RunTool over {len(self._servers.sources)} servers>"
@@ -64,7 +75,7 @@ class RunTool:
 
     def describe(self, max_characters: int | None = None) -> str:
         """Return the description for a model that reads so many characters of it; None is the option's."""
-        return self._runs.describe(max_characters).text
+        return self._descriptions.read(max_characters).text
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -84,12 +95,12 @@ class RunTool:
     @property
     def homes(self) -> Homes:
         """Where its servers are, as far as they say so."""
-        return self._runs.homes
+        return self._homes
 
     @property
     def may_ask(self) -> bool:
         """True when some call may wait for a person, as far as the servers have been listed."""
-        return not self._servers.is_listed or self._servers.catalog().may_ask
+        return self._servers.may_ask
 
     def declarations(self, server_id: str | None = None) -> str:
         """Return TypeScript, a ``declare module`` for each module that programs can import, or for that of one server.
@@ -120,6 +131,16 @@ class RunTool:
         sources = (one for one in self._servers.sources if given is None or one.server_id in given)
         await self._servers.list(one for one in sources if not one.is_current)
 
+    async def load(self) -> None:
+        """Do what the first run does before its program starts: a worker boots, what runs programs is imported.
+
+        The event loop goes on meanwhile. Raises `CodeModeWorkerError` where no worker can start.
+        """
+        await self._loaded()
+        from ...run.starting import prepared
+
+        await prepared(self._pool, self.settings)
+
     async def execute(
         self,
         input: Mapping[str, Any],  # noqa: A002 - the name that every framework uses
@@ -137,7 +158,12 @@ class RunTool:
         inside a workflow function of Temporal.
         """
         brought = (tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
-        return await self._runs.execute(input, brought)
+        try:
+            runs = await self._loaded()
+        except OSError as error:
+            log_failure(_log, "what runs programs cannot be imported", (), error)
+            return refused([host_failed()], error)
+        return await runs.execute(input, brought)
 
     async def resume(
         self,
@@ -155,9 +181,9 @@ class RunTool:
         Answers are as in `continue_interrupt`. Returns as `execute` does. Raises `CodeModeProtocolError` for an
         interrupt, or answers, with which nothing can go on.
         """
-        outer = OuterCall(None, messages, context, True, None, context_binding, clock_ms)
+        runs = await self._loaded()
         answers = {"resolution": resolution, "resolutions": resolutions}
-        return await self._runs.resume(interrupt, answers, outer)
+        return await runs.resume(interrupt, answers, (None, messages, context, True, None, context_binding, clock_ms))
 
     def execute_sync(
         self,
@@ -172,6 +198,8 @@ class RunTool:
     ) -> Any:
         """Do what `execute` does, from code that is not async."""
         given = _given(locals())
+        from ...run.starting import started
+
         with suppress(CodeModeError):  # the run tells of it
             started(self._pool)
         return run_sync(self.execute(input, **given))
@@ -193,6 +221,21 @@ class RunTool:
     def refresh_sync(self) -> None:
         """Do what `refresh` does, from code that is not async."""
         run_sync(self.refresh())
+
+    async def _loaded(self) -> Runs:
+        refuse_in_workflow()
+        runs = self._runs or await off_loop(self._made_runs)
+        await self._servers.put_together()
+        return runs
+
+    def _made_runs(self) -> Runs:
+        load_schema_kind("dict")  # which checks what the tools of servers are given
+        with importing:
+            from .runs import Runs
+
+            parts = self._servers, self._descriptions, self._homes
+            self._runs = self._runs or Runs(*parts, self.options, self.settings, self._pool)
+        return self._runs
 
 
 def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:

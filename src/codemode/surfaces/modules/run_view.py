@@ -157,6 +157,7 @@ class RunView:
 
     async def _listed(self, wanted: Sequence[Source], *, wants_all: bool) -> None:
         await self._servers.list(wanted)
+        await self._servers.put_together()
         self._settle(wants_all=wants_all)
 
     def _settle(self, *, wants_all: bool) -> None:

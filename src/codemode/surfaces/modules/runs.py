@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CodeModeError, CodeModeProtocolError, Resumable
 from ...host.threads import LARGE_CHARACTERS, run_check
-from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions, ExecutionPolicy
 from ...run.outer_call import OuterCall
 from ...run.starting import load_continuations, load_execution, prepared
 from ...trace.failures import log_failure
 from .declarations import declarations_for, fits_in
-from .description import RunDescription, described
+from .descriptions import Descriptions
 from .diagnostic import Diagnostic, diagnostic
 from .diagnostics import cleared, diagnostics_of, of_error
 from .hints import say_of_markdown
@@ -25,9 +24,10 @@ from .listing import ModuleTool
 from .options import RunOptions
 from .profile import profile_of
 from .request import RunRequest, read_request
-from .response import refused, response_of
+from .response import host_failed, refused
 from .run_view import CAPABILITIES, LIMITS, NOTES, RunView, unavailable
 from .server_set import ServerSet
+from .told_outcome import response_of
 from .words import words_of
 
 if TYPE_CHECKING:
@@ -44,10 +44,17 @@ class Runs:
     """Runs modules over a set of servers, under the options of one tool. Safe to use from several threads."""
 
     def __init__(
-        self, servers: ServerSet, options: RunOptions, settings: CodeModeOptions, pool: WorkerPool | None
+        self,
+        servers: ServerSet,
+        descriptions: Descriptions,
+        homes: Homes,
+        options: RunOptions,
+        settings: CodeModeOptions,
+        pool: WorkerPool | None,
     ) -> None:
         self._servers = servers
-        self.homes = Homes(servers.sources, settings.continuation)
+        self._descriptions = descriptions
+        self._homes = homes
         self._options = options
         self._pool = pool
         # A limit that a request may name is its own, or that of the run options.
@@ -57,33 +64,9 @@ class Runs:
         self._profile = profile_of(options.limits, self._words)
         # Of requests that name no limits; put together once.
         self._usual = self._settings.under(self._profile.limits)
-        self._described: tuple[ModuleCatalog, dict[int, RunDescription]] | None = None
-        self._read: RunDescription | None = None
-
-    def describe(self, most: int | None = None) -> RunDescription:
-        """Return what a model reads from now on, of the servers as they were last listed.
-
-        Of models that read different ones, what is known of all is what the shortest declares.
-        """
-        mine, known = self._description(most), self._read
-        if known is None or known not in self._made().values() or len(mine.text) < len(known.text):
-            self._read = mine
-        return mine
-
-    def _description(self, most: int | None = None) -> RunDescription:
-        """Return what is to be read now, made once for each listing and length."""
-        made, most = self._made(), most or self._options.max_description_characters
-        return made.get(most) or made.setdefault(most, described(self._servers.shown(), self._options, most))
-
-    def _made(self) -> dict[int, RunDescription]:
-        catalog, made = self._servers.catalog(), self._described
-        if made is None or made[0] is not catalog:
-            made = self._described = (catalog, {})
-        return made[1]
 
     async def execute(self, given: Any, brought: tuple[Any, ...]) -> Any:
         """Return the response to a request, or an `Interrupt`. ``brought`` is what makes the host's own `OuterCall`."""
-        refuse_in_workflow()
         notes: Sequence[Diagnostic] = ()
         try:
             request = read_request(given, self._options)
@@ -116,14 +99,15 @@ class Runs:
         return await self._told(outcome, view, limits, notes, capabilities)
 
     async def resume(
-        self, interrupt: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
+        self, interrupt: Resumable | Mapping[str, Any], answers: Mapping[str, Any], brought: tuple[Any, ...]
     ) -> Any:
         """Return what `execute` does, of a program that goes on. Raises `CodeModeProtocolError`."""
+        outer = OuterCall(*brought)
         pool = await prepared(self._pool, self._settings)
         if not load_continuations.cache_info().currsize:
             await pool.off_loop(load_continuations)
         go_on = load_continuations()
-        view = RunView(self._servers, self.homes)
+        view = RunView(self._servers, self._homes)
         answers_to = partial(go_on.answers_of, **answers)
         outcome = await go_on.resume(self._profile, interrupt, answers_to, view, self._settings, outer, pool)
         return await self._told(outcome, view, view.limits or self._options.limits, view.notes, view.capabilities)
@@ -131,11 +115,12 @@ class Runs:
     async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
         """List the servers that a request names; return what is to be said of it, and the paths of those there are."""
         notes = list(request.notes)
-        if request.capabilities and self._read is None:  # what nobody has asked for is what it would be now
-            self._read = await run_check(0, self._description)
+        if not self._descriptions.is_read:
+            await run_check(0, self._descriptions.take_as_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [one for one in dict.fromkeys(found.values()) if one is not None]
         await self._servers.list(one for one in sources if not one.is_current)
+        await self._servers.put_together()
         if unknown := [name for name, source in found.items() if source is None]:
             notes += await run_check(LARGE_CHARACTERS, partial(self._unknown, unknown))
         notes += [unavailable(one) for one in sources if one.failure is not None]
@@ -156,7 +141,7 @@ class Runs:
         return (
             self._servers.catalog()
             if self._servers.is_static
-            else RunView(self._servers, self.homes, notes, capabilities)
+            else RunView(self._servers, self._homes, notes, capabilities)
         )
 
     async def _told(
@@ -184,7 +169,7 @@ class Runs:
         catalog = view.catalog if isinstance(view, RunView) else view
 
         def declared() -> str:
-            known: Mapping[str, str] = {} if self._read is None else self._read.declared
+            known = self._descriptions.read_of
             named = [one for path in capabilities if (one := catalog.server(path)) is not None]
             # Its tools may be others than those that were read of.
             unread = [one for one in named if fits_in(one, len(known.get(one.path, ""))) != known.get(one.path, "")]
@@ -213,5 +198,4 @@ def _failed(error: Exception) -> Diagnostic:
     """Return the diagnostic of a request that the host itself got wrong, or could not run."""
     if isinstance(error, ValueError) and not isinstance(error, CodeModeProtocolError):
         return diagnostic("error", "BAD_REQUEST", "the host has made this call with arguments that are not valid")
-    message = "the host could not run the program"
-    return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: the host's log says more.")
+    return host_failed()

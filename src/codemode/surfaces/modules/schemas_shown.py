@@ -8,6 +8,8 @@ from typing import Any
 from .limits import WIRE_NAMES
 from .options import RunOptions
 
+OUTER_TOOL = "codemode.run"
+
 _TEXT = {"type": "string"}
 _CODE = "An ES module, JavaScript or TypeScript. It leaves its result in globalThis.__codemode_result__."
 _LIMITS = "Limits of this run, where other than the usual are wanted."

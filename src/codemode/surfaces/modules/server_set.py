@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...data.similar_names import nearest_names
+from ...host.imports import importing
 from ...host.threads import off_loop
-from .catalog import ModuleCatalog
 from .listing import ListedServer
 from .names import module_paths
 from .servers import Source, sources_of
+
+if TYPE_CHECKING:
+    from .catalog import ModuleCatalog
 
 _MAX_NAME_CHARACTERS = 200
 
@@ -33,15 +36,31 @@ class ServerSet:
         """True when each server has been listed once."""
         return self.is_static or all(one.listed is not None for one in self.sources)
 
+    @property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person, as far as the servers have been listed."""
+        return not self.is_listed or any(one.may_ask for one in _usable(self.listing()))
+
+    @property
+    def has_catalog(self) -> bool:
+        """True when `catalog` has nothing to put together."""
+        return self._made is not None and (self.is_static or self._made[0] == self.listing())
+
+    def listing(self) -> tuple[tuple[ListedServer | None, str | None], ...]:
+        """Return what all servers were last listed as, and why they are not now: equal as long as that is the same."""
+        return tuple((one.listed, one.failure) for one in self.sources)
+
     def catalog(self) -> ModuleCatalog:
         """Return the tools as they were last listed: the same catalog as long as they are the same."""
         if self.is_static and self._made is not None:
             return self._made[1]
-        known = tuple((one.listed, one.failure) for one in self.sources)
+        with importing:
+            from .catalog import ModuleCatalog
+        known = self.listing()
         with self._lock:
             made = self._made
             if made is None or made[0] != known:
-                listed = [listed for listed, failure in known if listed is not None and failure is None]
+                listed = _usable(known)
                 unavailable = {one.path: one.failure for one in self.sources if one.failure is not None}
                 made = self._made = (known, ModuleCatalog(listed, unavailable, None if made is None else made[1]))
             return made[1]
@@ -71,7 +90,15 @@ class ServerSet:
         wanted = [one.list(anew=anew) for one in dict.fromkeys(sources)]
         if wanted:
             await asyncio.gather(*wanted)
-            await off_loop(self.catalog)  # putting thousands of tools together takes some time
+
+    async def put_together(self) -> None:
+        """Have `catalog` give what there is at once: to put thousands of tools together takes some time."""
+        if not self.has_catalog:
+            await off_loop(self.catalog)
+
+
+def _usable(listing: Iterable[tuple[ListedServer | None, str | None]]) -> list[ListedServer]:
+    return [listed for listed, failure in listing if listed is not None and failure is None]
 
 
 def _without_tools(source: Source) -> ListedServer:
