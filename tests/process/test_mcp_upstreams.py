@@ -89,7 +89,9 @@ def test_a_command_that_does_not_exist_is_said_so():
     async def work():
         async with connect(of(quick(name="x"))) as connected:
             object.__setattr__(connected.upstream("x").config, "command", "no-such-command-anywhere")
-            with pytest.raises(CodeModeToolError, match="its command does not exist"):
+            with pytest.raises(
+                CodeModeToolError, match=r"its command 'no-such-command-anywhere' does not exist.* of the server 'x'"
+            ):
                 await connected.upstream("x").tools()
 
     within(work())

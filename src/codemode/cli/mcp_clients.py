@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
-    from ..mcp.clients.config_texts import initial, with_servers
+    from ..mcp.clients.config_texts import initial, with_inputs, with_servers
     from ..mcp.clients.importing import imported
     from ..mcp.clients.texts import FileText
 
@@ -36,6 +36,7 @@ def _import(options: argparse.Namespace) -> int:
     file = FileText.of(config_path(options).absolute())
     before = file.text if file.is_there else initial()
     text, names = with_servers(before, found.servers, options.client)
+    text = with_inputs(text, found.inputs, found.servers)
     if text != before or not file.is_there:
         file.write(text)
     for name, ours in names.items():

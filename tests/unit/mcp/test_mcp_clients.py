@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from codemode.mcp import ConfigError, load_config
-from codemode.mcp.clients.config_texts import added, initial, servers_of
+from codemode.mcp.clients.config_texts import added, initial, servers_of, with_inputs
 from codemode.mcp.clients.importing import imported
 from codemode.mcp.clients.installing import installed
 from codemode.mcp.clients.machines import CLIENTS, Machine, found
 from codemode.mcp.clients.undoing import undone
+from codemode.mcp.config.jsonc import read_jsonc
 
 COMMAND = ("/bin/codemode",)
 SECRET = "s3cr3t-that-nobody-reads"
@@ -593,3 +594,38 @@ def test_a_write_that_fails_leaves_the_file_and_nothing_beside_it(
     assert path.read_bytes() == before
     assert others(path.parent) == [path.name]
     assert others(config.parent) == []
+
+
+INPUTS = [
+    {"type": "promptString", "id": "key", "description": "The key", "password": True},
+    {"type": "promptString", "id": "unused"},
+    7,
+    {"type": "pickString", "id": "where", "options": ["a", "b"], "default": "a"},
+]
+NAMING = {"a": {"command": "x", "env": {"KEY": "${input:key}"}, "args": ["${input:where}", "${input:nowhere}"]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("{}", ["key", "where"]),
+        ('{"inputs": []}', ["key", "where"]),
+        ('{"inputs": [ // none\n], "mcpServers": {}}', ["key", "where"]),
+        ('{"inputs": [{"id": "key", "description": "mine"}, /* mine */ ], "a": 1}', ["key", "where"]),
+        ('{"inputs": [{"id": "x"} // mine\n]}', ["x", "key", "where"]),
+    ],
+)
+def test_what_vs_code_asks_for_is_asked_for_in_its_words(before: str, kept: list[str]):
+    text = with_inputs(before, INPUTS, NAMING)
+    declared = read_jsonc(text).root.plain()["inputs"]
+    assert [one["id"] for one in declared] == kept
+    assert with_inputs(text, INPUTS, NAMING) == text
+    assert before.count("mine") == text.count("mine")
+    if "mine" not in before:
+        assert declared == [INPUTS[0], INPUTS[3]]
+
+
+def test_an_input_without_a_value_is_named_in_the_words_of_its_file():
+    entry = {"command": "x", "env": {"KEY": "${input:key}"}}
+    problem, _ = load_config({"inputs": INPUTS, "mcpServers": {"a": entry}}, environ={}).problems
+    assert 'the input "key" (The key) has no value; set the environment variable' in str(problem)

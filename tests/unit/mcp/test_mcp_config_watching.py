@@ -200,3 +200,30 @@ def test_the_loop_is_free_while_a_file_is_read(tmp_path: Path):
         assert "no regular file" in str(told[0])
 
     run(body, tmp_path)
+
+
+def test_a_file_of_variables_is_watched_too_before_it_is_there_as_well(tmp_path: Path):
+    said = '{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y", "envFile": ".env"}}}'
+    values: list[str | None] = []
+
+    async def body(file: Path) -> None:
+        beside = file.with_name(".env")
+        write(file, said)
+
+        async def seen() -> None:
+            async for config in watched(file, environ={}, pause=watch.pause):
+                values.extend([one.env.get("A") for one in config.servers if one.name == "b"] or [None])
+
+        watch = Watch(file)
+        task = asyncio.create_task(seen())
+        try:
+            await watch.begun()
+            for written in ("A=1", "A=2", "A=2 # the same", None):
+                await asyncio.to_thread(gone, beside) if written is None else write(beside, written)
+                await watch.look(8)
+        finally:
+            task.cancel()
+            await asyncio.wait([task], timeout=BOUND)
+
+    run(body, tmp_path)
+    assert values == ["1", "2", None]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...data.narrowing import is_mapping
+from ...data.narrowing import is_mapping, mapping_or_empty
 from ..config.jsonc import JsonError, Node
 from ..config.mistakes import short
 from ..config.reading import CONTAINERS, load_config
 from ..config.values import ConfigError
 from .json_edits import JsonEdits
 
+_INPUTS = "inputs"
+_INPUT = re.compile(r"\$\{input:([^}]*)\}")
 _TEMPLATE = """\
 {
   // The MCP servers behind the gateway, as every client writes them. Variables such as ${TOKEN} are filled in.
@@ -65,6 +69,21 @@ def with_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], cli
         if names[name] not in there or _theirs(there[names[name]]) != _theirs(entry):
             config_text = added(config_text, names[name], entry)
     return config_text, names
+
+
+def with_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, Any]) -> str:
+    """Return the text with those inputs of VS Code declared that these servers name, as VS Code has them declared.
+
+    One that is declared already stays as it is. Raises `ConfigError` where the text's own are no list.
+    """
+    doc = _read(config_text)
+    node = doc.root.get(_INPUTS)
+    if node is not None and node.kind != "array":
+        raise ConfigError("inputs must be a list; mend it by hand")
+    known = {mapping_or_empty(one).get("id") for one in (node.plain() if node else ())}
+    named = set(_INPUT.findall(json.dumps(servers, ensure_ascii=False))) - known
+    new = {one["id"]: one for one in map(mapping_or_empty, inputs) if one.get("id") in named}
+    return doc.with_items(_INPUTS, [*new.values()]) if new else config_text
 
 
 def _theirs(entry: Any) -> Any:

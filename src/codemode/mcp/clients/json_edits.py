@@ -62,6 +62,15 @@ class JsonEdits:
             value = {key: value}
         return self._appended(node, first, value)
 
+    def with_items(self, key: str, values: Sequence[Any]) -> str:
+        """Return the text with values added to the array that is the root's member ``key``; it is made if need be."""
+        node = self.root.get(key)
+        if node is None:
+            return self.added((), key, list(values))
+        new = ", ".join(json.dumps(one, ensure_ascii=False) for one in values)
+        place, comma = (node.items[-1].end, ", ") if node.items else (node.start + 1, "")
+        return edited(self.text, [(place, place, f"{comma}{new}")])
+
     def _appended(self, node: Node, name: str, value: Any) -> str:
         if not node.members:
             return self._first(node, name, value)

@@ -135,6 +135,7 @@ def _env_file(entry: Entry) -> dict[str, str]:
     if written is None:
         return {}
     file = at(entry.folder, written, entry.filling.variables.environ)
+    entry.filling.files.add(file)
     try:
         text = files.text_of(file, _MAX_ENV_FILE)
     except ConfigError as problem:

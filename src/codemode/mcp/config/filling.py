@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from . import checks
@@ -17,6 +18,8 @@ class Filling:
 
     variables: Variables
     secrets: set[str] = field(default_factory=set[str], repr=False)
+    files: set[Path] = field(default_factory=set[Path])
+    """Files beside the configuration that say a part of it, be they there or not."""
 
     def text(self, value: Any, path: str) -> str:
         return self.variables.expand(checks.a_text(value, path), path, self.secrets)

@@ -43,7 +43,8 @@ def load_config(
     known = os.environ if environ is None else environ
     try:
         whole = checks.an_object(said, "the configuration")
-        variables = Variables(known, places.workspace_folder(path), inputs or {}, _declared(whole))
+        declared = _declared(whole, "default"), _declared(whole, "description")
+        variables = Variables(known, places.workspace_folder(path), inputs or {}, *declared)
         return _config(whole, path, variables, state_folder or places.state_folder(known))
     except RecursionError:
         raise ConfigError(f"{path or 'the configuration'}: objects and arrays are nested too deep") from None
@@ -55,17 +56,20 @@ def _config(whole: Mapping[str, Any], path: Path | None, variables: Variables, s
     top, settings = _top(whole, variables, state)
     found, folder = _Found(), places.base_folder(path)
     for name, place, said in _entries(whole, found.problems):
+        filling = Filling(variables)
         try:
-            entry = Entry(checks.an_object(said, place), place, folder, Filling(variables))
+            entry = Entry(checks.an_object(said, place), place, folder, filling)
             if is_turned_off(entry.said, place):
                 found.disabled.append(name)
             else:
                 found.servers.append(_no_circle(server_of(name, entry, top), place, path))
         except MistakeError as mistake:
             found.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
+        found.beside |= filling.files
     if not found.servers:
         found.problems.append(_none_left(whole, found))
-    return GatewayConfig(tuple(found.servers), settings, tuple(found.problems), tuple(found.disabled), path)
+    told = tuple(found.problems), tuple(found.disabled)
+    return GatewayConfig(tuple(found.servers), settings, *told, path, tuple(sorted(found.beside)))
 
 
 def _no_circle(server: ServerConfig, place: str, path: Path | None) -> ServerConfig:
@@ -82,6 +86,7 @@ class _Found:
     servers: list[ServerConfig] = field(default_factory=list[ServerConfig])
     problems: list[ConfigProblem] = field(default_factory=list[ConfigProblem])
     disabled: list[str] = field(default_factory=list[str])
+    beside: set[Path] = field(default_factory=set[Path])
 
 
 def _top(whole: Mapping[str, Any], variables: Variables, state: Path) -> tuple[Mapping[str, Any], GatewaySettings]:
@@ -116,14 +121,14 @@ def _entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterato
                 yield name, path, one
 
 
-def _declared(whole: Mapping[str, Any]) -> dict[str, str]:
-    """Return the defaults of the inputs that VS Code has a file declare."""
+def _declared(whole: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Return the defaults, or the descriptions, of the inputs that VS Code has a file declare."""
     found = dict[str, str]()
     for one in (whole, mapping_or_empty(whole.get("mcp"))):
         for declared in map(mapping_or_empty, list_or_empty(one.get("inputs"))):
-            name, default = declared.get("id"), declared.get("default")
-            if isinstance(name, str) and isinstance(default, str):
-                found[name] = default
+            name, said = declared.get("id"), declared.get(key)
+            if isinstance(name, str) and isinstance(said, str):
+                found[name] = said
     return found
 
 

@@ -108,13 +108,17 @@ class GatewaySettings:
 
 @dataclass(frozen=True)
 class GatewayConfig:
-    """A whole configuration. ``servers`` are those that can be used, ``disabled`` the names that its file turns off."""
+    """A whole configuration. ``servers`` are those that can be used, ``disabled`` the names that its file turns off.
+
+    ``beside`` are the files, beside that at ``path``, that say a part of it.
+    """
 
     servers: tuple[ServerConfig, ...] = ()
     settings: GatewaySettings = field(default_factory=GatewaySettings)
     problems: tuple[ConfigProblem, ...] = ()
     disabled: tuple[str, ...] = ()
     path: Path | None = None
+    beside: tuple[Path, ...] = ()
 
     @property
     def secrets(self) -> tuple[str, ...]:

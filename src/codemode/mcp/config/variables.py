@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from ...trace.visible_text import one_line
 from .mistakes import MistakeError, short
 from .places import home
 from .secret_rules import says_secret
 
 KEYRING_SERVICE = "codemode"
+_DESCRIBED_CHARACTERS = 120
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\([A-Za-z0-9]*\))?")
@@ -35,12 +37,13 @@ def input_variable(name: str) -> str:
 
 @dataclass(frozen=True)
 class Variables:
-    """Where variables get their values. ``defaults`` are those that the file's own inputs declare."""
+    """Where variables get their values. ``defaults`` and ``descriptions`` are of the inputs that the file declares."""
 
     environ: Mapping[str, str]
     workspace: Path
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
     keyring: Keyring = _keyring
 
     def __repr__(self) -> str:
@@ -97,7 +100,9 @@ class Variables:
         for source, key in ((self.inputs, name), (self.environ, variable), (self.defaults, name)):
             if key in source:
                 return source[key]
-        message = f"the input {short(name)} has no value; set the environment variable {variable}"
+        described = self.descriptions.get(name)
+        told = f" ({one_line(described, _DESCRIBED_CHARACTERS)})" if described else ""
+        message = f"the input {short(name)}{told} has no value; set the environment variable {variable}"
         raise MistakeError(path, message, lacks_value=True)
 
     def _of_keyring(self, written: str, path: str) -> str:

@@ -33,12 +33,13 @@ async def watched(
     """Yield the configuration of the file at ``path`` whenever it has come to say something else. Never ends.
 
     ``since`` is what is known of it; without, what it says at the first look. The file is looked at every ``interval``
-    seconds, or whenever what ``pause`` returns is done; ``how`` goes to `load_config`. What was written counts once two
-    looks have found the same. A file that is broken or gone is ``told``, once, and the old configuration goes on.
+    seconds, or whenever what ``pause`` returns is done, and so are the files of variables that it names; ``how`` goes
+    to `load_config`. What was written counts once two looks have found the same. A file that is broken or gone is
+    ``told``, once, and the old configuration goes on.
     """
-    file, rest = _File(Path(path)), pause or partial(asyncio.sleep, interval)
+    file, rest = _Files(Path(path)), pause or partial(asyncio.sleep, interval)
     known: GatewayConfig | ConfigError | None = since
-    text: str | None = None
+    text: tuple[str, ...] | None = None
     failure: str | None = None
     if since is None:
         text = await asyncio.to_thread(file.look)
@@ -46,6 +47,7 @@ async def watched(
         if isinstance(known, ConfigError):
             failure = str(known)
             told(known)
+    file.beside(known)
     while True:
         await rest()
         found = await asyncio.to_thread(file.look)
@@ -58,6 +60,7 @@ async def watched(
                 failure = str(loaded)
                 told(loaded)
             continue
+        file.beside(loaded)
         failure = None
         if loaded != known:
             known = loaded
@@ -69,6 +72,26 @@ async def _loaded(path: str | Path, how: dict[str, Any]) -> GatewayConfig | Conf
         return await asyncio.to_thread(partial(load_config, path, **how))
     except ConfigError as problem:
         return problem
+
+
+class _Files:
+    """The file of a configuration, and those beside it. ``is_calm``: the last two looks have found the same in each."""
+
+    def __init__(self, path: Path) -> None:
+        self._own = _File(path)
+        self._beside: dict[Path, _File] = {}
+
+    def beside(self, config: GatewayConfig | ConfigError | None) -> None:
+        """Look from now on at the files that this configuration names too."""
+        if isinstance(config, GatewayConfig):
+            self._beside = {path: self._beside.get(path) or _File(path) for path in config.beside}
+
+    @property
+    def is_calm(self) -> bool:
+        return all(one.is_calm for one in (self._own, *self._beside.values()))
+
+    def look(self) -> tuple[str, ...]:
+        return tuple(one.look() for one in (self._own, *self._beside.values()))
 
 
 class _File:

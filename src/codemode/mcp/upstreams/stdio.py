@@ -16,6 +16,7 @@ from typing import cast
 from mcp.client.stdio import get_default_environment
 
 from ...host.threads import LARGE_CHARACTERS, run_check
+from ...trace.visible_text import one_line
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .guard import Child, Guard, SpawnError
@@ -31,6 +32,7 @@ _LOGGED_CHARACTERS = 500
 _QUIET_SECONDS = 1.0
 _TERM_SECONDS = 1.0
 _KILL_SECONDS = 5.0
+_NAMED_CHARACTERS = 200
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -93,7 +95,7 @@ class StdioServer:
                 transport, _ = await connect(lambda protocol=protocol: protocol, file)
                 pipes.append(transport)
         except SpawnError as error:
-            raise ConnectionError(_not_started(error)) from error
+            raise ConnectionError(_not_started(error, self._config)) from error
         finally:
             for descriptor in (*theirs, *ours):
                 os.close(descriptor)
@@ -279,14 +281,19 @@ class StderrTail(asyncio.Protocol):
             _log.info("server %r: %s", self._name, said[:_LOGGED_CHARACTERS].rstrip())
 
 
-def _not_started(error: SpawnError) -> str:
+def _not_started(error: SpawnError, config: ServerConfig) -> str:
+    name, command = (repr(one_line(one or "", _NAMED_CHARACTERS)) for one in (config.name, config.command))
     if error.at == "cwd":
-        return f"its folder cannot be entered ({error.strerror}): change cwd"
+        folder = repr(one_line(config.cwd or "", _NAMED_CHARACTERS))
+        return f"its folder {folder} cannot be entered ({error.strerror}): change cwd of the server {name}"
     if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
-        return "its command does not exist: install it, or change command"
+        return (
+            f"its command {command} does not exist: install it, or write the whole path of one that does as command of"
+            f" the server {name}"
+        )
     if error.at == "command" and error.errno == EACCES:
-        return "its command may not be run: change its permissions, or command"
-    return f"its process cannot be started: {error.strerror}"
+        return f"its command {command} may not be run: change its permissions, or command of the server {name}"
+    return f"its process cannot be started ({command}): {error.strerror}"
 
 
 def _ended_with(code: int) -> str:
