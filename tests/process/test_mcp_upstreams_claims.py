@@ -7,6 +7,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from in_loop import in_loop
 from waiting import within
 
 from codemode import create_run_tool
@@ -84,7 +85,7 @@ def test_what_holds_always_is_of_the_tool_as_its_server_has_it_now(tmp_path, pol
         told = await ran(config, tmp_path, WIPE, remembered)
         known = remembered.shown(told.requests[0].tool_call_id)
         assert known is not None
-        remembered.remember(LOCAL, known, "always")
+        await remembered.remember(LOCAL, known, "always")
         assert (await ran(config, tmp_path, WIPE, Remembered(tmp_path)))["result"] == "done"
         says(tmp_path, "tools.json", DESTROYS, "Wipes all that there is.")
         asked = await ran(config, tmp_path, WIPE, Remembered(tmp_path))
@@ -105,7 +106,8 @@ def test_where_nobody_is_asked_whatever_a_server_says_it_is_not_asked_either(tmp
     within(work())
 
 
-def test_one_server_under_another_configuration_is_another_server(tmp_path):
+@in_loop
+async def test_one_server_under_another_configuration_is_another_server(tmp_path):
     tool = types.Tool(name="wipe", input_schema={"type": "object"}, annotations=types.ToolAnnotations())
     config = server(tmp_path)
     remembered = Remembered(tmp_path)
@@ -117,18 +119,18 @@ def test_one_server_under_another_configuration_is_another_server(tmp_path):
         ServerConfig("s", "http", url="https://a.example/mcp"),
         ServerConfig("s", "http", url="https://a.example/mcp", headers={"account": "2"}),
     ]
-    asks = [_question(remembered, one, tool) for one in [config, *others]]
+    asks = [await _question(remembered, one, tool) for one in [config, *others]]
     assert all(asks)
     known = remembered.shown("call")
     assert known == KnownTool("s", "wipe", definition_of(tool, others[-1]))
-    remembered.remember(LOCAL, known, "always")
-    assert [_question(remembered, one, tool) for one in [config, *others]] == [True] * 6 + [False]
+    await remembered.remember(LOCAL, known, "always")
+    assert [await _question(remembered, one, tool) for one in [config, *others]] == [True] * 6 + [False]
 
 
-def _question(remembered: Remembered, config: ServerConfig, tool: types.Tool) -> bool:
+async def _question(remembered: Remembered, config: ServerConfig, tool: types.Tool) -> bool:
     class Context:
         context = CallOrigin(LOCAL, "one")
         tool_call_id = "call"
 
     needs: Any = approval_hook(remembered)(config, tool)
-    return needs({}, Context())
+    return await needs({}, Context())

@@ -188,7 +188,7 @@ class Asking:
         try:
             return await self._with_answers(leg, interrupt, said)
         except CodeModeProtocolError as error:
-            self._bundles.forget(said)
+            await self._bundles.forget(said)
             if not self._bundles.blame(leg, said, error):
                 raise
             return interrupt
@@ -208,7 +208,7 @@ class Asking:
         except (StoreUnavailable, AnswerRefused):
             raise
         except StoreError:  # somebody was faster: what they said stands
-            self._bundles.forget(said)
+            await self._bundles.forget(said)
 
     async def _retry(self, leg: Leg, pause: Pause, questions: list[Question]) -> Answer:
         for one in questions:
@@ -264,7 +264,7 @@ class Asking:
             try:
                 await self._written(said)
             except AnswerRefused as error:
-                self._bundles.forget(said)
+                await self._bundles.forget(said)
                 self._bundles.blame(leg, said, error)
                 said.resolutions = {}
         return said

@@ -68,20 +68,20 @@ class Bundles:
                 leg.note(question.interrupt_id, problem=answer.problem, tries=question.tries + 1)
             else:
                 said.resolutions[question.interrupt_id] = answer.resolution
-                self._remember(question, answer, said)
+                await self._remember(question, answer, said)
         return said
 
-    def forget(self, said: Said) -> None:
+    async def forget(self, said: Said) -> None:
         """Take back what was remembered of answers that were refused."""
         for known in said.remembered:
-            self._remembered.forget(self._principal, known)
+            await self._remembered.forget(self._principal, known)
 
-    def _remember(self, question: Question, answer: Answered, said: Said) -> None:
+    async def _remember(self, question: Question, answer: Answered, said: Said) -> None:
         if answer.scope is None or question.definition is None:
             return
         known = KnownTool(question.server, question.tool, question.definition)
-        if not self._remembered.allows(self._principal, known):
-            self._remembered.remember(self._principal, known, answer.scope)
+        if not await self._remembered.allows(self._principal, known):
+            await self._remembered.remember(self._principal, known, answer.scope)
             said.remembered.append(known)
 
     def _question(

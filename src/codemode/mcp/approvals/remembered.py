@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ import mcp_types as types
 
 from ...data.json_values import canonical_json
 from ...host.clock import now_ms
+from ...host.threads import off_loop
 from ..config.values import ServerConfig
 from ..gateway.principals import Principal
 from ..upstreams.hooks import NeedsApproval
@@ -47,6 +49,7 @@ _REMEMBER_IN_SESSION = "INSERT OR REPLACE INTO remembered_in_sessions VALUES (?,
 _SESSION_MS = 30 * 24 * 3_600_000
 """For so long what holds for a session is kept in the file: longer than any lasts whose gateway was killed."""
 
+_FORGET_SESSION = "DELETE FROM remembered_in_sessions WHERE session = ?"
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -73,7 +76,9 @@ class RememberedAnswer:
 class Remembered:
     """What is remembered of the answers of all principals. ``folder`` None keeps all of it in memory alone.
 
-    Where its file cannot be read everything is asked; where it cannot be written an answer holds for its session.
+    Where its file cannot be read everything is asked; where it cannot be written an answer holds for its session. The
+    file is on a disk that may be slow, and others may hold its lock for seconds: what is awaited here looks at it in a
+    thread; `always`, `revoke` and `answered_elsewhere` are for those who have no event loop.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -82,9 +87,13 @@ class Remembered:
         self._sessions: OrderedDict[tuple[Principal, KnownTool], None] = OrderedDict()
         self._shown: OrderedDict[str, KnownTool] = OrderedDict()
 
-    def allows(self, principal: Principal, tool: KnownTool) -> bool:
+    async def allows(self, principal: Principal, tool: KnownTool) -> bool:
         """Tell whether calls of this very tool were allowed for longer than one call."""
-        return (principal, tool) in self._sessions or tool.definition in self._definitions(principal, tool)
+        if (principal, tool) in self._sessions:
+            return True
+        if self._path is None:
+            return False
+        return tool.definition in await off_loop(partial(self._definitions, principal, tool))
 
     def session_of(self, principal: Principal) -> str:
         """Return what names a session of this gateway to those who answer elsewhere; it tells nobody its id."""
@@ -102,25 +111,28 @@ class Remembered:
             self._write("DELETE FROM remembered_in_sessions WHERE at_ms < ?", now_ms() - _SESSION_MS)
             self._write(_REMEMBER_IN_SESSION, session, tool.server, tool.tool, tool.definition, now_ms())
 
-    def remember(self, principal: Principal, tool: KnownTool, scope: Scope) -> None:
+    async def remember(self, principal: Principal, tool: KnownTool, scope: Scope) -> None:
         """Keep an answer: for as long as this session lasts, or always."""
-        if scope == "always" and self._written(principal, tool):
+        if scope == "always" and await self._written(principal, tool):
             return
         self._sessions[principal, tool] = None
         while len(self._sessions) > _MOST_IN_SESSIONS:
             self._sessions.popitem(last=False)
 
-    def forget(self, principal: Principal, tool: KnownTool) -> None:
-        """Take back what was remembered of one tool."""
+    async def forget(self, principal: Principal, tool: KnownTool) -> None:
+        """Take back what was remembered of one tool. Raises `OSError`."""
         self._sessions.pop((principal, tool), None)
-        self.revoke(principal.id, tool.server, tool.tool)
+        if self._path is not None:
+            await off_loop(partial(self.revoke, principal.id, tool.server, tool.tool))
 
-    def end_session(self, principal: Principal) -> None:
+    async def end_session(self, principal: Principal) -> None:
         """Forget what holds for a session that is over."""
         for key in [key for key in self._sessions if key[0] == principal]:
             del self._sessions[key]
-        with suppress(OSError):  # nobody has that session any more
-            self._rows("DELETE FROM remembered_in_sessions WHERE session = ?", self.session_of(principal))
+        if self._path is not None:
+            forget = partial(self._rows, _FORGET_SESSION, self.session_of(principal))
+            with suppress(OSError):  # nobody has that session any more
+                await off_loop(forget)
 
     def always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
         """Return the answers that always hold, of one principal or of all. Raises `OSError` for an unreadable file."""
@@ -158,11 +170,12 @@ class Remembered:
             return []
         return [row[0] for row in found]
 
-    def _written(self, principal: Principal, tool: KnownTool) -> bool:
+    async def _written(self, principal: Principal, tool: KnownTool) -> bool:
         if self._path is None:
             return False
         try:
-            self._write(_REMEMBER, principal.id, tool.server, tool.tool, tool.definition, now_ms())
+            values = principal.id, tool.server, tool.tool, tool.definition, now_ms()
+            await off_loop(partial(self._write, _REMEMBER, *values))
         except OSError:
             _log.warning("an answer that is to hold always cannot be kept: it holds for this session", exc_info=True)
             return False
@@ -207,11 +220,15 @@ def approval_hook(remembered: Remembered) -> Callable[[ServerConfig, types.Tool]
     def approval(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
         if not asks(config, tool):
             return False
-        known = KnownTool(config.name, tool.name, definition_of(tool, config))
+        known: KnownTool | None = None
 
-        def needs_approval(_input: Any, context: Any) -> bool:
+        async def needs_approval(_input: Any, context: Any) -> bool:
+            nonlocal known
+            if known is None:  # of thousands of tools few are called, and a schema may be large
+                definition = await off_loop(partial(definition_of, tool, config))
+                known = KnownTool(config.name, tool.name, definition)
             origin = origin_of(context)
-            if origin is not None and remembered.allows(origin.principal, known):
+            if origin is not None and await remembered.allows(origin.principal, known):
                 return False
             remembered.was_shown(context.tool_call_id, known)
             return True

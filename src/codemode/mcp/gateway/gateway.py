@@ -183,8 +183,10 @@ class Gateway:
 
     async def _left(self, caller: Principal) -> None:
         self._sessions.discard(caller)
-        self._wiring.remembered.end_session(caller)
-        await self.seats.left(caller)
+        try:
+            await self._wiring.remembered.end_session(caller)
+        finally:
+            await self.seats.left(caller)
 
     def _page_of(self, record_id: str) -> str | None:
         return self.record_url(record_id)

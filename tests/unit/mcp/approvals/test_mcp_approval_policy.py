@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
+from in_loop import in_loop
 
 from codemode import ToolCallContext
 from codemode.mcp.approvals.policy import asks
@@ -65,55 +69,81 @@ def test_automatic_approval_is_weaker_than_a_word_about_the_tool_and_stronger_th
     assert asks(config(auto_approve=("Refund", "refun", "xrefund")), tool())
 
 
-def needs(remembered: Remembered, principal: Principal | None, listed: types.Tool) -> bool:
+async def needs(remembered: Remembered, principal: Principal | None, listed: types.Tool) -> bool:
     rule = approval_hook(remembered)(config(), listed)
     assert callable(rule)
     origin = None if principal is None else CallOrigin(principal)
-    return rule({}, ToolCallContext(tool_call_id="call:1", outer_tool_call_id="call", context=origin))
+    return await rule({}, ToolCallContext(tool_call_id="call:1", outer_tool_call_id="call", context=origin))
 
 
-def test_an_answer_that_always_holds_is_of_one_principal_and_of_one_definition_until_it_is_revoked(
+@in_loop
+async def test_an_answer_that_always_holds_is_of_one_principal_and_of_one_definition_until_it_is_revoked(
     tmp_path: Path,
 ) -> None:
     mine, listed = Remembered(tmp_path), tool()
     known = KnownTool("shop", "refund", definition_of(listed, config()))
-    mine.remember(LOCAL, known, "always")
+    await mine.remember(LOCAL, known, "always")
     other = Remembered(tmp_path)
-    assert not needs(other, LOCAL, listed)
-    assert not needs(other, Principal("local", "another session"), listed)
-    assert needs(other, Principal("eve"), listed)
-    assert needs(other, None, listed)
+    assert not await needs(other, LOCAL, listed)
+    assert not await needs(other, Principal("local", "another session"), listed)
+    assert await needs(other, Principal("eve"), listed)
+    assert await needs(other, None, listed)
     for changed in (
         tool(description="more"),
         tool(SILENT),
         tool(output_schema={"type": "object"}),
         listed.model_copy(update={"input_schema": {"type": "object", "properties": {"all": {}}}}),
     ):
-        assert needs(other, LOCAL, changed)
+        assert await needs(other, LOCAL, changed)
     assert [(one.principal, one.server, one.tool) for one in other.always()] == [("local", "shop", "refund")]
     assert other.always("eve") == ()
     assert (other.revoke("eve", "shop"), other.revoke("local", "shop", "stock")) == (0, 0)
     assert other.revoke("local", "shop", "refund") == 1
-    assert needs(mine, LOCAL, listed)
+    assert await needs(mine, LOCAL, listed)
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
 
 
-def test_an_answer_for_a_session_is_of_that_session(tmp_path: Path) -> None:
+@in_loop
+async def test_an_answer_for_a_session_is_of_that_session(tmp_path: Path) -> None:
     remembered, listed = Remembered(tmp_path), tool()
     session, known = Principal("ana", "1"), KnownTool("shop", "refund", definition_of(listed, config()))
-    remembered.remember(session, known, "session")
-    assert not needs(remembered, session, listed)
-    assert needs(remembered, Principal("ana", "2"), listed)
-    assert needs(Remembered(tmp_path), session, listed)
-    remembered.end_session(session)
-    assert needs(remembered, session, listed)
+    await remembered.remember(session, known, "session")
+    assert not await needs(remembered, session, listed)
+    assert await needs(remembered, Principal("ana", "2"), listed)
+    assert await needs(Remembered(tmp_path), session, listed)
+    await remembered.end_session(session)
+    assert await needs(remembered, session, listed)
 
 
-def test_a_file_that_cannot_be_read_asks_and_one_that_cannot_be_written_holds_for_the_session(tmp_path: Path) -> None:
+@in_loop
+async def test_a_file_that_cannot_be_read_asks_and_one_that_cannot_be_written_holds_for_the_session(
+    tmp_path: Path,
+) -> None:
     (tmp_path / FILE).write_text("no database, and long enough to be told from an empty one" * 100)
     remembered, listed = Remembered(tmp_path), tool()
-    assert needs(remembered, LOCAL, listed)
-    remembered.remember(LOCAL, KnownTool("shop", "refund", definition_of(listed, config())), "always")
-    assert not needs(remembered, LOCAL, listed)
+    assert await needs(remembered, LOCAL, listed)
+    await remembered.remember(LOCAL, KnownTool("shop", "refund", definition_of(listed, config())), "always")
+    assert not await needs(remembered, LOCAL, listed)
     with pytest.raises(OSError, match="cannot be used"):
         remembered.always()
+
+
+@in_loop
+async def test_whoever_holds_the_file_holds_no_loop(tmp_path: Path) -> None:
+    remembered, listed = Remembered(tmp_path), tool()
+    known = KnownTool("shop", "refund", definition_of(listed, config()))
+    for begun in (
+        lambda: remembered.remember(LOCAL, known, "always"),
+        lambda: needs(remembered, LOCAL, listed),
+        lambda: remembered.forget(LOCAL, known),
+        lambda: remembered.end_session(LOCAL),
+    ):
+        (tmp_path / FILE).touch()
+        with closing(sqlite3.connect(tmp_path / FILE)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            waiting = asyncio.ensure_future(begun())
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            other.rollback()
+        assert not await waiting
+    assert remembered.always() == ()

@@ -343,7 +343,7 @@ def test_an_answer_at_the_terminal_may_hold_for_later_calls_of_that_very_tool(tm
             await store.outcome(waits, tenant="local", timeout_ms=30_000)
             assert (await call(client, code=f"{ONE} // again"))["result"] == "refunded 500 for a"
             assert shop.done == [("a", 500)] * 2
-            remembered.end_session(LOCAL)
+            await remembered.end_session(LOCAL)
             asks_now = "waiting" in await call(client, code=f"{ONE} // after the client has left")
             assert asks_now is (scope == "session")
         async with hosts(wait_ms=SOON, remembered=Remembered(tmp_path)) as (_, _, host), mute(host) as client:
