@@ -77,7 +77,7 @@ def _lost(connection: Connection, error: MCPError, sending: Sending) -> Lost | N
     if not connection.tells_sending and said.startswith(_OF_THE_SDK):
         return Lost("its answer broke off, or cannot be read")
     if is_mapping(data) and UNREADABLE in data:
-        return Lost("its answer cannot be read")
+        return Lost("its answer cannot be read, or holds too much")
     return None
 
 

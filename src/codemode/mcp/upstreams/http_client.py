@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx2
@@ -17,7 +18,7 @@ from ...host.threads import run_check
 from ..config.values import ServerConfig
 from ..tls import tls_context
 from .connection import UpstreamFailure
-from .lines import MAX_VALUES
+from .lines import MAX_VALUES_ON_THE_LOOP
 from .losses import Lost
 
 _SESSION_HEADER = "mcp-session-id"
@@ -28,6 +29,7 @@ _READ_SECONDS = 3600.0  # how long an answer may take is known where it is waite
 _MOST_READ_OF_A_REFUSAL = 20_000
 _MAX_LOSSES = 256
 _BAD_REQUEST, _UNAUTHORIZED, _NOT_FOUND = 400, 401, 404
+_END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
@@ -116,7 +118,7 @@ class BoundedClient(httpx2.AsyncClient):
             return response
         try:
             text = await self._read(response, self._max_bytes)
-            await run_check(len(text), lambda: check_values(text.decode("utf-8", "replace"), MAX_VALUES, "an answer"))
+            await _check(text)
         except (httpx2.TransportError, ValueError, CodeModeError):
             await response.aclose()
             lost = Lost("its answer cannot be read")
@@ -138,18 +140,48 @@ class BoundedClient(httpx2.AsyncClient):
         return bytes(text)
 
 
+async def _check(text: bytes) -> None:
+    """Raise `CodeModeError` for more values than the SDK may read on the event loop."""
+    await run_check(
+        len(text), lambda: check_values(text.decode("utf-8", "replace"), MAX_VALUES_ON_THE_LOOP, "an answer")
+    )
+
+
 class _Unbroken(httpx2.AsyncByteStream):
-    """A stream that breaks off as one that ends: whoever waits for more of it is told so."""
+    """A stream of events that breaks off, or says too much at once, as one that ends: whoever waits is told so."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self._line = bytearray()
+        self._data = bytearray()
+        self._has_ended = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._stream:
+                for event in self._ended_in(piece):
+                    await _check(event)
                 yield piece
-        except httpx2.TransportError:
+        except (httpx2.TransportError, CodeModeError):
             return
+
+    def _ended_in(self, piece: bytes) -> Iterator[bytes]:
+        """Yield what the long events say that end in a piece."""
+        if self._has_ended and piece[:1] == b"\n":
+            piece = piece[1:]  # the other half of that end
+        self._has_ended = piece[-1:] == b"\r"
+        self._line += piece
+        if b"\n" not in piece and b"\r" not in piece:
+            return
+        *lines, rest = _END_OF_LINE.split(bytes(self._line))
+        self._line = bytearray(rest)
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data += line[5:]
+            elif not line:
+                if len(self._data) > MAX_VALUES_ON_THE_LOOP:
+                    yield bytes(self._data)
+                self._data.clear()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

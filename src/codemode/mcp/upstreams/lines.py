@@ -9,7 +9,10 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_a
 
 from ...data.json_values import check_values, decode_json
 
-MAX_VALUES = 1 << 20
+MAX_VALUES = 300_000
+"""Of one answer. While so many are made of its text, and whenever they are looked through for circles, all stands."""
+MAX_VALUES_ON_THE_LOOP = 100_000
+"""Of an answer that the SDK reads on the event loop, which takes it several times as long."""
 MAX_ASKED_VALUES = 10_000
 """Of what a server asks or tells, which the SDK reads on the event loop."""
 
@@ -25,14 +28,20 @@ def parsed(line: bytes) -> Any | None:
     try:
         if len(line) > _LONG:
             most = MAX_ASKED_VALUES if _is_asked(line[:_LOOKED_AT]) else MAX_VALUES
-            check_values(line.decode("utf-8", "replace"), most, "a message")
+            text = line.decode("utf-8", "replace")
+            check_values(text, most, "a message")
+            return _read(text)  # in a fifth of the time in which nothing else can run
         try:
             return jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             # Half a pair of surrogates, or bytes that are no UTF-8, cost an answer no more than that character.
-            return jsonrpc_message_adapter.validate_python(decode_json(line.decode("utf-8", "replace")), by_name=False)
+            return _read(line.decode("utf-8", "replace"))
     except Exception:  # noqa: BLE001 - a text of a stranger: whatever is wrong with it, it is no message
         return None
+
+
+def _read(text: str) -> Any:
+    return jsonrpc_message_adapter.validate_python(decode_json(text), by_name=False)
 
 
 def _is_asked(head: bytes) -> bool:
@@ -57,4 +66,4 @@ def unreadable_answer(line: bytes) -> JSONRPCError | None:
     )
 
 
-UNREADABLE = "the server's answer cannot be read"
+UNREADABLE = f"the server's answer cannot be read, or holds more than {MAX_VALUES} values"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,10 +18,12 @@ from ...host import steps
 from ...host.threads import run_check
 from ..config.secrets import Secrets
 
-MAX_TOOLS = 50_000
+MAX_TOOLS = 5_000
 MAX_PAGES = 1_000
 MAX_TOOL_BYTES = 256 << 10
 MAX_LIST_BYTES = 64 << 20
+MAX_LIST_VALUES = 150_000
+"""Of all schemas of a server, about: they stay, and whenever they are looked through for circles all stands."""
 _MAX_TOOL_VALUES = 20_000
 _MAX_INSTRUCTIONS = 16_000
 _SMALL = 1 << 20
@@ -76,7 +79,7 @@ async def listed_tools(
     """
     tools: list[types.Tool] = []
     texts: list[str] = []
-    size, ttl = 0, None
+    room, ttl = Room(), None
     seen: set[str] = set()
     cursor: str | None = None
     for _ in range(MAX_PAGES):
@@ -84,37 +87,65 @@ async def listed_tools(
         given = page.get("tools")
         found = await run_check(
             _SMALL if is_array(given) and len(given) > _FEW else 0,
-            lambda page=page: _page(page, name, secrets, mirrors=mirrors),
+            lambda given=given, left=room: _page(given, name, secrets, left, mirrors=mirrors),
         )
         tools += found[0]
         texts += found[1]
-        size += sum(map(len, found[1]))
+        room = found[2]
         ttl = _ttl(page, ttl)
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
             break
-        if cursor in seen or len(tools) > MAX_TOOLS or size > MAX_LIST_BYTES:
+        if cursor in seen or room.is_used_up:
             _log.warning("the list of tools of server %r does not end; the first %d are taken", name, len(tools))
             break
         seen.add(cursor)
     else:
         _log.warning("the list of tools of server %r has more than %d pages; the rest is left out", name, MAX_PAGES)
-    digest = await run_check(size, lambda: _digest(texts[:MAX_TOOLS]))
-    return tuple(tools[:MAX_TOOLS]), tuple(texts[:MAX_TOOLS]), digest, ttl
+    digest = await run_check(sum(map(len, texts)), lambda: _digest(texts))
+    return tuple(tools), tuple(texts), digest, ttl
 
 
 _FEW = 20
 
 
+class Room:
+    """How much of a list is still taken. ``is_used_up`` is known once something had to be left out for it."""
+
+    def __init__(self) -> None:
+        self.is_used_up = False
+        self._tools, self._bytes, self._values = MAX_TOOLS, MAX_LIST_BYTES, MAX_LIST_VALUES
+
+    def take(self, text: str) -> bool:
+        """Take room for a tool, if there is some; behind the first for which there is none nothing is taken."""
+        self._tools -= 1
+        self._bytes -= len(text)
+        self._values -= text.count(",") + text.count("{") + text.count("[")  # which texts have too, but few
+        self.is_used_up = self.is_used_up or min(self._tools, self._bytes, self._values) < 0
+        return not self.is_used_up
+
+
 def _page(
-    page: Mapping[str, Any], name: str, secrets: Secrets, *, mirrors: bool
+    given: Any, name: str, secrets: Secrets, left: Room, *, mirrors: bool
+) -> tuple[tuple[types.Tool, ...], tuple[str, ...], Room]:
+    room = copy(left)  # this may be begun again
+    found = tools_of(given if is_array(given) else [], name, room, hide=secrets.value, mirrors=mirrors)
+    return (*found, room)
+
+
+def tools_of(
+    given: list[Any],
+    name: str,
+    room: Room | None = None,
+    *,
+    hide: Callable[[Any], Any] | None = None,
+    mirrors: bool = False,
 ) -> tuple[tuple[types.Tool, ...], tuple[str, ...]]:
-    given = page.get("tools")
-    return tools_of(secrets.value(given) if is_array(given) else [], name, mirrors=mirrors)
+    """Return the tools among what a server has listed, and each as JSON text. Metered work.
 
-
-def tools_of(given: list[Any], name: str, *, mirrors: bool = False) -> tuple[tuple[types.Tool, ...], tuple[str, ...]]:
-    """Return the tools among what a server has listed, and each as JSON text. Metered work."""
+    No more are looked at than there is ``room`` for; ``hide`` is called with each before anything is made of it.
+    """
+    room = room or Room()
     tools: list[types.Tool] = []
     texts: list[str] = []
     names: set[str] = set()
@@ -122,11 +153,15 @@ def tools_of(given: list[Any], name: str, *, mirrors: bool = False) -> tuple[tup
     for one in given[: MAX_TOOLS + 1]:
         steps.take(4)
         try:
-            text = encode_json(one, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
-            tool = types.Tool.model_validate(_sound(one), by_name=False)
+            shown = one if hide is None else hide(one)
+            text = encode_json(shown, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
+            tool = types.Tool.model_validate(_sound(shown), by_name=False)
         except Exception:  # noqa: BLE001 - a tool that cannot be read costs the others nothing
             left_out += 1
             continue
+        if not room.take(text):
+            _log.warning("server %r lists more tools than are taken: the first %d are", name, len(tools))
+            break
         if tool.name in names or (mirrors and _wants_what_cannot_be(tool)):
             left_out += 1
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, ClassVar
@@ -9,6 +10,8 @@ from typing import Any, ClassVar
 import mcp_types as types
 
 from ...errors import CodeModeToolError
+from ...host import steps
+from ...host.threads import LARGE_CHARACTERS, run_check
 from ...tools.tool import Tool
 from ..config.patterns import matches
 from ..config.values import ServerConfig
@@ -19,6 +22,9 @@ Now = Callable[[str], Awaitable[types.Tool | None]]
 """Gives a tool as its server says it is now, on the connection that a call would take; None for one it has no more."""
 
 TOOLS_CHANGED = "TOOLS_CHANGED"
+_AT_ONCE = 200
+_FEW = 20
+_STEPS_OF_A_TOOL = 4
 
 
 class UpstreamTool(Tool):
@@ -45,22 +51,26 @@ def may_be_repeated(tool: types.Tool | None) -> bool:
     return said is not None and (said.read_only_hint is True or said.idempotent_hint is True)
 
 
-def offered_tools(
+async def offered_tools(
     config: ServerConfig, tools: Sequence[types.Tool], hooks: UpstreamHooks, call: Call, now: Now
 ) -> list[Tool]:
     """Return the tools that a program can call by ``call(name, arguments, context)``.
 
     A list may be old: what it says of a tool spares a person the question only where the server still says it, ``now``.
+    Schemas are looked through in a thread, and a list without end leaves others their turn.
     """
-    return [_offered(config, tool, hooks, call, now) for tool in tools]
+    making: list[Callable[[], Tool]] = []
+    for at, tool in enumerate(tools, 1):
+        making.append(_offered(config, tool, hooks, call, now))
+        if at % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return await run_check(LARGE_CHARACTERS if len(tools) > _FEW else 0, lambda: [make() for make in making])
 
 
-def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call: Call, now: Now) -> Tool:
+def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call: Call, now: Now) -> Callable[[], Tool]:
+    """Ask the hooks about a tool, and return what makes it: metered work."""
     name = tool.name
-    annotations: dict[str, Any] = {}
-    if tool.annotations is not None:
-        annotations = tool.annotations.model_dump(mode="json", by_alias=True, exclude_none=True)
-    rule = hooks.approval(config, tool)
+    rule, observed = hooks.approval(config, tool), None if tool.output_schema else hooks.observed(config, tool)
 
     async def execute(input: Any, context: Any) -> Any:  # noqa: A002 - what tools call it
         if rule is False:
@@ -73,16 +83,21 @@ def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call:
         said = await now(name)
         return said is not None and said is not tool and await _asks(hooks.approval(config, said), input, context)
 
-    return UpstreamTool(
-        name,
-        execute=execute,
-        description=tool.description or tool.title or "",
-        input_schema=tool.input_schema,
-        output_schema=tool.output_schema,
-        needs_approval=rule if isinstance(rule, bool) else needs_approval,
-        annotations=annotations,
-        metadata={"mcp": tool, "observed": None if tool.output_schema else hooks.observed(config, tool)},
-    )
+    def made() -> Tool:
+        steps.take(_STEPS_OF_A_TOOL)
+        said = tool.annotations
+        return UpstreamTool(
+            name,
+            execute=execute,
+            description=tool.description or tool.title or "",
+            input_schema=tool.input_schema,
+            output_schema=tool.output_schema,
+            needs_approval=rule if isinstance(rule, bool) else needs_approval,
+            annotations={} if said is None else said.model_dump(mode="json", by_alias=True, exclude_none=True),
+            metadata={"mcp": tool, "observed": observed},
+        )
+
+    return made
 
 
 async def _asks(rule: Any, given: Any, context: Any) -> bool:

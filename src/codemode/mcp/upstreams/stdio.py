@@ -24,7 +24,9 @@ from .lines import parsed, unreadable_answer
 from .streams import Inbox, Outbox
 
 MAX_LINE_BYTES = 32 << 20
-_FULL_LINES = 64
+_LINES_AT_ONCE = 64
+_BYTES_AT_ONCE = 1 << 16
+_LONG_BYTES = LARGE_CHARACTERS * 16
 _TAIL_BYTES = 8 << 10
 _LOGGED_LINES = 20
 _LOGGED_SECONDS = 10.0
@@ -133,6 +135,19 @@ class StdioServer:
                 await self._guard.release()
 
 
+class _Room:
+    """How much is read in one turn of the loop."""
+
+    def __init__(self) -> None:
+        self._lines, self._bytes = _LINES_AT_ONCE, _BYTES_AT_ONCE
+
+    def has_for(self, line: bytes) -> bool:
+        """Tell whether there is room for a line, and take it."""
+        self._lines -= 1
+        self._bytes -= len(line)
+        return self._lines >= 0 and self._bytes >= 0 and len(line) < _LONG_BYTES
+
+
 class Output(asyncio.Protocol):
     """What a server says on stdout, as messages. Lines that are no protocol are skipped, and logged once."""
 
@@ -145,6 +160,7 @@ class Output(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._length = 0
         self._lines: deque[bytes] = deque()
+        self._room = _Room()
         self._reading: asyncio.Task[None] | None = None
         self._holds = 0
         self._is_over = False
@@ -159,6 +175,7 @@ class Output(asyncio.Protocol):
         """Take what was said."""
         if self._is_discarding:
             return
+        self._room = _Room()
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._take(b"".join((*self._pieces, end)) if self._pieces else end)
@@ -199,20 +216,27 @@ class Output(asyncio.Protocol):
         line = line.strip()
         if not line:
             return
-        if self._reading is None and len(line) < LARGE_CHARACTERS * 16:
+        if self._reading is None and self._room.has_for(line):
             self._say(line, parsed(line))
             return
         self._lines.append(line)
         if self._reading is None:
             self._pause(True)
-            self._reading = asyncio.get_running_loop().create_task(self._read_long())
+            self._reading = asyncio.get_running_loop().create_task(self._read_on())
 
-    async def _read_long(self) -> None:
-        """Read lines in their order, long ones in a thread. Meanwhile nothing more is taken."""
+    async def _read_on(self) -> None:
+        """Read lines in their order, long ones in a thread, and leave others their turn. Nothing more is taken."""
         try:
             while self._lines:
                 line = self._lines.popleft()
-                self._say(line, await run_check(len(line), partial(parsed, line)))
+                if len(line) >= _LONG_BYTES:
+                    self._say(line, await run_check(len(line), partial(parsed, line)))
+                    continue
+                if not self._room.has_for(line):
+                    await asyncio.sleep(0)
+                    self._room = _Room()
+                    self._room.has_for(line)
+                self._say(line, parsed(line))
         finally:
             self._reading = None
             self._pause(False)

@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
 import anyio
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 _MOST_IN_A_ROW = 64
 _FULL = 256
+_MOST_WAITING = 1_000
 
 
 class Sending:
@@ -109,6 +111,8 @@ class Outbox(asyncio.BaseProtocol):
     def __init__(self) -> None:
         self._transport: asyncio.WriteTransport | None = None
         self._drained: asyncio.Future[None] | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
         self.is_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -133,10 +137,23 @@ class Outbox(asyncio.BaseProtocol):
             drained.set_result(None)
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message. Raises `anyio.ClosedResourceError` where nobody can read it."""
+        """Write a message. Raises `anyio.ClosedResourceError` where nobody can read it.
+
+        A server that asks and does not read gets no more answers while so many of them wait.
+        """
+        if self._waiting >= _MOST_WAITING and isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            return
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        while self._drained is not None:
-            await asyncio.shield(self._drained)
+        self._waiting += 1
+        try:
+            async with self._turn:  # else all would wake whenever one can write
+                while self._drained is not None:
+                    await asyncio.shield(self._drained)
+                self._write(data)
+        finally:
+            self._waiting -= 1
+
+    def _write(self, data: bytes) -> None:
         if self.is_closed or self._transport is None or self._transport.is_closing():
             raise anyio.ClosedResourceError
         sending = SENDING.get()

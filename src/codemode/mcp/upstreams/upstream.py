@@ -31,7 +31,6 @@ from .offered import allowed, may_be_repeated, offered_tools
 POLL_SECONDS = 60.0
 _LEAST_POLL_SECONDS = 5.0
 _SETTLE_SECONDS = 0.05
-_OFFERED_AT_ONCE = 200
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -147,13 +146,7 @@ class Upstream:
         if self._listing is None or self._is_stale:
             await self.refresh()
         shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
-        offered: list[Tool] = []
-        for at in range(0, len(shown), _OFFERED_AT_ONCE):
-            part = shown[at : at + _OFFERED_AT_ONCE]
-            offered += offered_tools(self.config, part, self._hooks, self._offered, self._now)
-            if len(shown) > _OFFERED_AT_ONCE:
-                await asyncio.sleep(0)  # a list without end leaves others their turn
-        return offered
+        return await offered_tools(self.config, shown, self._hooks, self._offered, self._now)
 
     async def refresh(self) -> None:
         """List its tools anew, whether or not they may have changed."""

@@ -125,3 +125,25 @@ def test_tools_that_want_headers_which_cannot_be_are_left_out_where_headers_are_
     page = [tool("plain"), *wrong, wanting("right", "Region")]
     assert [one.name for one in tools_of(page, "s", mirrors=True)[0]] == ["plain", "right"]
     assert len(tools_of(page, "s")[0]) == len(page)
+
+
+def test_of_a_list_with_more_values_than_allowed_the_first_tools_are_taken(monkeypatch):
+    monkeypatch.setattr(listing, "MAX_LIST_VALUES", 100)
+    large = {"type": "object", "enum": [*range(40)]}
+    asked = []
+
+    def pages(params):
+        asked.append(params)
+        at = len(asked) * 2
+        return {"tools": [tool(f"t{at}", inputSchema=large), tool(f"t{at + 1}")], "nextCursor": str(at)}
+
+    found, _ = listed(pages)
+    assert names(found) == ["t2", "t3", "t4", "t5"]
+    assert len(asked) == 3
+
+
+def test_of_a_page_no_more_is_looked_at_than_may_be_taken(monkeypatch):
+    monkeypatch.setattr(listing, "MAX_TOOLS", 5)
+    hidden = []
+    kept, _ = tools_of([tool(f"t{n}") for n in range(1_000)], "s", hide=lambda one: hidden.append(one) or one)
+    assert (len(kept), len(hidden)) == (5, 6)

@@ -1,0 +1,187 @@
+"""What a server says never holds the event loop: it is read in turns, in a thread, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from in_loop import in_loop
+from mcp.shared.message import SessionMessage
+
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.upstreams import http_client, lines, offered, stdio, streams
+from codemode.mcp.upstreams.hooks import UpstreamHooks
+from codemode.mcp.upstreams.offered import UpstreamTool, offered_tools
+from codemode.mcp.upstreams.stdio import Output
+
+PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
+
+
+def answer(values: int) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"text": "x" * 20}] * values}}).encode()
+
+
+def output() -> Output:
+    def fail(reason: str) -> None:
+        raise AssertionError(reason)
+
+    return Output(fail, "s", stdio.MAX_LINE_BYTES)
+
+
+@in_loop
+async def test_a_flood_is_read_a_few_lines_a_turn_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    real = stdio.parsed
+    monkeypatch.setattr(stdio, "parsed", lambda line: read.append(1) or real(line))
+    flooded, count = output(), 1_000
+    flooded.data_received(b"".join(PING % at for at in range(count)))
+    most = 0
+    ids: list[int] = []
+    while len(ids) < count:
+        most, read[:] = max(most, len(read)), []
+        found: Any = await flooded.inbox.receive()
+        ids.append(found.message.id)
+        await asyncio.sleep(0)
+    assert ids == [*range(count)]
+    assert 0 < most <= stdio._LINES_AT_ONCE
+
+
+@in_loop
+async def test_a_long_answer_is_read_in_a_thread_by_what_takes_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: set[bool] = set()
+    real = lines.decode_json
+
+    def watched(text: str) -> Any:
+        read.add(threading.current_thread() is threading.main_thread())
+        return real(text)
+
+    monkeypatch.setattr(lines, "decode_json", watched)
+    heard = output()
+    heard.data_received(answer(5_000) + b"\n" + PING % 7)
+    long, ping = [await heard.inbox.receive() for _ in range(2)]
+    assert isinstance(long, SessionMessage)
+    assert isinstance(ping, SessionMessage)
+    assert len(long.message.result["content"]) == 5_000  # type: ignore[union-attr]
+    assert ping.message.id == 7  # type: ignore[union-attr]
+    assert read == {False}
+
+
+def test_an_answer_of_more_values_than_allowed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_VALUES", 6_000)
+    assert lines.parsed(answer(2_900)) is not None
+    assert lines.parsed(answer(3_100)) is None
+    refused = lines.unreadable_answer(answer(3_100))
+    assert refused is not None
+    assert "holds more than" in refused.error.message
+
+
+@in_loop
+async def test_tools_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+    real = UpstreamTool.__init__
+
+    def watched(self: Any, *given: Any, **named: Any) -> None:
+        made.append(threading.current_thread() is threading.main_thread())
+        real(self, *given, **named)
+
+    monkeypatch.setattr(UpstreamTool, "__init__", watched)
+    listed = [types.Tool(name=f"t{at}", input_schema={"type": "object"}) for at in range(500)]
+
+    async def none(*_: Any) -> None: ...
+
+    asked: list[bool] = []
+
+    def approval(*_: Any) -> bool:
+        asked.append(threading.current_thread() is threading.main_thread())
+        return False
+
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.ensure_future(others())
+    tools = await offered_tools(ServerConfig("s", "stdio"), listed, UpstreamHooks(approval=approval), none, none)
+    beside.cancel()
+    assert [one.name for one in tools] == [one.name for one in listed]
+    assert (set(made), set(asked)) == ({False}, {True})
+    assert turns >= len(listed) // offered._AT_ONCE
+
+
+class Pipe(asyncio.WriteTransport):
+    """A pipe that its reader has let fill up."""
+
+    def __init__(self, box: streams.Outbox) -> None:
+        super().__init__()
+        self.box = box
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+        self.box.pause_writing()
+
+    def is_closing(self) -> bool:
+        return False
+
+
+@in_loop
+async def test_who_asks_and_does_not_read_gets_few_answers_and_wakes_one_sender_at_a_time() -> None:
+    box = streams.Outbox()
+    pipe = Pipe(box)
+    box.connection_made(pipe)
+    pong = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})
+    sending = [asyncio.ensure_future(box.send(SessionMessage(pong))) for _ in range(3 * streams._MOST_WAITING)]
+    await asyncio.sleep(0)
+    assert sum(not one.done() for one in sending) == streams._MOST_WAITING
+    request = asyncio.ensure_future(
+        box.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/call")))
+    )
+    woken = 0
+    while not request.done():
+        before = len(pipe.written)
+        box.resume_writing()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        woken = max(woken, len(pipe.written) - before)
+    assert woken == 1
+    assert b"tools/call" in pipe.written[-1]
+    assert len(pipe.written) == streams._MOST_WAITING + 2
+
+
+@pytest.mark.parametrize("ends", [b"\n\n", b"\r\n\r\n", b"\r\r", b"\r\n\n"])
+@pytest.mark.parametrize("pieces", [1, 7, 50_000])
+@in_loop
+async def test_an_event_of_more_values_than_the_loop_can_read_ends_the_stream(
+    ends: bytes, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "MAX_VALUES_ON_THE_LOOP", 500)
+    small, large = answer(200), answer(300)
+    quoted = json.dumps({"result": "[1,2]," * 1_000}).encode()
+    line = ends[: len(ends) // 2]
+    halves = large.split(b", ", 300)
+    split = line.join(b"data: " + part + b", " for part in halves[:-1]) + line + b"data: " + halves[-1]
+
+    async def heard(*events: bytes) -> int:
+        text = b"".join(events)
+        size = max(1, len(text) // pieces)
+
+        class Stream(httpx2.AsyncByteStream):
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                for at in range(0, len(text), size):
+                    yield text[at : at + size]
+
+        return sum([len(piece) async for piece in http_client._Unbroken(Stream())])
+
+    innocent = [b"event: message" + line + b"data: " + one + ends for one in (small, quoted, small)]
+    assert await heard(*innocent) == sum(map(len, innocent))
+    for one in (b"data: " + large, b': "' + line + b"data: " + large, split):
+        assert await heard(*innocent, one, ends) < sum(map(len, innocent)) + len(one) + len(ends)
