@@ -234,13 +234,18 @@ def token_rows_of(servers: Any, given: int, goals: tuple[float | None, float | N
 
 async def given_at_start(servers: Any) -> int:
     """Return the characters of the one tool and the instructions, as a gateway over these servers gives them."""
+    return len(await as_given_at_start(servers))
+
+
+async def as_given_at_start(servers: Any) -> str:
+    """Return the one tool as JSON, and the instructions, as a gateway over these servers gives them."""
     given = [ModuleServer(one.path, {tool.tool_name: _renamed(tool) for tool in one.tools}) for one in servers]
     with tempfile.TemporaryDirectory() as folder:
         config = GatewayConfig(settings=GatewaySettings(state_folder=Path(folder)))
         async with Gateway(config, GatewayOptions(servers=given)) as gateway:
             tool = await listed_tool(gateway)
             said = gateway.server.instructions or ""
-    return len(json.dumps(tool, separators=(",", ":"), ensure_ascii=False)) + len(said)
+    return json.dumps(tool, separators=(",", ":"), ensure_ascii=False) + said
 
 
 def _renamed(of_module: Any) -> Tool:

@@ -92,15 +92,24 @@ def _server(path: str, tools: Sequence[dict[str, Any]]) -> ListedServer:
 
 def characters_of_modules(servers: Sequence[ListedServer]) -> tuple[int, int, int, int]:
     """As definitions, as the description, the longest declarations of a server, and those of one on average."""
-    definitions = _length([one.tool for server in servers for one in server.tools], schema="input_json_schema")
+    definitions = len(direct_listing(servers))
     looked_up = [len(declare_in(server)) for server in servers]
     shown = len(described(servers, RunOptions()).text)
     return definitions, shown, max(looked_up), sum(looked_up) // len(looked_up)
 
 
-def _length(tools: Any, schema: str = "input_schema") -> int:
+def direct_listing(servers: Sequence[ListedServer]) -> str:
+    """All tools of servers as JSON definitions."""
+    return _definitions([one.tool for server in servers for one in server.tools], schema="input_json_schema")
+
+
+def _length(tools: Any) -> int:
+    return len(_definitions(tools, schema="input_schema"))
+
+
+def _definitions(tools: Any, schema: str) -> str:
     shown = [{"name": one.name, "description": one.description, "input_schema": getattr(one, schema)} for one in tools]
-    return len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
+    return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
 
 
 def main() -> None:
