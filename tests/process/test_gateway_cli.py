@@ -135,7 +135,7 @@ def test_check_says_of_each_server_what_is_wrong_and_how_large_the_tool_is(run: 
     rows = {one["name"]: one for one in found["servers"]}
     assert code == 1
     assert (rows["log"]["tools"], rows["log"]["problem"]) == (1, None)
-    assert "does not exist" in rows["none"]["problem"]
+    assert "'no-such-program' does not exist" in rows["none"]["problem"]
     assert rows["dies"]["problem"]
     assert "mcpServers.off" in err
     assert found["given"]["name"] == "codemode_run"

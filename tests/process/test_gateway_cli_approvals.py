@@ -103,7 +103,7 @@ def test_what_waits_is_listed_and_shown_with_nothing_that_hides(waiting: Waiting
     assert code == 0
     assert all(one in out for one in ("shop", "refund", *waiting.calls, waiting.record_id))
     assert "2 calls of 1 run wait for a person" in out
-    for given in (waiting.record_id, waiting.calls[0]):
+    for given in (waiting.record_id, waiting.record_id[:8], waiting.calls[0]):
         code, shown, _ = waiting.run("approvals", "show", given)
         assert (code, "\\u202e\\u001b[2J" in shown) == (0, True)
         assert 'import { refund } from "@codemode/servers/shop";' in shown
@@ -128,6 +128,8 @@ def test_all_calls_of_a_run_are_shown_and_decided_together(waiting: Waiting, per
     assert (code, "decided 2 calls" in out) == (0, True)
     assert waiting.decided() == [{"approved": True}, {"approved": True}]
     code, _, err = waiting.run("approvals", "show", "nothing")
+    assert (code, "nothing waits under" in err) == (2, True)
+    code, _, err = waiting.run("approvals", "show", "")
     assert (code, "nothing waits under" in err) == (2, True)
 
 

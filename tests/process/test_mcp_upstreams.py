@@ -85,14 +85,20 @@ def test_a_server_that_cannot_be_used_says_why_and_costs_the_others_nothing(serv
     assert reason in diagnostics[0]["message"]
 
 
-def test_a_command_that_does_not_exist_is_said_so():
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("no-such-command-anywhere", r"its command 'no-such-command-anywhere' does not exist.* of the server 'x'"),
+        ("no-such-command --key hidden", r"what stands behind 'no-such-command' belongs into args of the server 'x'"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_said_so(command, said):
     async def work():
         async with connect(of(quick(name="x"))) as connected:
-            object.__setattr__(connected.upstream("x").config, "command", "no-such-command-anywhere")
-            with pytest.raises(
-                CodeModeToolError, match=r"its command 'no-such-command-anywhere' does not exist.* of the server 'x'"
-            ):
+            object.__setattr__(connected.upstream("x").config, "command", command)
+            with pytest.raises(CodeModeToolError, match=said) as raised:
                 await connected.upstream("x").tools()
+            assert "hidden" not in str(raised.value)
 
     within(work())
 

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from .exits import BAD_USAGE, INTERRUPTED_BY_USER, UsageError
-from .mcp_arguments import add_mcp, split_command
+from .mcp_arguments import NO_COMMAND, add_mcp, split_command
 
 _RUN_EXITS = """\
 exit codes:
@@ -35,9 +35,8 @@ a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenan
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    options = _options(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run_command(options)
+        return _run_command(_options(sys.argv[1:] if arguments is None else arguments))
     except UsageError as error:
         print(f"codemode: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -50,7 +49,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         return _parser().parse_args(arguments)
     # What stands behind -- is another program's, and versions of argparse differ on what they leave of it.
     given, command_line = split_command(arguments)
-    options = _parser().parse_args(given)
+    parser = _parser()
+    options, left = parser.parse_known_args(given)
+    if left and options.part == "add" and command_line is None:
+        raise UsageError(NO_COMMAND)  # options of the command, most likely
+    if left:
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
     options.command_line = command_line
     return options
 

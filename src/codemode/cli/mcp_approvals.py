@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 _PAGE = 200
+_LEAST_CHARACTERS = 4
 _NOT_GIVEN: Any = object()
 
 
@@ -104,7 +105,7 @@ async def _written(store: InterruptStore, record: Record, decisions: dict[str, A
     except CodeModeError as error:
         warn(f"nothing was decided: {error.message}")
         return FAILED
-    print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; the gateway goes on with it")
+    print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
     return DONE
 
 
@@ -155,10 +156,14 @@ def _json_of(text: str, what: str) -> Any:
 
 
 async def _found(store: InterruptStore, given: str) -> tuple[Record, list[StoredRequest]]:
-    """Return the run that is meant and which of its calls, all that wait for the id of a run."""
-    for listed in await _all_waiting(store):
+    """Return the run that is meant and which of its calls, all that wait for the id of a run, or its beginning."""
+    records = await _all_waiting(store)
+    begun = [one.id for one in records if len(given) >= _LEAST_CHARACTERS and one.id.startswith(given)]
+    if len(begun) > 1:
+        raise UsageError(f"the ids of {len(begun)} runs begin with {visible(given)}: say more of it")
+    for listed in records:
         calls = waiting(listed)
-        meant = calls if listed.id == given else [one for one in calls if one.interrupt_id == given]
+        meant = calls if listed.id in begun else [one for one in calls if one.interrupt_id == given]
         if meant:
             record = await store.record(listed.id, tenant=listed.tenant)
             now = {one.interrupt_id: one for one in waiting(record)}

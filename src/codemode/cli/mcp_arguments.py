@@ -9,6 +9,8 @@ from typing import Any
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex")
 OUTPUTS = ("both", "structured", "text")
 
+NO_COMMAND = "`add NAME` takes one of both: a URL, or a command behind --, as in `codemode mcp add NAME -- COMMAND`"
+
 _EXITS = """\
 exit codes:
   0    done; the client or a signal has ended what was served
@@ -43,7 +45,7 @@ def add_mcp(commands: Any) -> None:
         epilog=f"{_CONFIG}\n{_EXITS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_config(mcp, default=None)
+    _add_config(mcp, default=None, told="the configuration (default: see below)")
     where = mcp.add_mutually_exclusive_group()
     where.add_argument("--http", metavar="HOST:PORT", help="serve streamable HTTP there, for many clients")
     where.add_argument("--bridge", metavar="URL", help="join this stdio client to a gateway that runs at a URL")
@@ -66,11 +68,14 @@ def add_mcp(commands: Any) -> None:
     _add_pins(parts)
 
 
-def _add_config(parser: argparse.ArgumentParser, *, default: Any = argparse.SUPPRESS) -> None:
+def _add_config(
+    parser: argparse.ArgumentParser,
+    *,
+    default: Any = argparse.SUPPRESS,
+    told: str = "the configuration (default: see codemode mcp -h)",
+) -> None:
     # A default of a subcommand would replace what was said before it.
-    parser.add_argument(
-        "--config", metavar="FILE", default=default, help="the configuration (default: see codemode mcp -h)"
-    )
+    parser.add_argument("--config", metavar="FILE", default=default, help=told)
 
 
 def _part(parts: Any, name: str, told: str, **more: Any) -> argparse.ArgumentParser:
@@ -157,7 +162,9 @@ def _add_approvals(parts: Any) -> None:
         ("show", "show all that is kept of a run that waits"),
     ):
         parser = _part(doing, name, told)
-        parser.add_argument("id", help="of one call, or of a run for all its calls that wait")
+        parser.add_argument(
+            "id", help="of one call, or of a run for all its calls that wait; the beginning of a run's will do"
+        )
         if name == "approve":
             long = parser.add_mutually_exclusive_group()
             long.add_argument(
@@ -169,7 +176,7 @@ def _add_approvals(parts: Any) -> None:
             how.add_argument("--happened", metavar="JSON", help="of a call in doubt: it has happened, and gave this")
             how.add_argument("--run-again", action="store_true", help="of a call in doubt: it has not happened")
         if name != "show":
-            parser.add_argument("--reason", default="", help="what the audit keeps, and a refused program is told")
+            parser.add_argument("--reason", default="", help="why, for the record")
 
 
 def _add_pins(parts: Any) -> None:

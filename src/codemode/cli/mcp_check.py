@@ -35,14 +35,17 @@ def run(options: argparse.Namespace) -> int:
 
 async def _found(config: GatewayConfig) -> dict[str, Any]:
     from ..mcp.own_client import listed_tool
-    from .mcp_gateway import opened, start
+    from .mcp_gateway import opened, start, told_once
 
-    async with opened(config) as (gateway, seat):
-        upstreams = seat.connected.upstreams
-        reasons = await asyncio.gather(*map(start, upstreams))
-        tool = await listed_tool(gateway)
-        problems = [str(one) for one in config.problems if one.server is not None]
-        problems += await _store_problems(gateway)
+    known: list[str] = []
+    with told_once(known):
+        async with opened(config) as (gateway, seat):
+            upstreams = seat.connected.upstreams
+            reasons = await asyncio.gather(*map(start, upstreams))
+            known += [reason for reason in reasons if reason]
+            tool = await listed_tool(gateway)
+            problems = [str(one) for one in config.problems if one.server is not None]
+            problems += await _store_problems(gateway)
     rows = [
         {"name": one.config.name, "tools": len(one.listed), "problem": reason}
         for one, reason in zip(upstreams, reasons, strict=True)

@@ -25,13 +25,15 @@ def run(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from ..mcp.clients.config_texts import initial, with_inputs, with_servers
     from ..mcp.clients.importing import imported
+    from ..mcp.clients.machines import found as files_of
     from ..mcp.clients.texts import FileText
 
     found = imported(options.client)
     for name, reason in found.left.items():
         warn(f"{name} of {options.client} is left out: {reason}")
     if not found.servers:
-        where = ", ".join(map(str, found.files)) or "none of its files is there"
+        looked = dict.fromkeys(str(one.path) for one in files_of(options.client))
+        where = ", ".join(map(str, found.files)) or f"looked for {', '.join(looked)}"
         raise UsageError(visible(f"{options.client} has no server that can be taken over ({where})"))
     file = FileText.of(config_path(options).absolute())
     before = file.text if file.is_there else initial()

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..trace.visible_text import visible
 from .exits import DONE, UsageError
-from .mcp_setup import config_path
+from .mcp_arguments import NO_COMMAND
+from .mcp_setup import config_path, warn
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,11 +37,15 @@ def _init(options: argparse.Namespace) -> int:
 def _add(options: argparse.Namespace) -> int:
     from ..mcp.clients.config_texts import added, initial
     from ..mcp.clients.texts import FileText
+    from ..mcp.config.reading import load_config
 
     file = FileText.of(config_path(options).absolute())
     text = added(file.text if file.is_there else initial(), options.name, server_entry(options))
     file.write(text)
     print(f"added {visible(options.name)} to {visible(str(file.path))}")
+    for problem in load_config(file.path).problems:
+        if problem.server == options.name:
+            warn(str(problem))
     return DONE
 
 
@@ -48,7 +53,7 @@ def server_entry(options: argparse.Namespace) -> dict[str, Any]:
     """Return what stands in a configuration for a server. Raises `UsageError` for what does not go together."""
     command: list[str] | None = options.command_line
     if (command is None) == (options.url is None):
-        raise UsageError("`add NAME` takes one of both: a URL, or a command behind --")
+        raise UsageError(NO_COMMAND)
     if command is None:
         return _remote(options)
     if not command:
@@ -64,6 +69,8 @@ def server_entry(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _remote(options: argparse.Namespace) -> dict[str, Any]:
+    if "://" not in options.url and "${" not in options.url:
+        raise UsageError(f"{visible(options.url)} is no URL; {NO_COMMAND}")
     if options.transport == "stdio" or options.env:
         raise UsageError("a URL is spoken with over http or sse, and has no --env")
     entry: dict[str, Any] = {"type": options.transport or "http", "url": options.url}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Collection, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..mcp.gateway.gateway import Gateway
+from .mcp_setup import warn
 
 if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
 
 _MORE_SECONDS = 10.0
+_MOST_TEXTS = 200
 
 
 @asynccontextmanager
@@ -20,6 +23,33 @@ async def opened(config: GatewayConfig) -> AsyncGenerator[tuple[Gateway, Any]]:
     """Give a gateway that runs, and the seat of its one local user."""
     async with Gateway(config) as gateway:
         yield gateway, await gateway.seat()
+
+
+@contextmanager
+def told_once(known: Collection[str]) -> Generator[None]:
+    """Keep back what the gateway logs, and say at the end what is not among the ``known`` reasons by then, once."""
+    kept = _Kept(logging.WARNING)
+    log = logging.getLogger("codemode")
+    log.addHandler(kept)
+    try:
+        yield
+    finally:
+        log.removeHandler(kept)
+        for text in kept.texts:
+            if not any(reason in text for reason in known):
+                warn(text)
+
+
+class _Kept(logging.Handler):
+    """Keeps the first of each text; a number of them that a person would read."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.texts: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.texts) < _MOST_TEXTS:
+            self.texts[record.getMessage()] = None
 
 
 async def start(upstream: Any) -> str | None:

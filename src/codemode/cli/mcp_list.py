@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ..trace.visible_text import aligned, counted, one_line
 from .exits import DONE
-from .mcp_setup import configuration
+from .mcp_setup import configuration, warn
 
 if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig, ServerConfig
@@ -28,14 +28,18 @@ def run(options: argparse.Namespace) -> int:
     rows += [(one_line(name, 40), "", "disabled", "", "", "", "") for name in config.disabled]
     wrong = dict.fromkeys(one.server for one in config.problems if one.server is not None)
     rows += [(one_line(name, 40), "", "cannot be used: see above", "", "", "", "") for name in wrong]
-    print("\n".join(aligned(rows)))
+    if rows[1:]:
+        print("\n".join(aligned(rows)))
+    for problem in config.problems:
+        if problem.server is None:
+            warn(f"{config.path}: {problem}")
     return DONE
 
 
 def where(server: ServerConfig) -> str:
     """Return what a server is, without what could be a secret: of a command its name, of a URL its host."""
     if server.command is not None:
-        return f"{server.command} {counted(len(server.args), 'argument')}" if server.args else server.command
+        return f"{server.command} ({counted(len(server.args), 'argument')})" if server.args else server.command
     parts = urlsplit(server.url or "")
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}" + ("/…" if parts.path.strip("/") or parts.query else "")

@@ -40,9 +40,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def with_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
-    """Return the configuration with what the command line says instead."""
+    """Return the configuration with what the command line says instead. Raises `ValueError` for a wrong name."""
+    from ..mcp.config import own_keys
+
     names = ("tool_name", "output", "pass_through")
     said = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if "tool_name" in said:
+        own_keys.TOP["toolName"](said["tool_name"], "--tool-name")
     return replace(config, settings=replace(config.settings, **said)) if said else config
 
 

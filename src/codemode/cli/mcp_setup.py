@@ -43,7 +43,9 @@ def configuration(options: argparse.Namespace) -> GatewayConfig:
 
 
 def tell_problems(config: GatewayConfig) -> None:
-    """Say which servers were left out, and why."""
+    """Say which servers were left out, and why, and what is hardly meant."""
+    for note in config.notes:
+        warn(note)
     for problem in config.problems:
         if problem.server is not None:
             warn(str(problem))
@@ -73,6 +75,8 @@ def warn(text: str) -> None:
 
 
 def _missing(path: Path, options: argparse.Namespace) -> str:
+    if path.is_dir():
+        return f"{visible(str(path))} is a folder: name the file in it"
     said = f"there is no configuration {visible(str(path))}"
     if options.config is not None:
         return f"{said}: `codemode mcp init --config {visible(options.config)}` writes one"

@@ -30,12 +30,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _declared(config: GatewayConfig, name: str | None) -> tuple[str, list[str]]:
-    from .mcp_gateway import opened, start
+    from .mcp_gateway import opened, start, told_once
 
-    async with opened(config) as (_, seat):
-        upstreams = seat.connected.upstreams
-        reasons = await asyncio.gather(*map(start, upstreams))
-        await seat.run_tool.refresh()
-        text = seat.run_tool.declarations(name)
+    known: list[str] = []
+    with told_once(known):
+        async with opened(config) as (_, seat):
+            upstreams = seat.connected.upstreams
+            reasons = await asyncio.gather(*map(start, upstreams))
+            known += [reason for reason in reasons if reason]
+            await seat.run_tool.refresh()
+            text = seat.run_tool.declarations(name)
     failed = [(one, why) for one, why in zip(upstreams, reasons, strict=True) if why is not None]
     return text, [f"{one.config.name}: {why}" for one, why in failed]

@@ -96,6 +96,9 @@ def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
         (["--http", "8765", "list"], "--http is for serving"),
         (["--no-pass-through", "check"], "--pass-through is for serving"),
         (["--bridge", "http://localhost", "run", "a.ts"], "--bridge is for serving"),
+        (["add", "git", "uvx", "mcp-server-git"], "as in `codemode mcp add NAME -- COMMAND`"),
+        (["add", "git", "npx", "-y", "git"], "as in `codemode mcp add NAME -- COMMAND`"),
+        (["add", "git", "uvx"], "uvx is no URL"),
     ],
 )
 def test_what_goes_together_with_nothing_is_refused(capsys: Any, arguments: list[str], said: str):

@@ -76,7 +76,7 @@ def test_a_line_that_the_program_has_not_costs_nothing(line: int | None):
 @pytest.mark.parametrize(
     ("server", "expected"),
     [
-        (ServerConfig("a", "stdio", command="npx", args=("x", f"--token={SECRET}")), "npx 2 arguments"),
+        (ServerConfig("a", "stdio", command="npx", args=("x", f"--token={SECRET}")), "npx (2 arguments)"),
         (
             ServerConfig("a", "http", url=f"https://user:{SECRET}@h.example:8443/{SECRET}/mcp?k={SECRET}"),
             "https://h.example:8443/…",
@@ -168,3 +168,41 @@ def test_with_a_bad_configuration_nothing_starts(tmp_path: Any, capfd: Any, text
     assert str(path) in shown.err or "codemode." in shown.err or "mcpServers" in shown.err
     assert "Traceback" not in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({}, "XDG_STATE_HOME"),
+        ({"keys": ["k" * 32]}, "codemode.store"),
+        ({"store": "sqlite:///mcp.json/it"}, "mcp.json"),
+    ],
+)
+@pytest.mark.parametrize("part", [[], ["check"], ["--http", "127.0.0.1:0"]], ids=" ".join)
+def test_without_a_folder_for_key_and_store_nothing_starts(
+    tmp_path: Any, capfd: Any, monkeypatch: Any, part: list[str], own: Any, said: str
+):
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "x"}}, "codemode": own}))
+    monkeypatch.setenv("XDG_STATE_HOME", str(path))  # which is no folder
+    assert main(["mcp", "--config", str(path), *part]) == 2
+    shown = capfd.readouterr()
+    assert shown.err.count("\n") == 1
+    assert said in shown.err
+    assert shown.out == ""
+
+
+def test_a_name_of_a_tool_that_clients_refuse_is_refused_first():
+    given = argparse.Namespace(tool_name="a b", output=None, pass_through=None)
+    with pytest.raises(ValueError, match="--tool-name: this must be 1 to 64 letters"):
+        with_overrides(GatewayConfig(), given)
+
+
+def test_a_list_without_servers_says_why(tmp_path: Any, capsys: Any):
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServer": {"a": {"command": "x"}}, "approval": "never"}')
+    assert main(["mcp", "list", "--config", str(path)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "did you mean mcpServers?" in shown.err
+    assert 'approval: this counts under the key "codemode" alone' in shown.err

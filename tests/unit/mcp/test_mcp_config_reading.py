@@ -366,6 +366,8 @@ def test_a_byte_order_mark_is_no_mistake(reading: Reading):
 NONE_LEFT: list[tuple[Any, str]] = [
     ({}, "mcpServers: this key is missing, and with it all servers; add one with"),
     ({"mcpServer": {}}, 'the file has "mcpServer"; did you mean mcpServers?'),
+    ({"mcpservers": {}}, 'the file has "mcpservers"; did you mean mcpServers?'),
+    ({"git": {"command": "x"}}, '"git" and all other servers belong into it, as in {"mcpServers": {"git": ...}}'),
     ({"mcpServers": {}}, "mcpServers: there is no server; add one"),
     ({"servers": {}}, "servers: there is no server; add one"),
     ({"mcpServers": {"a": {"command": "x", "disabled": True}}}, "the file turns all of them off"),
@@ -450,3 +452,29 @@ def test_a_mapping_that_is_nested_without_end_is_an_error():
     deep["approval"] = deep
     with pytest.raises(ConfigError, match="nested too deep"):
         load_config({"codemode": deep}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        ({"mcpServers": {"a": {"command": "x", "approval": "always"}}}, "mcpServers.a.approval: this counts under"),
+        ({"mcpServers": {"a": {"command": "x"}}, "toolName": "run"}, "toolName: this counts under"),
+        ({"mcpServers": {"a": {"command": "x"}}, "codemod": {"approval": "always"}}, "codemod: there is no such key;"),
+        ({"mcpServers": {"a": {"command": "x", "Codemode": {}}}}, "mcpServers.a.Codemode: there is no such key;"),
+        ({"mcpServers": {"a": {"command": "x", "tools": ["*"], "codemode": {"pin": "block"}}}, "inputs": []}, None),
+    ],
+)
+def test_what_is_ours_and_stands_in_another_place_is_told(said: dict[str, Any], note: str | None):
+    found = load_config(said, environ={})
+    assert ([one.name for one in found.servers], found.problems) == (["a"], ())
+    assert [one.startswith(note or "-") for one in found.notes] == ([True] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("store", "file"), [("sqlite:///in/it.db", "{}/in/it.db"), ("sqlite:////there.db", "/there.db"), ("", "")]
+)
+def test_the_file_of_a_store_is_the_same_wherever_the_gateway_is_started(tmp_path: Path, store: str, file: str):
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"codemode": {"store": store} if store else {}}))
+    expected = f"sqlite:///{file.format(tmp_path)}" if store else None
+    assert load_config(path, environ={}).settings.store == expected

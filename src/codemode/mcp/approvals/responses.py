@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,12 +27,16 @@ def waiting(
     if doubts:
         names = ", ".join(_name(one) for one in doubts[:5])
         said = diagnostic(
-            "error", UNKNOWN_OUTCOME, f"cut off, and may have happened: {names}", hint=f"A person must say. {again}"
+            "error",
+            UNKNOWN_OUTCOME,
+            f"cut off, and may have happened: {names}",
+            hint=f"A person must say. {_where(record_id, asked, url)} {again}",
         )
     elif asked:
         names = ", ".join(_name(one) for one in asked[:5])
-        message = f"the program waits for somebody to approve {names}"
-        said = diagnostic("warning", WAITING, message, hint=f"Tell the user. {again}")
+        does = "sign in for" if all(one.kind == "sign-in" for one in asked) else "approve"
+        message = f"the program waits for somebody to {does} {names}"
+        said = diagnostic("warning", WAITING, message, hint=f"{_where(record_id, asked, url)} {again}")
     elif stuck:
         message = f"the program cannot go on at present: {one_line(stuck, _MAX_NAME_CHARACTERS)}"
         said = diagnostic("warning", WAITING, message, hint=f"Tell the user. {again}")
@@ -49,6 +53,16 @@ def waiting_of(record_id: str, questions: Iterable[Question], expires_at_ms: int
     until = datetime.fromtimestamp(expires_at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     said: dict[str, Any] = {"id": record_id, "calls": calls[:MOST_CALLS], "expiresAt": until}
     return {**said, "url": url} if url else said
+
+
+def _where(record_id: str, asked: Sequence[Question], url: str | None) -> str:
+    """Return where the user decides: the page, or the command, which asks at a terminal, and only there."""
+    if url:
+        return f"Tell the user to open {url}."
+    if all(one.kind == "sign-in" for one in asked):
+        return f"Tell the user to run `codemode mcp login {_short(asked[0].server)}` in a terminal."
+    command = "show" if any(one.kind == "unknown" for one in asked) else "approve"
+    return f"Tell the user to run `codemode mcp approvals {command} {record_id[:8]}` in a terminal."
 
 
 def unknown_run() -> RunResponse:

@@ -35,7 +35,8 @@ def short(name: str) -> str:
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return the question that follows a message about an unknown ``name``; nothing where no name resembles it."""
-    found = nearest_names(name[:100], known)
+    known = list(known)
+    found = [one for one in known if one.lower() == name.lower()] or nearest_names(name[:100], known)
     return f"; did you mean {found[0]}?" if found else ""
 
 

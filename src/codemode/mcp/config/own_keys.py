@@ -8,7 +8,7 @@ from typing import Any
 
 from . import checks
 from .checks import Check
-from .mistakes import MistakeError, inside, one_of
+from .mistakes import MistakeError, inside, near, one_of
 from .values import APPROVALS
 
 _POLICY = checks.choice(APPROVALS)
@@ -132,3 +132,19 @@ TOP: Mapping[str, Check] = {
     "limits": _limits,
     "clients": _clients,
 }
+
+_BESIDE = ("approval", "approvalWaitMs", "sharing", "pin", "passThrough", "toolName")
+"""Keys of ours that no client has: where one stands outside ``codemode``, somebody believes that it counts."""
+
+
+def misplaced(said: Mapping[str, Any], place: str) -> list[str]:
+    """Return what to tell of keys that are ours and do not stand under ``codemode``."""
+    told = [
+        f'{inside(place, key)}: this counts under the key "codemode" alone; move it there'
+        for key in _BESIDE
+        if key in said
+    ]
+    if "codemode" not in said:
+        meant = [key for key, one in said.items() if isinstance(one, Mapping) and near(key, ("codemode",))]
+        told += [f"{inside(place, key)}: there is no such key{near(key, ('codemode',))}" for key in meant[:1]]
+    return told

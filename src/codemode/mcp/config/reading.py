@@ -53,8 +53,8 @@ def load_config(
 
 
 def _config(whole: Mapping[str, Any], path: Path | None, variables: Variables, state: Path) -> GatewayConfig:
-    top, settings = _top(whole, variables, state)
-    found, folder = _Found(), places.base_folder(path)
+    found, folder = _Found(own_keys.misplaced(whole, "")), places.base_folder(path)
+    top, settings = _top(whole, variables, state, folder)
     for name, place, said in _entries(whole, found.problems):
         filling = Filling(variables)
         try:
@@ -63,13 +63,15 @@ def _config(whole: Mapping[str, Any], path: Path | None, variables: Variables, s
                 found.disabled.append(name)
             else:
                 found.servers.append(_no_circle(server_of(name, entry, top), place, path))
+                found.notes += own_keys.misplaced(entry.said, place)
         except MistakeError as mistake:
             found.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
         found.beside |= filling.files
     if not found.servers:
         found.problems.append(_none_left(whole, found))
     told = tuple(found.problems), tuple(found.disabled)
-    return GatewayConfig(tuple(found.servers), settings, *told, path, tuple(sorted(found.beside)))
+    beside, notes = tuple(sorted(found.beside)), tuple(found.notes)
+    return GatewayConfig(tuple(found.servers), settings, *told, path, beside, notes)
 
 
 def _no_circle(server: ServerConfig, place: str, path: Path | None) -> ServerConfig:
@@ -83,17 +85,20 @@ def _no_circle(server: ServerConfig, place: str, path: Path | None) -> ServerCon
 
 @dataclass
 class _Found:
+    notes: list[str]
     servers: list[ServerConfig] = field(default_factory=list[ServerConfig])
     problems: list[ConfigProblem] = field(default_factory=list[ConfigProblem])
     disabled: list[str] = field(default_factory=list[str])
     beside: set[Path] = field(default_factory=set[Path])
 
 
-def _top(whole: Mapping[str, Any], variables: Variables, state: Path) -> tuple[Mapping[str, Any], GatewaySettings]:
+def _top(
+    whole: Mapping[str, Any], variables: Variables, state: Path, folder: Path
+) -> tuple[Mapping[str, Any], GatewaySettings]:
     filling = Filling(variables)
     said = filling.within(whole.get("codemode", {}), "codemode")
     top = checks.only(own_keys.TOP, said, "codemode")
-    return top, settings_of(top, filling.secrets, state)
+    return top, settings_of(top, filling.secrets, state, folder)
 
 
 def _containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -141,5 +146,10 @@ def _none_left(whole: Mapping[str, Any], found: _Found) -> ConfigProblem:
     if place:
         return ConfigProblem(None, place, "there is no server; add one with `codemode mcp add NAME URL|-- COMMAND...`")
     meant = next((key for key in whole if near(key, CONTAINERS)), None)
-    hint = f"the file has {short(meant)}{near(meant, CONTAINERS)}" if meant else "add one with `codemode mcp add`"
+    bare = next((key for key, one in whole.items() if {"command", "url"} & mapping_or_empty(one).keys()), None)
+    hint = "add one with `codemode mcp add`"
+    if meant:
+        hint = f"the file has {short(meant)}{near(meant, CONTAINERS)}"
+    elif bare:
+        hint = f'{short(bare)} and all other servers belong into it, as in {{"mcpServers": {{{short(bare)}: ...}}}}'
     return ConfigProblem(None, CONTAINERS[0], f"this key is missing, and with it all servers; {hint}")

@@ -9,6 +9,9 @@ from typing import Any
 from . import secret_rules
 from .values import GatewaySettings
 
+SQLITE = "sqlite:///"
+"""How the URL of a store in a file begins."""
+
 _FIELDS = {
     "store": "store",
     "keys": "keys",
@@ -24,9 +27,11 @@ _FIELDS = {
 }
 
 
-def settings_of(top: Mapping[str, Any], filled_in: set[str], state_folder: Path) -> GatewaySettings:
-    """Return the settings; ``filled_in`` are the secrets that variables brought in."""
+def settings_of(top: Mapping[str, Any], filled_in: set[str], state_folder: Path, folder: Path) -> GatewaySettings:
+    """Return the settings; ``filled_in`` are secrets that variables brought in, at ``folder`` relative paths begin."""
     fields = {field: top[key] for key, field in _FIELDS.items() if key in top}
+    if "store" in fields:
+        fields["store"] = _placed(fields["store"], folder)
     auth: Mapping[str, Any] = top.get("auth", {})
     console = auth.get("console")
     asking: Any = auth.get("introspection", {}).get("clientSecret")
@@ -34,3 +39,10 @@ def settings_of(top: Mapping[str, Any], filled_in: set[str], state_folder: Path)
     secrets = secret_rules.long_enough({*filled_in, *top.get("keys", ()), *of_auth})
     secrets |= secret_rules.of_url(top.get("store", ""))
     return GatewaySettings(**fields, state_folder=state_folder, secrets=tuple(sorted(secrets, key=len, reverse=True)))
+
+
+def _placed(store: str, folder: Path) -> str:
+    """Return the URL of a store, the file of one with a whole path: a client starts the gateway in any folder."""
+    if not store.startswith(SQLITE):
+        return store
+    return f"{SQLITE}{folder / Path(store.removeprefix(SQLITE)).expanduser()}"

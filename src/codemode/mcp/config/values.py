@@ -110,7 +110,8 @@ class GatewaySettings:
 class GatewayConfig:
     """A whole configuration. ``servers`` are those that can be used, ``disabled`` the names that its file turns off.
 
-    ``beside`` are the files, beside that at ``path``, that say a part of it.
+    ``beside`` are the files, beside that at ``path``, that say a part of it. ``notes`` say what is no
+    mistake and hardly meant.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -119,6 +120,7 @@ class GatewayConfig:
     disabled: tuple[str, ...] = ()
     path: Path | None = None
     beside: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> tuple[str, ...]:

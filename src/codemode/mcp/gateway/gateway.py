@@ -21,6 +21,7 @@ from .calls import Calls
 from .client_table import announced
 from .connections import Connections
 from .kept_store import KeptStore
+from .keys import keys_of
 from .options import GatewayOptions
 from .principals import LOCAL, Principal
 from .seat import Seat
@@ -62,6 +63,8 @@ class Gateway:
     async def __aenter__(self) -> Self:
         from .wiring import Wiring
 
+        keys_of(self.config.settings.keys, self.folder)  # without key and store nobody can be served: better said now
+        self._kept.require()
         wiring = Wiring(
             self.config, self.options, self._kept, self.folder, on_step=self._on_step, page_of=self._page_of
         )

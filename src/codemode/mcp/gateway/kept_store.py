@@ -33,6 +33,15 @@ class KeptStore:
         """The store itself."""
         return self._given or _made(self._url, self._folder)
 
+    def require(self) -> None:
+        """Raise what shows now that there can be no store: a folder that cannot be made, a package that is missing."""
+        if self._given is not None:
+            return
+        if self._url is not None and self._url.startswith(_POSTGRES):
+            _ = self.store
+        else:
+            _folder_made(_file_of(self._url, self._folder))
+
     def journal(self, tenant: str) -> Journal:
         """Return the journal of one principal."""
         return self.store.journal(tenant=tenant, app=APP)
@@ -77,11 +86,19 @@ def _made(url: str | None, folder: Path) -> InterruptStore:
         return PostgresInterruptStore(url)
     from ...stores.sqlite import SqliteInterruptStore
 
-    path = folder / _FILE if url is None else Path(url.removeprefix(_SQLITE))
+    path = _file_of(url, folder)
+    _folder_made(path)
+    return SqliteInterruptStore(path)
+
+
+def _file_of(url: str | None, folder: Path) -> Path:
+    return folder / _FILE if url is None else Path(url.removeprefix(_SQLITE))
+
+
+def _folder_made(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
             f"the store {path} cannot be made: {error.strerror}; name another one (codemode.store)"
         ) from error
-    return SqliteInterruptStore(path)

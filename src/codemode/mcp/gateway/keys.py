@@ -25,7 +25,7 @@ def keys_of(named: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
     except OSError as error:
         raise ConfigError(
             f"the key of this gateway cannot be kept in {folder}: {error.strerror}; name a folder that can be written"
-            " (codemode.store), or keys of your own (codemode.keys)"
+            " (the environment variable XDG_STATE_HOME), or keys of your own (codemode.keys)"
         ) from error
 
 

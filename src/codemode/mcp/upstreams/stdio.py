@@ -311,6 +311,10 @@ def _not_started(error: SpawnError, config: ServerConfig) -> str:
         folder = repr(one_line(config.cwd or "", _NAMED_CHARACTERS))
         return f"its folder {folder} cannot be entered ({error.strerror}): change cwd of the server {name}"
     if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
+        first, _, rest = (config.command or "").strip().partition(" ")
+        if rest and "/" not in rest:  # and perhaps a secret, which programs are not to be told
+            shown = repr(one_line(first, _NAMED_CHARACTERS))
+            return f"its command does not exist: what stands behind {shown} belongs into args of the server {name}"
         return (
             f"its command {command} does not exist: install it, or write the whole path of one that does as command of"
             f" the server {name}"
