@@ -18,9 +18,11 @@ from .http_answers import Refused, answer, refuse
 from .http_bodies import Incoming, read_body
 from .http_console import CONSOLE_PATH, MountedConsole, mounted_console
 from .http_door import METADATA_PATH, Door
+from .http_server_pages import server_page
 from .http_sessions import Sessions
 from .http_settings import HttpLimits, HttpSettings, http_settings
 from .http_verifiers import verifier_of
+from .principals import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +95,8 @@ class HttpApp:
             self._console = mounted_console(self._gateway, self._settings, lambda: self._door, asks=self.asks)
             if self._console is not None:
                 await stack.enter_async_context(self._console.running())
+                if self._sign_ins is not None:
+                    self._sign_ins.page_of = self.sign_in_url
             await stack.enter_async_context(self._sessions.running())
             yield
 
@@ -113,6 +117,13 @@ class HttpApp:
         if self._console is None or self._served_at is None:
             return None
         return f"{self._served_at}{CONSOLE_PATH}/records/{record_id}"
+
+    def sign_in_url(self, server: str, principal: str) -> str | None:
+        """Return the page on which a principal signs in to a server, without credentials; None where there is none."""
+        is_operators = self.asks and principal == LOCAL.id
+        if self._console is None or self._served_at is None or is_operators:
+            return None
+        return f"{self._served_at}{CONSOLE_PATH}{server_page(server)}"
 
     async def stop(self) -> None:
         """Let nobody in any more, and end all sessions once the calls that run have had a moment to end."""

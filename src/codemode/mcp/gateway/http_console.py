@@ -22,6 +22,7 @@ from ..config.values import ConfigError
 from .http_answers import Refused
 from .http_console_users import console_users
 from .http_door import Door
+from .http_server_pages import SERVERS_PATH, server_pages
 from .http_settings import HttpSettings, token_digest
 from .kept_store import APP
 from .keys import keys_of
@@ -41,15 +42,13 @@ class MountedConsole:
         self.token = secrets.token_urlsafe(32) if settings.console is None and not settings.tokens else None
         self._auth = console_users(package, door)(self._users(settings))
         keys = keys_of(gateway.config.settings.keys, gateway.folder)
-        self._console = package.approval_console(
-            gateway.store,
-            auth=self._auth,
-            base_url=None if settings.url is None else settings.url + CONSOLE_PATH,
-            options={
-                # Of the same key on all hosts, and of no use for what else the key does.
-                "secret": hmac.new(keys[-1], b"codemode mcp console", hashlib.sha256).digest(),
-                "inspect": _inspecting(keys),
-            },
+        # Of the same key on all hosts, and of no use for what else the key does.
+        secret = hmac.new(keys[-1], b"codemode mcp console", hashlib.sha256).digest()
+        base_url = None if settings.url is None else settings.url + CONSOLE_PATH
+        options = {"secret": secret, "inspect": _inspecting(keys)}
+        self._console = package.approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
+        self._servers = server_pages(
+            _PACKAGE, gateway, auth=self._auth, store=gateway.store, secret=secret, base_url=base_url
         )
 
     def take(self, settings: HttpSettings) -> None:
@@ -82,7 +81,8 @@ class MountedConsole:
         root = f"{scope.get('root_path', '')}{CONSOLE_PATH}"
         if scope["path"] == root:
             raise Refused(307, "The console is one slash further", {"location": f"{root}/"})
-        await self._console({**scope, "root_path": root}, receive, send)
+        is_servers = scope["path"].startswith(root + SERVERS_PATH)
+        await (self._servers if is_servers else self._console)({**scope, "root_path": root}, receive, send)
 
 
 def mounted_console(

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from mcp.shared.auth import AuthorizationCodeResult
+
 from ...data.narrowing import is_object
 from ...host.threads import off_loop
 from .callbacks import PATH, Answer, listening
 from .errors import RefusedError, SignInError
 from .flow import Exchange
+from .handing import brought, brought_beside
 from .private_files import read_private, try_lock, write_private
 from .server_auth import ServerAuth
 from .token_records import TokenRecord
@@ -100,6 +103,7 @@ class Attempt:
                     await self._lead()
             finally:
                 self._url_file.unlink(missing_ok=True)
+                brought_beside(self._url_file).unlink(missing_ok=True)
                 give_back()
         except OSError as error:
             raise SignInError(f"signing in to {self._name!r} failed: {error.strerror or error}") from None
@@ -113,13 +117,23 @@ class Attempt:
         async with self._redirects(record) as redirect_uri:
             exchange = Exchange(auth.server, auth.settings, auth.principal, record)
             try:
-                return await exchange.authorized(
-                    auth.challenge, redirect_uri, self._shown, lambda: self._answer.wait(self._seconds)
-                )
+                return await exchange.authorized(auth.challenge, redirect_uri, self._shown, self._came_back)
             except RefusedError:
                 if record is not None and not self._url.done():
                     await auth.forget()  # a client that is not known any more: the next attempt registers anew
                 raise
+
+    async def _came_back(self) -> AuthorizationCodeResult:
+        """Wait for the browser, here or at another host that leaves what it has brought."""
+        waiting = asyncio.ensure_future(self._answer.wait(self._seconds))
+        try:
+            while not waiting.done():
+                await asyncio.wait([waiting], timeout=_POLL_S)
+                if (query := brought(self._url_file)) is not None:
+                    self._answer.take(query)
+            return waiting.result()
+        finally:
+            waiting.cancel()
 
     async def _shown(self, url: str) -> None:
         self._answer.expect(url)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
 from .errors import RefusedError, SignInError
+from .handing import is_state, said_in, state_of
 from .pages import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, page
 
 PATH = "/oauth/callback"
 _MOST_BYTES = 1 << 14
-_LONGEST = 1 << 13
 _READ_S = 10.0
 _MOST_AT_ONCE = 16
 
@@ -30,17 +29,12 @@ class Answer:
 
     def expect(self, url: str) -> None:
         """Take only what belongs to this URL."""
-        self._state = dict(parse_qsl(urlsplit(url).query)).get("state")
+        self._state = state_of(url)
 
     def take(self, query: str) -> str | None:
         """Take the query of a redirect and return what to tell the person; None for one of another sign-in."""
-        if len(query) > _LONGEST or self._state is None:
-            return None
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=32)
-        said = dict(pairs)
-        if not secrets.compare_digest(said.get("state", "").encode(), self._state.encode()):
-            return None
-        if len(said) != len(pairs) or not ("error" in said or said.get("code")):
+        said = said_in(query)
+        if said is None or not is_state(said["state"], self._state):
             return None
         if not self._found.done():
             if "error" in said:

@@ -11,7 +11,10 @@ PAGE_HEADERS = {
 }
 SIGNED_IN = "You are signed in. This page can be closed."
 DECLINED = "The sign-in was declined. This page can be closed."
-UNKNOWN = "Nobody waits for this sign-in. It may be over: start it again."
+UNKNOWN = (
+    "Nobody waits for this sign-in here. It may be over: start it again. Where the gateway runs on several hosts, they"
+    " must share its state folder, or browsers must come back to the host that began."
+)
 
 
 def page(text: str) -> str:

@@ -34,7 +34,8 @@ class ServerAuth(httpx2.Auth):
     A request that the server refuses because nobody is signed in raises `SignInError`.
 
     ``failure`` is the one because of which the last request was not taken, else None.
-    ``challenge`` is the server's last answer that asked for a sign-in.
+    ``challenge`` is the server's last answer that asked for a sign-in. ``page`` gives where a person does that, None
+    where it is on the command line.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ServerAuth(httpx2.Auth):
         store: TokenStore,
         folder: Path,
         secrets: Secrets,
+        page: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.server = server
         self.settings = settings
@@ -56,6 +58,7 @@ class ServerAuth(httpx2.Auth):
         self._store = store
         self._lock_file = folder / f"{self.key}.lock"
         self._secrets = secrets
+        self._page = page
         self._record: TokenRecord | None = None
         self._was_read = False
         self._rejected: str | None = None
@@ -180,7 +183,9 @@ class ServerAuth(httpx2.Auth):
         name = self.server.name
         if self.settings.flow == "client_credentials":
             return SignInError(f"{name!r} does not take the credentials of its auth settings")
-        return SignInError(f"somebody has to sign in to {name!r} first: codemode mcp login {name}")
+        page = self._page()
+        way = f"codemode mcp login {name}" if page is None else f"open {page} in a browser"
+        return SignInError(f"somebody has to sign in to {name!r} first: {way}")
 
     def _failed(self, error: SignInError) -> SignInError:
         if isinstance(error, UnreachableError | RefusedError) and error is not self.failure:

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ...data.narrowing import mapping_or_empty
+from ...host.threads import off_loop
 from ..config.places import state_folder
 from ..config.secrets import Secrets
 from ..config.values import GatewayConfig, ServerConfig
 from .errors import SignInError
-from .pages import PAGE_HEADERS, UNKNOWN, page
+from .pages import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, page
 
 if TYPE_CHECKING:
     from .attempts import Attempt
@@ -43,6 +44,8 @@ class SignIns:
         self.folder = (config.settings.state_folder or state_folder()) / "tokens"
         self._open_browser = open_browser
         self.callback_url = callback_url
+        self.page_of: Callable[[str, str], str | None] = _no_page
+        """Returns the page on which a principal signs in to a server, by both their names, where there is one."""
         self._auths: dict[str, ServerAuth] = {}
         self._attempts: dict[str, Attempt] = {}
 
@@ -108,7 +111,15 @@ class SignIns:
             if settings.client_secret is not None:
                 self.secrets.add(settings.client_secret)
             store = TokenStore(keeping(settings.storage, self.folder))
-            self._auths[key] = ServerAuth(server, settings, principal, store, self.folder, self.secrets)
+            self._auths[key] = ServerAuth(
+                server,
+                settings,
+                principal,
+                store,
+                self.folder,
+                self.secrets,
+                lambda: self.page_of(server.name, principal),
+            )
         return self._auths[key]
 
     def begun(self, server: ServerConfig, principal: str = "local", *, is_asked_for: bool = False) -> Attempt:
@@ -158,10 +169,27 @@ class SignIns:
         """Serve ``callback_url`` as an ASGI application: a GET with the query of the redirect. Needs no sign-in."""
         told = None
         if scope["type"] == "http" and scope["method"] == "GET":
-            told = self.take(scope.get("query_string", b"").decode("latin-1"))
+            query = scope.get("query_string", b"").decode("latin-1")
+            told = self.take(query) or await self._handed_over(query)
         headers = [(key.lower().encode(), one.encode()) for key, one in PAGE_HEADERS.items()]
         await send({"type": "http.response.start", "status": 400 if told is None else 200, "headers": headers})
         await send({"type": "http.response.body", "body": page(told or UNKNOWN).encode()})
+
+    async def _handed_over(self, query: str) -> str | None:
+        """Leave a query to another process of the folder, and return what to tell the person; None where none waits."""
+        from .handing import hand_over
+
+        try:
+            said = await off_loop(lambda: hand_over(self.folder, query))
+        except OSError:
+            return None
+        if said is None:
+            return None
+        return DECLINED if "error" in said else SIGNED_IN
+
+
+def _no_page(_server: str, _principal: str) -> None:
+    return None
 
 
 def sign_in_hook(
