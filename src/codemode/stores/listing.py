@@ -121,6 +121,16 @@ def counts(session: Session, tenants: tuple[str | None, ...], app: str | None) -
     return dict(rows)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
+def has_open(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
+    """Tell whether a record of one of these labels is pending or resuming. Reads no record."""
+    keys = _label_keys(labels)
+    statement = (
+        f"SELECT 1 FROM codemode_labels WHERE label IN ({marks(keys)}) AND tenant = ? AND state IN ({marks(_OPEN)})"
+        " AND app = ? LIMIT 1"
+    )
+    return session.one(statement, *keys, tenant, *_OPEN, app) is not None
+
+
 def _walked(session: Session, asked: Filters) -> tuple[Filters, str]:
     """Return what is asked for, the label that fewest have first, and what is walked: records, requests or labels."""
     if not asked.labels or (len(asked.labels) == 1 and asked.tool is None):

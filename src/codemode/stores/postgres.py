@@ -167,6 +167,11 @@ class _Database:
         del work
         return None
 
+    def look_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.look_at_once`, likewise."""
+        del work
+        return None
+
     @contextmanager
     def _transaction(self, *, writes: bool, is_counted: bool) -> Generator[Session]:
         with (

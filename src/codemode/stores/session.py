@@ -78,6 +78,10 @@ class Database(Protocol):
         """Do short work in such a transaction as `journaling` gives, under the terms of `run_at_once`."""
         ...
 
+    def look_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """Do one short look in a transaction that reads, under the terms of `run_at_once`."""
+        ...
+
     def close(self) -> None:
         """Close what is open."""
         ...

@@ -20,6 +20,7 @@ from . import deciding, ending, finding, journal, keeping, leasing, listing
 from .answering import Answering
 from .answers import Answer, decision_texts, read, require_decisions, shown
 from .auditing import Auditing
+from .errors import StoreUnavailable
 from .holding import Holding
 from .journal import SqlJournal
 from .outbox import Notifying
@@ -124,6 +125,17 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
             tenant, app=app, tool=tool, state=state, labels=labels, order=order, after=after, limit=limit
         )
         return await self._read(lambda session: listing.page(session, asked))
+
+    def has_surely_none_open(self, *, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
+        """Tell, on the event loop, that no record of any of these labels is pending or resuming: False says nothing.
+
+        Looks only where nobody has to wait for that, and never at what a record holds.
+        """
+        try:
+            found = self._database.look_at_once(lambda session: listing.has_open(session, tenant, app, labels))
+        except StoreUnavailable:  # whoever asks the usual way is told
+            return False
+        return found is False
 
     async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
         """See `InterruptStore.records`."""

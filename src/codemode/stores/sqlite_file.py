@@ -26,6 +26,7 @@ from .sqlite_dialect import (
     told,
     unusable,
 )
+from .sqlite_glances import Glances
 from .sqlite_journal import JournalConnections
 from .watches import LocalWatch, watches_of
 
@@ -70,7 +71,9 @@ class SqliteFile:
         self._is_made = False
         self._free = Free()
         self._journals = JournalConnections(path, is_synced=syncs_journal)
+        self._glances = Glances(path)
         weakref.finalize(self, close_all, self._free)
+        weakref.finalize(self, close_all, self._glances.free)
         weakref.finalize(self, close_all, self._journals.free)
         begin_anew_in_forks(self)
 
@@ -90,6 +93,8 @@ class SqliteFile:
             yield session
         if session.has_news:
             self._watches.wake()
+        if not writes:
+            self._glances.prepare()
 
     @contextmanager
     def journaling(self) -> Generator[Session]:
@@ -135,6 +140,13 @@ class SqliteFile:
             self._watches.wake()
         return written[0]
 
+    def look_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.look_at_once`."""
+        if not self._is_made:
+            return None
+        with told(self._path):
+            return self._glances.taken(work, self._clock)
+
     def watch(self) -> AbstractContextManager[LocalWatch]:
         """See `Database.watch`."""
         return self._watches.watch()
@@ -143,6 +155,7 @@ class SqliteFile:
         """Close what nobody uses."""
         close_all(self._free)
         close_all(self._journals.free)
+        close_all(self._glances.free)
         self._watches.close()
 
     def after_fork(self) -> None:
@@ -151,6 +164,7 @@ class SqliteFile:
         self._journals.after_fork()
         leave_free(self._free)
         leave_free(self._journals.free)
+        leave_free(self._glances.free)
 
     @contextmanager
     def _usable(self) -> Generator[None]:

@@ -67,6 +67,11 @@ class SqliteMemory:
         del work
         return None
 
+    def look_at_once(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.look_at_once`, likewise."""
+        del work
+        return None
+
     def watch(self) -> AbstractContextManager[LocalWatch]:
         """See `Database.watch`."""
         return self._watches.watch()

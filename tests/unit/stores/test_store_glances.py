@@ -1,0 +1,105 @@
+"""Looks on the event loop for what waits: they find what lists find, wait for nobody, and else say nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from stored_pauses import paused
+from test_store_contract import decided, through
+from test_store_listing import TENANTS, filled
+
+from codemode import ALL_TENANTS, SqliteInterruptStore
+from codemode.mcp.approvals.keeping import Keeping
+from codemode.mcp.gateway.principals import Principal
+
+OPEN = ("pending", "resuming")
+
+
+class Tool:
+    def program(self, code):
+        return code
+
+
+def test_a_look_finds_none_where_a_list_has_none_that_is_open(make, kind):
+    async def scenario(store):
+        await filled(store)
+        said = set()
+        for tenant in (*TENANTS, "nobody"):
+            for app in ("app0", "app1", "another"):
+                for labels in ({"agent": "x"}, {"agent": "y"}, {"more": "z"}, {"agent": "nobody"}):
+                    listed = (await store.list(tenant=tenant, app=app, labels=labels, limit=500)).records
+                    is_open = any(one.state in OPEN for one in listed)
+                    found = store.has_surely_none_open(tenant=tenant, app=app, labels=labels)
+                    assert found is (kind == "sqlite" and not is_open)
+                    said.add(is_open)
+        assert said == {True, False}
+
+    through(make, scenario)
+
+
+def test_a_look_sees_what_another_store_of_the_file_has_just_kept_and_ended(make, kind):
+    async def scenario(store):
+        asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
+        async with make() as other:
+            for name in "ab":
+                await store.list(tenant=ALL_TENANTS)
+                before = store.has_surely_none_open(**asked)
+                record_id = await other.put(paused(name), **asked)
+                during = store.has_surely_none_open(**asked)
+                await other.withdraw(record_id, actor="ana")
+                assert (before, during, store.has_surely_none_open(**asked)) == (
+                    (True, False, True) if kind == "sqlite" else (False, False, False)
+                )
+
+    through(make, scenario)
+
+
+class Busy:
+    """A connection to a file that somebody else is putting in order."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def execute(self, *_):
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = self._code
+        raise error
+
+    def close(self) -> None: ...
+
+
+def test_where_a_look_would_wait_or_fails_the_list_is_asked(tmp_path):
+    async def scenario(store):
+        asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
+        free = store._database._glances.free
+        for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_IOERR):
+            await store.list(tenant=ALL_TENANTS)
+            assert store.has_surely_none_open(**asked)
+            free[0].close()
+            free[:] = [Busy(code)]
+            assert not store.has_surely_none_open(**asked)
+            assert not free  # it is made anew by whoever reads next
+
+    path = tmp_path / "pauses.sqlite"
+    assert not SqliteInterruptStore(path).has_surely_none_open(tenant="", app="", labels={"a": "b"})
+    assert not path.exists()
+    through(lambda: SqliteInterruptStore(path), scenario)
+
+
+def test_a_program_that_waits_is_found_whether_or_not_a_look_can_tell(make):
+    async def scenario(store):
+        keeping = Keeping(lambda: store, Principal("acme"), "x", Tool(), "")
+        assert await keeping.waits("code") is None
+        at = {"tenant": "acme", "app": "x", "labels": {"program": "code"}}
+        record_id = await store.put(paused("a"), **at)
+        for _ in range(2):
+            found = await keeping.waits("code")
+            assert found is not None
+            assert found.id == record_id
+        assert await keeping.waits("other") is None
+        await decided(store, "a")
+        assert (await keeping.waits("code")).id == record_id
+        await store.withdraw(record_id, actor="ana")
+        assert await keeping.waits("code") is None
+
+    through(make, scenario)
