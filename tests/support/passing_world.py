@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import mcp_types as types
@@ -50,6 +50,9 @@ class FakeUpstream:
             assert self.client is not None
             self.capabilities, self.state = self.client.server_capabilities, "ready"
         return self.client.session
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def aclose(self) -> None:
         self.client, self.state = None, "stopped"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import mcp_types as types
@@ -112,7 +113,9 @@ class Keeper:
 
     async def _listen(self, session: Any, wanted: frozenset[str], limit: asyncio.Timeout) -> None:
         """Keep a stream open until other resources are wanted; its events come as notifications do."""
-        async with listen(session, resource_subscriptions=sorted(wanted)) as stream:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self.upstream.held())  # what somebody watches is not idle
+            stream = await stack.enter_async_context(listen(session, resource_subscriptions=sorted(wanted)))
             limit.reschedule(None)
             self._answered()
             changed = asyncio.ensure_future(self._changed.wait())

@@ -34,6 +34,7 @@ from .streams import SENDING, Sending
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 TIMEOUT = "TIMEOUT"
 _MAX_SAID = 20_000
+_MAX_URL = 1 << 13
 # How the transports of the SDK word that there is no answer.
 _OF_THE_SDK = ("SSE stream ", "Failed to parse ")
 
@@ -143,6 +144,18 @@ def refused(config: ServerConfig, tool: str, error: MCPError) -> CodeModeToolErr
     """Return the error for a call that a server does not take, in its own words."""
     said = error.error.message[:_MAX_SAID].strip() or f"server {config.name!r} refuses the call of {tool!r}"
     return CodeModeToolError(said, details={"tool_name": tool, "rpc_code": error.error.code})
+
+
+def page_to_open(error: MCPError) -> str | None:
+    """Return the page that a server wants its user to open before it takes a call; None where it wants none."""
+    if error.error.code != types.URL_ELICITATION_REQUIRED or not is_mapping(error.error.data):
+        return None
+    asked = error.error.data.get("elicitations")
+    first = asked[0] if is_array(asked) and asked else None
+    url = first.get("url") if is_mapping(first) else None
+    if not isinstance(url, str) or not url.startswith(("https://", "http://")) or len(url) > _MAX_URL:
+        return None
+    return url if url.isascii() and url.isprintable() else None
 
 
 def unknown_outcome(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolError:

@@ -22,7 +22,7 @@ from ...tools.tool_result import ToolResult, unwrapped
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .asking import ASKED_IN, MAX_ASKED_AT_ONCE, Asking
-from .calling import called, failed_call, mirrored, refused, result_of, stamped, unknown_outcome
+from .calling import called, failed_call, mirrored, page_to_open, refused, result_of, stamped, unknown_outcome
 from .clock import Clock
 from .connection import Connection, UpstreamFailure
 from .hooks import UpstreamHooks
@@ -129,8 +129,23 @@ class Calls:
                 error = (failed_call if is_harmless else unknown_outcome)(self._config, name, lost)
                 raise self._hidden(error) from None
             except MCPError as error:
+                self._ask_to_open(page_to_open(error), context)
                 raise self._hidden(refused(self._config, name, error)) from None
         raise AssertionError
+
+    def _ask_to_open(self, url: str | None, context: Any) -> None:
+        """Pause the program until its user has opened a page, where the server wants that and nobody was asked yet.
+
+        The server has refused the call, which is sent again then.
+        """
+        if url is None or context is None or context.interrupt is not None:
+            return
+        # What pauses programs is imported when one runs.
+        from ...interrupts.interrupt import request_interrupt
+        from ..signin.sign_ins import KIND
+
+        message = f"{self._config.name!r} wants a page to be opened."
+        request_interrupt({"kind": KIND, "server": self._config.name, "url": url, "message": message})
 
     async def _rounds(
         self,

@@ -58,7 +58,9 @@ class Requests(JSONRPCDispatcher):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Send a request and return what the server answers, as it is."""
+        """Send a request and return what the server answers, as it is. Who listens keeps no server from being idle."""
+        if method == "subscriptions/listen":
+            return await super().send_raw_request(method, params, opts, **more)
         self.in_flight += 1
         try:
             try:

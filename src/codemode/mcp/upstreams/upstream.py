@@ -25,6 +25,7 @@ from .connection import Connection, UpstreamFailure
 from .hooks import UpstreamHooks
 from .link import Link, State
 from .list_cache import ListCache
+from .listening import Listening
 from .listing import Listing, listed_tools
 from .offered import allowed, may_be_repeated, offered_tools
 
@@ -54,6 +55,7 @@ class Upstream:
         self._is_stale = True
         self._listed_on: Connection | None = None
         self._listing_now = asyncio.Lock()
+        self._listening = Listening()
         self._background: set[asyncio.Task[None]] = set()
         self._calls = Calls(config, hooks, secrets, self._link, self._asking)
 
@@ -195,6 +197,14 @@ class Upstream:
 
     def _is_ready(self, connection: Connection) -> None:
         self._spawn(self._keep_listed(connection))
+        if connection.era == "modern" and _tells_of_changes(connection):
+            self._listening = Listening()
+            self._spawn(self._listening.keep(connection, lambda: self._listens(connection)))
+
+    async def _listens(self, connection: Connection) -> None:
+        """List once more what was listed before the server was heard."""
+        if self._listed_on is connection:
+            await self._look(connection)
 
     async def _keep_listed(self, connection: Connection) -> None:
         """List a server that was started, as its tools may be others than those known; then as often as it wants."""
@@ -213,8 +223,7 @@ class Upstream:
         return POLL_SECONDS if ttl is None else max(ttl / 1000, _LEAST_POLL_SECONDS)
 
     def _is_polled(self, connection: Connection) -> bool:
-        said = connection.session.server_capabilities
-        return connection.era == "modern" or said is None or said.tools is None or not said.tools.list_changed
+        return not (self._listening.is_open if connection.era == "modern" else _tells_of_changes(connection))
 
     async def _look(self, connection: Connection) -> None:
         used = connection.requests.last_used
@@ -294,3 +303,8 @@ class Upstream:
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _tells_of_changes(connection: Connection) -> bool:
+    said = connection.session.server_capabilities
+    return said is not None and said.tools is not None and said.tools.list_changed is True

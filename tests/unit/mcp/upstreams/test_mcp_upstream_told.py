@@ -1,0 +1,163 @@
+"""What a server says by itself: that its tools are others now, and that a page is to be opened before a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.subscriptions import ToolsListChanged
+from waiting import within
+
+from codemode.errors import CodeModeToolError
+from codemode.interrupts.interrupt import InterruptRequested
+from codemode.mcp.config.secrets import Secrets
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.upstreams import link
+from codemode.mcp.upstreams.calling import page_to_open
+from codemode.mcp.upstreams.connection import Transport
+from codemode.mcp.upstreams.hooks import UpstreamHooks
+from codemode.mcp.upstreams.list_cache import ListCache
+from codemode.mcp.upstreams.upstream import Upstream
+
+PAGE = "https://notes.example/consent?for=1"
+
+
+class Notes:
+    """A server of the revision 2026-07-28, in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, listens: bool = True) -> None:
+        self.tools = ["write"]
+        self.lists = 0
+        self.wants_page = True
+        self.bus = InMemorySubscriptionBus()
+        self.heard = asyncio.Event()
+        more = {"on_subscriptions_listen": ListenHandler(self.bus)} if listens else {}
+        self.server: Server[Any] = Server("notes", on_list_tools=self._list, on_call_tool=self._call, **more)
+
+        def transport(*_: Any) -> Transport:
+            return Transport(self._streams(), lambda: None, tells_sending=False)
+
+        monkeypatch.setattr(link, "transport_of", transport)
+        hooks = UpstreamHooks(notified=self._notified)
+        self.upstream = Upstream(ServerConfig("notes", "stdio", command="x"), hooks, Secrets(()), ListCache(None, "me"))
+        self.upstream._link.era = "modern"
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncGenerator[Any]:
+        async with create_client_server_memory_streams() as (mine, theirs):
+            options = self.server.create_initialization_options(NotificationOptions(tools_changed=True))
+            serving = asyncio.create_task(self.server.run(*theirs, options))
+            try:
+                yield mine
+            finally:
+                serving.cancel()
+                await asyncio.wait([serving])
+
+    async def _list(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
+        self.lists += 1
+        return types.ListToolsResult(
+            tools=[types.Tool(name=one, input_schema={"type": "object"}) for one in self.tools]
+        )
+
+    async def _call(self, _ctx: Any, _params: Any) -> Any:
+        if self.wants_page:
+            asked = {"mode": "url", "elicitationId": "1", "url": PAGE, "message": "Please agree"}
+            raise MCPError(types.URL_ELICITATION_REQUIRED, "agree first", {"elicitations": [asked]})
+        return types.CallToolResult(content=[types.TextContent(type="text", text="written")])
+
+    async def _notified(self, _server: ServerConfig, notification: Any) -> None:
+        if isinstance(notification, types.ToolListChangedNotification):
+            self.heard.set()
+
+    async def names(self) -> list[str]:
+        return [one.name for one in await self.upstream.tools()]
+
+    async def told(self) -> None:
+        """Say that the tools are others, until that is heard: before it is listened to, nobody hears it."""
+        heard = asyncio.ensure_future(self.heard.wait())
+        while not heard.done():
+            await self.bus.publish(ToolsListChanged())
+            await asyncio.wait([heard], timeout=0.05)
+
+
+def test_other_tools_of_a_server_that_is_listened_to_are_listed_without_asking_again(monkeypatch):
+    async def scenario() -> None:
+        notes = Notes(monkeypatch)
+        try:
+            assert await notes.names() == ["write"]
+            notes.tools.append("erase")
+            await notes.told()
+            assert await notes.names() == ["erase", "write"] or await notes.names() == ["write", "erase"]
+            connection = await notes.upstream._link.connection()
+            assert not notes.upstream._is_polled(connection)
+            assert connection.requests.in_flight == 0, "who listens keeps no server from being idle"
+        finally:
+            await notes.upstream.aclose()
+
+    within(scenario())
+
+
+def test_a_server_that_cannot_be_listened_to_is_asked_now_and_then(monkeypatch):
+    async def scenario() -> None:
+        notes = Notes(monkeypatch, listens=False)
+        try:
+            assert await notes.names() == ["write"]
+            assert notes.upstream._is_polled(await notes.upstream._link.connection())
+        finally:
+            await notes.upstream.aclose()
+
+    within(scenario())
+
+
+def test_a_page_that_a_server_wants_opened_pauses_the_program_once(monkeypatch):
+    def context(answer: Any = None) -> Any:
+        return SimpleNamespace(interrupt=answer, context=None, outer_tool_call_id="o")
+
+    async def scenario() -> None:
+        notes = Notes(monkeypatch)
+        try:
+            await notes.names()
+            with pytest.raises(InterruptRequested) as paused:
+                await notes.upstream.call("write", {}, context())
+            payload = paused.value.payload
+            assert (payload["kind"], payload["server"], payload["url"]) == ("connection-auth", "notes", PAGE)
+            answered = context(SimpleNamespace(resolution={"action": "accept"}))
+            for asked in (answered, None):
+                with pytest.raises(CodeModeToolError, match="agree first"):
+                    await notes.upstream.call("write", {}, asked)
+            notes.wants_page = False
+            assert (await notes.upstream.call("write", {}, answered)).content[0]["text"] == "written"
+        finally:
+            await notes.upstream.aclose()
+
+    within(scenario())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        7,
+        {},
+        {"elicitations": 7},
+        {"elicitations": []},
+        {"elicitations": [7]},
+        {"elicitations": [{"url": 7}]},
+        {"elicitations": [{"url": "javascript:alert(1)"}]},
+        {"elicitations": [{"url": "https://a\u202eb"}]},
+        {"elicitations": [{"url": "https://a\n"}]},
+        {"elicitations": [{"url": "https://" + "a" * 10_000}]},
+    ],
+)
+def test_what_is_no_page_is_shown_to_nobody(data: Any) -> None:
+    assert page_to_open(MCPError(types.URL_ELICITATION_REQUIRED, "x", data)) is None
+    assert page_to_open(MCPError(types.INVALID_PARAMS, "x", {"elicitations": [{"url": PAGE}]})) is None
