@@ -154,7 +154,7 @@ def test_what_runs_in_a_worker_imports_nothing_of_the_package(file: str):
 
 def test_only_telemetry_knows_opentelemetry():
     knowing = [file for file in FILES if any(module.startswith("opentelemetry") for module in imports(file))]
-    assert knowing == ["observe/request_telemetry.py", "observe/telemetry.py"]
+    assert knowing == ["observe/telemetry.py"]
 
 
 def test_only_the_gateway_knows_the_sdk_of_mcp():

@@ -1,16 +1,16 @@
 """OpenTelemetry of what a gateway serves: a span for each request, and metrics of calls, servers and approvals.
 
 Callers give names that the operator has chosen, codes and numbers, and nothing that a client or a server has said.
-Nothing is loaded before the first use, and nothing is recorded where OpenTelemetry is not installed.
+Nothing of OpenTelemetry is imported: whoever records has done so, and where nobody has, nothing is recorded.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 from ..errors import CodeModeError
@@ -28,9 +28,8 @@ class RequestSpan:
 
     def failed(self, kind: str) -> None:
         """Say of which kind the failure was: a code, or the name of a class."""
-        if self._span is not None:
-            from opentelemetry import trace
-
+        trace = _loaded("trace")
+        if self._span is not None and trace is not None:
             self._span.set_attribute("error.type", kind)
             self._span.set_status(trace.Status(trace.StatusCode.ERROR))
 
@@ -45,11 +44,10 @@ def request_span(
     mappings with ``traceparent`` and ``tracestate``. What is done within is below it, and so are requests to others,
     whether or not anybody records.
     """
-    if _api() is None:
+    trace, propagate = _loaded("trace"), _loaded("propagate")
+    if trace is None or propagate is None:
         yield RequestSpan()
         return
-    from opentelemetry import propagate, trace
-
     carriers = (said,) if trace.get_current_span().get_span_context().is_valid else (said, brought)
     found = [propagate.extract(one) for one in carriers]
     parent = next((one for one in found if trace.get_current_span(one).get_span_context().is_valid), None)
@@ -67,10 +65,9 @@ def request_span(
 
 def passed_on() -> dict[str, str]:
     """Return the headers with which a request to another host names the current span as its parent."""
-    if _api() is None:
+    propagate = _loaded("propagate")
+    if propagate is None:
         return {}
-    from opentelemetry import propagate
-
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
     return {name: carrier[name] for name in _PASSED_ON if name in carrier}
@@ -79,11 +76,10 @@ def passed_on() -> dict[str, str]:
 @contextmanager
 def in_no_trace() -> Generator[None]:
     """Let tasks that begin within belong to no trace."""
-    if _api() is None:
+    context = _loaded("context")
+    if context is None:
         yield
         return
-    from opentelemetry import context
-
     token = context.attach(context.Context())
     try:
         yield
@@ -93,25 +89,22 @@ def in_no_trace() -> Generator[None]:
 
 def trace_id() -> str | None:
     """Return the id of the current trace, 32 hexadecimal digits; None where there is none."""
-    if _api() is None:
+    trace = _loaded("trace")
+    if trace is None:
         return None
-    from opentelemetry import trace
-
     context = trace.get_current_span().get_span_context()
     return f"{context.trace_id:032x}" if context.is_valid else None
 
 
 def call_ended(outer_id: str, ended: str, seconds: float, codes: list[str]) -> None:
     """Record how a call of the gateway's tool has ended: ``answered``, ``input_required`` or the name of a class."""
-    if _api() is None:
-        return
-    from opentelemetry import trace
-
-    span = trace.get_current_span()
-    span.set_attribute("code_mode.outer_tool_call_id", outer_id)
-    span.set_attribute("code_mode.ended", ended)
-    if codes:
-        span.set_attribute("code_mode.codes", codes)
+    trace = _loaded("trace")
+    if trace is not None:
+        span = trace.get_current_span()
+        span.set_attribute("code_mode.outer_tool_call_id", outer_id)
+        span.set_attribute("code_mode.ended", ended)
+        if codes:
+            span.set_attribute("code_mode.codes", codes)
     _record("call.duration", seconds, {"code_mode.ended": ended, "code_mode.waiting": "WAITING_FOR_APPROVAL" in codes})
 
 
@@ -164,25 +157,17 @@ def _record(name: str, value: float, attributes: Attributes) -> None:
         made[name].record(value, attributes)
 
 
-_loaded: list[ModuleType | None] = []
 _made: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
-def _api() -> ModuleType | None:
-    """Return OpenTelemetry's metrics; None where it is not installed."""
-    if not _loaded:
-        try:
-            from opentelemetry import metrics
-        except ImportError:
-            _loaded.append(None)
-        else:
-            _loaded.append(metrics)
-    return _loaded[0]
+def _loaded(name: str) -> Any:
+    """Return a module of OpenTelemetry; None where nobody has imported it, so that nobody records by it."""
+    return sys.modules.get(f"opentelemetry.{name}")
 
 
 def _instruments() -> dict[str, Any] | None:
     """Return the instruments of the provider that is set, made once."""
-    metrics = _api()
+    metrics = _loaded("metrics")
     if metrics is None:
         return None
     provider = metrics.get_meter_provider()

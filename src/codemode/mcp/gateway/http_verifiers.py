@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import quote, urlsplit
 
@@ -21,6 +19,7 @@ from mcp.server.auth.provider import AccessToken
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, is_object
 from ...host.threads import off_loop
+from ..tls import tls_context
 from .http_settings import token_digest
 from .http_token_checks import Introspection, Jwt, TokenCheck, is_loopback
 
@@ -254,7 +253,7 @@ async def _fetched(method: str, url: str, **how: Any) -> dict[str, Any]:
         async with (
             asyncio.timeout(_REQUEST_SECONDS),
             httpx2.AsyncClient(
-                verify=_tls(), trust_env=not is_loopback(place.hostname or ""), timeout=_REQUEST_SECONDS
+                verify=tls_context(), trust_env=not is_loopback(place.hostname or ""), timeout=_REQUEST_SECONDS
             ) as client,
             client.stream(
                 method, url, headers={"accept": "application/json", "accept-encoding": "identity"}, **how
@@ -276,8 +275,3 @@ async def _fetched(method: str, url: str, **how: Any) -> dict[str, Any]:
     if not is_mapping(found):
         raise UnverifiableError(f"{where} has answered with something else than a JSON object")
     return dict(found)
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()

@@ -217,9 +217,14 @@ async def _given(servers: Any) -> AsyncGenerator[_Given]:
 
 
 def _is_recorded() -> bool:
-    """Tell whether this process has somebody who records spans; without, they would be put together for nobody."""
-    trace: Any = sys.modules.get("opentelemetry.trace")  # which the SDK has imported, where it is there
-    return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    """Tell whether this process has somebody who records spans or metrics; without, all would be for nobody."""
+    # The SDK has imported the one, and whoever records metrics the other.
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    metrics: Any = sys.modules.get("opentelemetry.metrics")
+    if trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return True
+    # Its stand-in for a provider that nobody has set has no public name.
+    return metrics is not None and not type(metrics.get_meter_provider()).__name__.startswith("_Proxy")
 
 
 def _can_seal() -> bool:

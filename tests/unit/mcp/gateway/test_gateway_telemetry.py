@@ -118,9 +118,9 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Sums:
     return made
 
 
-def run(folder: Path, era: Era, use: Any) -> None:
+def run(folder: Path, era: Era, use: Any, **how: Any) -> None:
     async def main() -> None:
-        server = ServerConfig("sums", "stdio", command="none")
+        server = ServerConfig("sums", "stdio", command="none", **how)
         config = GatewayConfig((server,), GatewaySettings(state_folder=folder, secrets=(SECRET,)))
         async with Gateway(config) as gateway, client_of(gateway, era) as client:
             await asyncio.wait_for(use(client, gateway), BOUND)
@@ -202,6 +202,34 @@ def test_calls_of_servers_and_their_starts_are_counted(tmp_path: Path, recorded:
     assert starts == {False: 1, True: 1}
 
 
+def test_calls_that_wait_for_people_are_counted_while_they_do(tmp_path: Path, recorded: Recorded, sums: Sums):
+    async def use(client: Client, _: Gateway) -> None:
+        said = await called(client)
+        assert said["diagnostics"][0]["code"] == "WAITING_FOR_APPROVAL"
+
+    run(tmp_path, "legacy", use, approval="always", approval_wait_ms=1)
+    points = recorded.points()
+    (asked,) = points["code_mode.gateway.approvals.asked"]
+    (waiting,) = points["code_mode.gateway.approvals.waiting"]
+    assert (asked.value, dict(asked.attributes)) == (1, {"code_mode.way": "store"})
+    assert (waiting.value, dict(waiting.attributes)) == (0, {"code_mode.way": "store"})
+    (call,) = points["code_mode.gateway.call.duration"]
+    assert call.attributes["code_mode.waiting"] is True
+    assert recorded.spans()["tools/call codemode_run"].attributes["code_mode.codes"] == ("WAITING_FOR_APPROVAL",)
+
+
+def test_metrics_are_recorded_where_nobody_records_spans(
+    tmp_path: Path, recorded: Recorded, sums: Sums, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", None)
+
+    async def use(client: Client, _: Gateway) -> None:
+        await called(client)
+
+    run(tmp_path, "auto", use)
+    assert {"code_mode.invocation.duration", "code_mode.gateway.call.duration"} <= recorded.points().keys()
+
+
 def test_who_records_nothing_passes_on_the_trace_of_the_client(
     tmp_path: Path, sums: Sums, monkeypatch: pytest.MonkeyPatch
 ):
@@ -240,7 +268,7 @@ def test_a_parent_is_what_the_message_says_else_what_its_request_brings(recorded
 
 
 def test_nothing_is_recorded_where_opentelemetry_is_not_installed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(request_telemetry, "_loaded", [None])
+    monkeypatch.setattr(request_telemetry, "_loaded", lambda _name: None)
     with (
         request_telemetry.request_span("x", {}, said={"traceparent": PARENT}, brought={}) as span,
         request_telemetry.inner_call("x"),
