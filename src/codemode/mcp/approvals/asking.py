@@ -39,6 +39,9 @@ from .ways import Way, facts_of, way_of
 
 Answer = RunResponse | types.InputRequiredResult
 _ASK_SECONDS = 600.0
+_OTHER_KEYS = (
+    "it was signed with a key that this gateway has not; gateways that share a store need the same codemode.keys"
+)
 
 
 class Asking:
@@ -97,7 +100,7 @@ class Asking:
         except StoreUnavailable:
             return store_away()
         except CodeModeProtocolError as error:
-            return not_resumed(error.message)
+            return not_resumed(_OTHER_KEYS if error.details.get("unknown_key") else error.message)
 
     async def aclose(self) -> None:
         """Go on with nothing more by itself, and wait a while for what runs."""

@@ -44,7 +44,8 @@ async def login(
     async with SignIns(config, open_browser=open_browser) as sign_ins:
         auth = sign_ins.auth(server, principal)
         if auth is None:
-            raise ConfigError(f"mcpServers.{name}: there is nothing to sign in to: its configuration says all")
+            why = "it is a command" if server.url is None else "it has a header Authorization, which is sent instead"
+            raise ConfigError(f"mcpServers.{name}: there is nothing to sign in to: {why}")
         if auth.settings.flow == "client_credentials":
             await auth.keep(lambda record: Exchange(server, auth.settings, principal, record).authorized(None))
             return

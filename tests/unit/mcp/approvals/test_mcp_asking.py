@@ -166,7 +166,9 @@ def test_a_state_that_is_not_for_this_call_is_refused(which: str, tmp_path: Path
                 request_state=forged,
                 allow_input_required=True,
             )
-            assert codes(answer_of(answer)) == ["CONTINUATION_REFUSED"]
+            [refused] = answer_of(answer)["diagnostics"]
+            assert refused["code"] == "CONTINUATION_REFUSED"
+            assert ("codemode.keys" in refused["message"]) == (which == "keys")
             assert shop.done == theirs.done == []
 
     within(scenario())

@@ -347,7 +347,7 @@ def test_what_cannot_be_signed_in_to_is_said(server: SignInServer, tmp_path: Pat
     with pytest.raises(ConfigError, match="there are: notes"):
         asyncio.run(login(config, "other"))
     stdio = GatewayConfig((ServerConfig("notes", "stdio", command="x"),), config.settings)
-    with pytest.raises(ConfigError, match="nothing to sign in to"):
+    with pytest.raises(ConfigError, match="nothing to sign in to: it is a command"):
         asyncio.run(login(stdio, "notes"))
     assert not asyncio.run(logout(stdio, "notes"))
     machine = replace(config.servers[0], auth={"flow": "client_credentials", "clientId": "a", "clientSecret": "b"})
