@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..trace.visible_text import aligned, one_line, visible
+from ..trace.visible_text import aligned, one_line, program_lines, visible
 
 if TYPE_CHECKING:
     from ..stores.values import Record, StoredRequest
@@ -82,7 +82,7 @@ def _row(record: Record, request: StoredRequest) -> tuple[str, ...]:
 def _program_lines(source: str | None, line: int | None) -> list[str]:
     if line is None:
         return []
-    lines = [] if source is None else source.splitlines()
+    lines = [] if source is None else program_lines(source)
     if not 0 < line <= len(lines):
         return [f"  line {line} of the program"]
     first = max(line - _NEAR_LINES, 1)
@@ -93,7 +93,9 @@ def _program_lines(source: str | None, line: int | None) -> list[str]:
 
 
 def _numbered(source: str) -> str:
-    return "\n".join(f"  {number:4} {visible(text)}" for number, text in enumerate(source.splitlines(), 1))
+    return "\n".join(
+        f"  {number:4} {visible(text)}" for number, text in enumerate(program_lines(source) or [source], 1)
+    )
 
 
 def _indented(text: str) -> str:

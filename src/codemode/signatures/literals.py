@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from ..trace.unseen import BLANK, FORMATS
+
 MAX_LITERAL_DEPTH = 8
 MAX_LITERAL_ITEMS = 50
 MAX_INTEGER_BITS = 1024
@@ -18,11 +20,10 @@ ELISION = "…"
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 # Read as the start of a construct signature, or refused by the TypeScript grammar that checks these texts.
 _CONTEXTUAL = frozenset({"new", "abstract"})
-# Line separators, invisible and bidirectional characters (text that reads otherwise than it runs), lone surrogates.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
-_UNSAFE_BUT_NEWLINE = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202f\u2060-\u206f\ufeff\ud800-\udfff]"
-)
+# Controls, invisible and bidirectional characters (text that reads otherwise than it runs), lone surrogates.
+_UNSEEN = f"\x00-\x09\x0b-\x1f\x7f-\x9f\u202f\ud800-\udfff{FORMATS}{BLANK}"
+_UNSAFE = re.compile(f"[\n\u2028\u2029{_UNSEEN}]")
+_UNSAFE_BUT_NEWLINE = re.compile(f"[{_UNSEEN}]")
 
 
 def is_identifier(name: str) -> bool:
@@ -42,7 +43,12 @@ def member_access(target: str, name: str) -> str:
 
 def string_literal(text: str) -> str:
     """A double-quoted literal."""
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _UNSAFE.sub(_escape, json.dumps(text, ensure_ascii=False))
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\u{{{code:x}}}"
 
 
 def number_literal(value: float) -> str | None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+from .unseen import all_seen
+
+_UNUSUAL_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
 
 
 def visible(text: str, *, keep: str = "") -> str:
@@ -10,9 +15,16 @@ def visible(text: str, *, keep: str = "") -> str:
 
     ``keep`` lists characters to leave as they are, such as a newline.
     """
-    if text.isprintable():
+    if all_seen(text):
         return text
-    return "".join(char if char.isprintable() or char in keep else _escaped(char) for char in text)
+    return "".join(char if all_seen(char) or char in keep else _escaped(char) for char in text)
+
+
+def program_lines(source: str) -> list[str]:
+    """Return the lines of a program as its engine counts them; none where it has ends of which nobody can tell that."""
+    if _UNUSUAL_ENDS.search(source):
+        return []
+    return [line.removesuffix("\r") for line in source.removesuffix("\n").split("\n")]
 
 
 def one_line(text: str, max_characters: int) -> str:

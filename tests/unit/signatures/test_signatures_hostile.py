@@ -179,3 +179,18 @@ def test_any_tools_give_the_same_prompt_twice(tools: list[PlainTool]) -> None:
 @given(_junk)
 def test_a_sample_is_made_of_any_junk(schema: Any) -> None:
     sample_value(schema)
+
+
+# Tags, selectors of shapes, fillers, joiners: a model reads what is hidden in them, and nobody else does.
+UNSEEN = "\U000e0041\U000e0142\ufe0f\u3164\u034f\u180e\u115f\u2800\u200b\u202e\ufff9\U0001d173"
+
+
+def test_nothing_is_hidden_from_people_in_what_models_read():
+    schema = {
+        "type": "object",
+        "properties": {f"a{UNSEEN}b": {"type": "string", "enum": [UNSEEN], "description": f"c{UNSEEN}d"}},
+    }
+    text = declare_tools([PlainTool("tool", f"e{UNSEEN}f", schema, input_examples=({"g": UNSEEN},))])
+    assert not set(UNSEEN) & set(text)
+    assert "\\u{e0041}" in text
+    assert parses(text)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.trace.visible_text import aligned, counted, one_line, visible
+from codemode.trace.unseen import all_seen
+from codemode.trace.visible_text import aligned, counted, one_line, program_lines, visible
 
 
 @given(st.text())
@@ -14,7 +15,7 @@ def test_visible_text_is_printable_and_printable_text_is_left_alone(text):
     shown = visible(text)
     assert shown.isprintable()
     assert visible(shown) == shown
-    assert shown == text or not text.isprintable()
+    assert shown == text or not all_seen(text)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,8 @@ def test_visible_text_is_printable_and_printable_text_is_left_alone(text):
         ("\U000e0041", "\\u{e0041}"),
         ("\ud800", "\\ud800"),
         ("a\nb", "a\\u000ab"),
+        ("delete\u3164\ufe0f", "delete\\u3164\\ufe0f"),
+        ("\U000e0141", "\\u{e0141}"),
     ],
 )
 def test_what_moves_the_cursor_or_hides_is_escaped(text, shown):
@@ -51,3 +54,8 @@ def test_rows_are_aligned_without_spaces_at_the_end():
 
 def test_counts():
     assert [counted(n, "call") for n in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
+
+
+def test_the_lines_of_a_program_are_those_that_its_engine_counts():
+    assert program_lines("a\x0b\x0c\x85b\r\nc\n") == ["a\x0b\x0c\x85b", "c"]
+    assert [program_lines(text) for text in ("a\rb", "a\u2028b\n", "a\u2029")] == [[], [], []]

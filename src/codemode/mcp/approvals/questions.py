@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from ...interrupts.interrupt import APPROVAL_KIND
 from ...protocol.ledger import UNKNOWN_OUTCOME_KIND
-from ...trace.visible_text import clipped, counted, one_line
+from ...trace.unseen import all_seen
+from ...trace.visible_text import clipped, counted, one_line, program_lines
 
 Kind = Literal["approval", "unknown", "sign-in", "other"]
 
@@ -68,7 +69,7 @@ class Question:
     def shown_input(self) -> str:
         """The input as JSON that a person can read: nothing in it is invisible, or moves what stands around it."""
         text = json.dumps(self.input, ensure_ascii=False)
-        return text if text.isprintable() else "".join(map(_seen, text))
+        return text if all_seen(text) else "".join(map(_seen, text))
 
 
 def kind_of(kind: Any) -> Kind:
@@ -114,9 +115,9 @@ def _input_field(question: Question) -> dict[str, Any]:
 def _line(code: str, line: int | None) -> str | None:
     if line is None:
         return None
-    lines = code.split("\n", line)
+    lines = program_lines(code)
     return one_line(lines[line - 1].strip(), _MAX_LINE_CHARACTERS) if len(lines) >= line else None
 
 
 def _seen(character: str) -> str:
-    return character if character.isprintable() else json.dumps(character)[1:-1]
+    return character if all_seen(character) else json.dumps(character)[1:-1]
