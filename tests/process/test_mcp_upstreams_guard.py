@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 from mcp_servers.configured import of, quick
@@ -89,3 +90,26 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell whose an orphan is")
+def test_what_a_server_has_put_into_another_session_ends_with_it():
+    script = "setsid sh -c 'echo $$; sleep 300 & echo $!; wait' & read line; exit 3"
+
+    async def work():
+        guard = Guard.held()
+        try:
+            (stdin, written), (read, stdout) = os.pipe(), os.pipe()
+            other = await guard.spawn(["sleep", "300"], dict(os.environ), None, (0, 1, 2))
+            child = await guard.spawn(["sh", "-c", script], dict(os.environ), None, (stdin, stdout, 2))
+            os.close(stdout)
+            with os.fdopen(read) as said, os.fdopen(written, "w"):
+                pids = [int(await asyncio.to_thread(said.readline)) for _ in range(2)]
+                os.close(stdin)
+            assert await asyncio.wait_for(child.exited, 30) == 3
+            await eventually(lambda: not any(map(is_alive, pids)))
+            assert is_alive(other.pid)
+        finally:
+            await guard.release()
+
+    run(work)

@@ -27,6 +27,8 @@ _RIGHTS = struct.Struct("=iii")
 _TERM_SECONDS = 1.0
 _KILL_ROUNDS = 200
 _ROUND_SECONDS = 0.01
+_ORPHAN_ROUNDS = 20
+_MARK = "CODEMODE_MCP_SERVER"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -111,6 +113,7 @@ class Guard:
 
     def _spawn(self, asked: dict[str, Any], descriptors: tuple[int, ...]) -> None:
         told, telling = os.pipe()
+        mark = _mark(asked["id"])
         try:
             pid = os.fork()
         except OSError as error:
@@ -119,7 +122,7 @@ class Guard:
             self._tell({"id": asked["id"], "errno": error.errno, "at": "fork"})
             return
         if pid == 0:
-            _become(asked, descriptors, telling, self._prctl)
+            _become(asked, descriptors, telling, self._prctl, mark)
         os.close(telling)
         with os.fdopen(told, "rb") as failure:
             said = failure.read()
@@ -151,17 +154,29 @@ class Guard:
             one = self._ids.pop(pid, None)
             if one is not None:
                 _signal_group(pid, signal.SIGKILL)
+                self._end_orphans(one)
             if status is None:
                 _, status = os.waitpid(pid, 0)
             if one is not None:
                 self._tell({"id": one, "exit": os.waitstatus_to_exitcode(status)})
+
+    def _end_orphans(self, one: int) -> None:
+        """End what a server that has ended had put into other sessions, as far as its environment tells whose it is."""
+        mark = f"{_MARK}={_mark(one)}".encode()
+        for _ in range(_ORPHAN_ROUNDS):  # those may have others begun meanwhile
+            orphans = [pid for pid in _children(os.getpid()) if pid not in self._ids and mark in _environ(pid)]
+            for orphan in orphans:
+                for pid in (*_descendants(orphan), orphan):
+                    _signal(pid, signal.SIGKILL)
+            if not orphans:
+                return
 
     def _tell(self, said: dict[str, Any]) -> None:
         with suppress(OSError):  # the gateway is gone, which the next look says
             self._control.sendall(json.dumps(said).encode() + b"\n")
 
 
-def _become(asked: dict[str, Any], descriptors: tuple[int, ...], telling: int, prctl: Any) -> None:
+def _become(asked: dict[str, Any], descriptors: tuple[int, ...], telling: int, prctl: Any, mark: str) -> None:
     """Turn this fork into the server, or tell why that cannot be."""
     at = "descriptors"
     try:
@@ -182,7 +197,8 @@ def _become(asked: dict[str, Any], descriptors: tuple[int, ...], telling: int, p
         if asked["cwd"] is not None:
             os.chdir(asked["cwd"])
         at = "command"
-        os.execvpe(asked["args"][0], asked["args"], asked["env"])  # noqa: S606 - a server is what its user has configured
+        env = {**asked["env"], _MARK: mark}
+        os.execvpe(asked["args"][0], asked["args"], env)  # noqa: S606 - a server is what its user has configured
     except OSError as error:
         os.write(telling, f"{at} {error.errno or 0}".encode())
     except BaseException:  # noqa: BLE001 - nothing of this process may go on in the fork
@@ -224,15 +240,30 @@ def _descendants(pid: int) -> list[int]:
     found: list[int] = []
     pending = [pid]
     while pending:
-        one = pending.pop()
-        try:
-            with open(f"/proc/{one}/task/{one}/children", "rb") as listed:  # noqa: PTH123 - pathlib is not imported here
-                children = [int(child) for child in listed.read().split()]
-        except OSError:
-            continue
+        children = _children(pending.pop())
         found += children
         pending += children
     return found
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def _environ(pid: int) -> list[bytes]:
+    return _read(f"/proc/{pid}/environ").split(b"\0")
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib is not imported here
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _mark(one: int) -> str:
+    return f"{os.getpid()}-{one}"
 
 
 def _signal(pid: int, number: int) -> None:
