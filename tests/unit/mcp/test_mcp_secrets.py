@@ -208,11 +208,11 @@ def test_logs_are_cleaned_whoever_listens(caplog: pytest.LogCaptureFixture):
             logging.getLogger(name).exception("at %s", "hunter2-hunter2", stack_info=True)
 
     with secrets.guarding_logs():
-        for name in ("mcp.client.auth.some_late_module", "codemode.mcp", "httpx2"):
+        for name in ("mcp.client.auth.some_late_module", "codemode.mcp", "httpx2", "client.of_the_sdk"):
             log(name)
     assert "hunter2" not in caplog.text
-    assert caplog.text.count(f"at {HIDDEN}") == 3
-    assert caplog.text.count(f"ValueError: in {HIDDEN}") == 3
+    assert caplog.text.count(f"at {HIDDEN}") == 4
+    assert caplog.text.count(f"ValueError: in {HIDDEN}") == 4
     log("mcp")
     assert "hunter2-hunter2" in caplog.text
 

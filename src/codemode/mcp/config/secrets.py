@@ -25,7 +25,9 @@ HIDDEN = "[secret]"
 # Tokens that were refreshed stay secret, as they may still be valid; a gateway that runs for a year keeps the last.
 _MOST_ADDED = 2_000
 _CHARACTERS_OF_A_STEP = 7  # as a power of two
-_GUARDED = {"codemode", "mcp", "httpx", "httpx2", "httpcore", "httpcore2", "sse_starlette", "uvicorn", "asyncio"}
+# "client" is the name of a logger of the SDK.
+_GUARDED = {"codemode", "mcp", "client", "sse_starlette", "uvicorn", "asyncio"}
+_GUARDED |= {"httpx", "httpx2", "httpcore", "httpcore2"}
 
 
 class Secrets:

@@ -19,6 +19,7 @@ from ..config.values import GatewayConfig
 from ..signin.sign_ins import SignIns
 from .hooks import UpstreamHooks
 from .list_cache import ListCache
+from .sdk_logs import shorten_logs
 from .upstream import Upstream
 
 _log = logging.getLogger("codemode.mcp")
@@ -83,6 +84,7 @@ async def connect(
     ``hooks`` the policy of the configuration says which tools need an approval, and tokens are used, and renewed, that
     ``codemode mcp login`` has kept for ``principal``.
     """
+    shorten_logs()
     hidden = secrets or Secrets(config.secrets)
     cache = ListCache(cache_folder, principal)
     async with SignIns(config, secrets=hidden) as sign_ins:
