@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
+import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.dispatcher import CallOptions
@@ -21,10 +22,14 @@ from ...errors import CodeModeAuthenticationError
 from ...trace.failures import members_of
 from .lines import MAX_ASKED_VALUES
 from .losses import Lost
+from .streams import SENDING, Sending
 
 Era = Literal["handshake", "modern"]
 MAX_ANSWER_VALUES = 50_000
 """Of what the SDK reads of a server on the event loop: all but lists and results of tools."""
+
+MAX_UNREAD = 4_096
+"""Of what waits to be said to a server: calls in flight are fewer."""
 
 _CLOSE_SECONDS = 15.0
 
@@ -53,7 +58,8 @@ class Requests(JSONRPCDispatcher):
         self.hide: Callable[[Any], Awaitable[Any]] | None = None
         """Takes secrets out of what the server gives; out of lists and results of tools others do, who know more."""
         watched: Any = _Watched(read, self.ended)
-        super().__init__(watched, write)
+        told: Any = _Told(write, self.ended)
+        super().__init__(watched, told)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
@@ -62,6 +68,10 @@ class Requests(JSONRPCDispatcher):
         if method == "subscriptions/listen":
             return await super().send_raw_request(method, params, opts, **more)
         self.in_flight += 1
+        known = SENDING.get()
+        sending = Sending() if known is None or known.is_begun else known
+        sending.is_begun = True
+        token = SENDING.set(sending)
         try:
             try:
                 given = await super().send_raw_request(method, params, opts, **more)
@@ -77,6 +87,8 @@ class Requests(JSONRPCDispatcher):
                 raise MCPError(types.INTERNAL_ERROR, said)
             return given if self.hide is None else await self.hide(given)
         finally:
+            sending.end()
+            SENDING.reset(token)
             self.in_flight -= 1
             self.last_used = asyncio.get_running_loop().time()
 
@@ -104,6 +116,35 @@ def in_bounds(item: Any) -> Any:
     if not holds_more_values_than(message.params, MAX_ASKED_VALUES):
         return item
     return replace(item, message=message.model_copy(update={"params": {}}))
+
+
+class _Told:
+    """A stream to a server that reads: one who asks without end and reads no answer is given up."""
+
+    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
+        self._stream = stream
+        self._ended = ended
+        self._waiting = 0
+
+    async def send(self, item: Any) -> None:
+        if self._waiting >= MAX_UNREAD:
+            self._ended.set()
+        if self._ended.is_set():
+            raise anyio.ClosedResourceError
+        self._waiting += 1
+        try:
+            await self._stream.send(item)
+        finally:
+            self._waiting -= 1
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 class _Watched:

@@ -20,15 +20,19 @@ from ..tls import tls_context
 from .connection import UpstreamFailure
 from .lines import MAX_VALUES_ON_THE_LOOP
 from .losses import Lost
+from .streams import SENDING, Sending
 
 _SESSION_HEADER = "mcp-session-id"
 _LOSS = "codemodeLoss"
 _CONNECT_SECONDS = 10.0
 _FAREWELL_SECONDS = 2.0
+_NOTICE_SECONDS = 15.0
+_LISTEN_SECONDS = 0.5
 _READ_SECONDS = 3600.0  # how long an answer may take is known where it is waited for
 _MOST_READ_OF_A_REFUSAL = 20_000
 _MAX_LOSSES = 256
 _BAD_REQUEST, _UNAUTHORIZED, _NOT_FOUND = 400, 401, 404
+_NOBODYS = Sending()
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -52,22 +56,26 @@ class BoundedClient(httpx2.AsyncClient):
         self._losses: dict[str, Lost] = {}
         self.failure: UpstreamFailure | None = None
         self.broken = asyncio.Event()
+        self._listens_at = 0.0
 
     async def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         """Send a request. What a POST fails by comes as an answer, all else is raised."""
+        sending = _sending_of(request)
+        if request.method == "GET":
+            await self._paced()
         try:
-            # Who says farewell waits for no answer.
-            async with asyncio.timeout(_FAREWELL_SECONDS if request.method == "DELETE" else None):
+            async with asyncio.timeout(_seconds(request, sending)), (sending or _NOBODYS).wanted():
                 response = await super().send(request, **more)
+                lost = await self._refusal(request, response)
+                if lost is None:
+                    return await self._bounded(request, response, sending or _NOBODYS)
         except Exception as error:
             lost = _unsent(error)
-            self._note(lost)
+            if sending is None or not sending.is_over:
+                self._note(lost)
             if request.method != "POST":
                 raise ConnectionError(lost.reason) from error
             return self._instead(request, lost)
-        lost = await self._refusal(request, response)
-        if lost is None:
-            return await self._bounded(request, response)
         await response.aclose()
         self._note(lost)
         return response if request.method == "GET" else self._instead(request, lost)
@@ -76,6 +84,12 @@ class BoundedClient(httpx2.AsyncClient):
         """Return what became of a request from the data of the error in place of its answer."""
         token = data.get(_LOSS) if is_mapping(data) else None
         return self._losses.pop(token, None) if isinstance(token, str) else None
+
+    async def _paced(self) -> None:
+        """Listen anew not too often: a server chooses when its streams end, and how soon they are opened again."""
+        now = asyncio.get_running_loop().time()
+        self._listens_at = max(now, self._listens_at + _LISTEN_SECONDS)
+        await asyncio.sleep(self._listens_at - now)
 
     def _note(self, lost: Lost) -> None:
         self.failure = UpstreamFailure.of(lost)
@@ -110,9 +124,9 @@ class BoundedClient(httpx2.AsyncClient):
         is_final = status < 500
         return Lost(reason, never_arrived=is_final, is_final=is_final)
 
-    async def _bounded(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _bounded(self, request: httpx2.Request, response: httpx2.Response, sending: Sending) -> httpx2.Response:
         if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            response.stream = _Unbroken(response.stream)
+            response.stream = _Unbroken(response.stream, sending)
             return response
         if response.status_code >= 400:
             return response
@@ -150,20 +164,24 @@ async def _check(text: bytes) -> None:
 class _Unbroken(httpx2.AsyncByteStream):
     """A stream of events that breaks off, or says too much at once, as one that ends: whoever waits is told so."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, sending: Sending) -> None:
         self._stream = stream
+        self._sending = sending
         self._line = bytearray()
         self._data = bytearray()
         self._has_ended = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for piece in self._stream:
+        pieces = aiter(self._stream)
+        while True:
+            try:
+                async with self._sending.wanted():
+                    piece = await anext(pieces)
                 for event in self._ended_in(piece):
                     await _check(event)
-                yield piece
-        except (httpx2.TransportError, CodeModeError):
-            return
+            except (StopAsyncIteration, TimeoutError, httpx2.TransportError, CodeModeError):
+                return
+            yield piece
 
     def _ended_in(self, piece: bytes) -> Iterator[bytes]:
         """Yield what the long events say that end in a piece."""
@@ -185,6 +203,23 @@ class _Unbroken(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _sending_of(request: httpx2.Request) -> Sending | None:
+    """Return what is known of the request of the protocol that this is a part of; None for all else that is sent."""
+    sending = SENDING.get()
+    if sending is None or request.method != "POST":
+        return sending
+    if sending.body is None:
+        sending.body = request.content
+    return sending if request.content == sending.body else None
+
+
+def _seconds(request: httpx2.Request, sending: Sending | None) -> float | None:
+    """Return how long an answer may take of which nobody knows better."""
+    if request.method == "DELETE":
+        return _FAREWELL_SECONDS  # who says farewell waits for no answer
+    return _NOTICE_SECONDS if request.method == "POST" and sending is None else None
 
 
 def _unsent(error: Exception) -> Lost:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -21,12 +22,36 @@ _MOST_WAITING = 1_000
 
 
 class Sending:
-    """What is known of one request on its way: False as long as no byte of it can have left."""
+    """What is known of one request on its way. ``has_left``: False as long as no byte of it can have left.
 
-    __slots__ = ("has_left",)
+    ``is_over``: nobody waits for its answer any more, and whatever is still open for it ends.
+    """
+
+    __slots__ = ("_limits", "body", "has_left", "is_begun", "is_over")
 
     def __init__(self) -> None:
-        self.has_left = False
+        self.has_left = self.is_begun = self.is_over = False
+        self.body: bytes | None = None
+        self._limits: set[asyncio.Timeout] = set()
+
+    @asynccontextmanager
+    async def wanted(self) -> AsyncGenerator[None]:
+        """Run the block for as long as somebody waits for the answer. Raises `TimeoutError` once nobody does."""
+        if self.is_over:
+            raise TimeoutError
+        async with asyncio.timeout(None) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    def end(self) -> None:
+        """Say that nobody waits any more."""
+        self.is_over = True
+        for limit in self._limits:
+            with suppress(RuntimeError):  # it has passed just now
+                limit.reschedule(0)
 
 
 SENDING: ContextVar[Sending | None] = ContextVar("codemode_mcp_sending", default=None)

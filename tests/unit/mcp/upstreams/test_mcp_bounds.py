@@ -1,0 +1,118 @@
+"""What a hostile server can make the gateway keep, read at once, wait for, or write into its logs."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.upstreams import connection, http_client
+from codemode.mcp.upstreams.http_client import BoundedClient, _Unbroken
+from codemode.mcp.upstreams.sdk_logs import FewAndShort
+from codemode.mcp.upstreams.streams import SENDING, Sending
+
+
+def test_a_server_that_reads_no_answers_is_given_up(monkeypatch: Any):
+    monkeypatch.setattr(connection, "MAX_UNREAD", 3)
+
+    async def work():
+        write, read = anyio.create_memory_object_stream[str](0)
+        ended = asyncio.Event()
+        told = connection._Told(write, ended)
+        waiting = [asyncio.ensure_future(told.send("pong")) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert not ended.is_set()
+        with pytest.raises(anyio.ClosedResourceError):
+            await told.send("pong")
+        assert ended.is_set()
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        await told.aclose()
+        await read.aclose()
+
+    asyncio.run(work())
+
+
+class Pieces(httpx2.AsyncByteStream):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            yield b": \n\n"
+
+
+def test_what_nobody_waits_for_is_read_no_further():
+    async def work():
+        sending, count = Sending(), 0
+        async for _ in _Unbroken(Pieces(), sending):
+            count += 1
+            if count == 3:
+                sending.end()
+        assert count == 3
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 400 No\r\ncontent-length: 9\r\n\r\n"])
+def test_a_request_that_was_given_up_leaves_no_connection(begins: bytes):
+    async def work():
+        asked, left = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(begins)
+            asked.set()
+            await reader.read()
+            left.set()
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            sending = Sending()
+            SENDING.set(sending)
+            async with BoundedClient(ServerConfig("evil", "http", url=url), None, 1000) as client:
+                posting = asyncio.ensure_future(client.post(url, json={"id": 1}))
+                await asyncio.wait_for(asked.wait(), 30)
+                sending.end()
+                assert (await asyncio.wait_for(posting, 30)).status_code == 503
+                await asyncio.wait_for(left.wait(), 30)
+                assert not client.broken.is_set()
+
+    asyncio.run(work())
+
+
+def test_a_server_cannot_choose_how_often_it_is_listened_to(monkeypatch: Any):
+    async def work():
+        slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        monkeypatch.setattr(http_client.asyncio, "sleep", sleep)
+        async with BoundedClient(ServerConfig("evil", "http", url="http://127.0.0.1"), None, 1000) as client:
+            for _ in range(3):
+                await client._paced()
+        assert slept[0] == 0
+        assert slept[1] > 0
+        assert slept[2] > slept[1]
+
+    asyncio.run(work())
+
+
+def test_what_the_sdk_logs_of_a_flood_is_its_beginning_without_stacks():
+    few = FewAndShort()
+    passed: list[logging.LogRecord] = []
+    for number in range(100):
+        try:
+            raise ValueError("input_value='x'")
+        except ValueError as error:
+            info = (ValueError, error, error.__traceback__)
+        record = logging.LogRecord("client", logging.WARNING, "", 1, "no notification: %s", (number,), info)
+        if few.filter(record):
+            passed.append(record)
+    assert 0 < len(passed) < 50
+    assert logging.Formatter().format(passed[0]) == "no notification: 0 (ValueError)"
+    assert few.filter(logging.LogRecord("client", logging.INFO, "", 1, "x", (), None))
