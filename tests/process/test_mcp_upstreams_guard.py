@@ -107,9 +107,9 @@ def test_what_a_server_has_put_into_another_session_ends_with_it():
                 pids = [int(await asyncio.to_thread(said.readline)) for _ in range(2)]
                 os.close(stdin)
             assert await asyncio.wait_for(child.exited, 30) == 3
-            await eventually(lambda: not any(map(is_alive, pids)))
+            await until(lambda: not any(map(is_alive, pids)))
             assert is_alive(other.pid)
         finally:
             await guard.release()
 
-    run(work)
+    within(work())

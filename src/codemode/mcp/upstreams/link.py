@@ -13,6 +13,7 @@ from mcp.client.session import ClientSession
 
 from ...errors import CodeModeAuthenticationError, CodeModeToolError
 from ...observe.request_telemetry import server_started
+from ...trace.visible_text import visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .connection import Connection, Era, Requests, UpstreamFailure
@@ -95,7 +96,7 @@ class Link:
 
     def error(self, reason: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
         """Return the error for whoever needs a server that is not to be had."""
-        text = self._secrets.text(f"server {self._config.name!r} cannot be used now: {reason}")
+        text = visible(self._secrets.text(f"server {self._config.name!r} cannot be used now: {reason}"))
         if failure is not None and failure.needs_sign_in:
             self._needed = failure
         if self._needed is not None:
@@ -189,7 +190,7 @@ class Link:
         self._has_started = True
 
     def _count_failure(self, reason: str) -> None:
-        self.failure = self._secrets.text(reason)
+        self.failure = visible(self._secrets.text(reason))  # it is written on terminals
         self._failures += 1
         if self._needed is None:
             delay = _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import time
 
+from ...trace.visible_text import visible
+
 _LOGGERS = ("client", "mcp.client.streamable_http", "mcp.client.sse", "mcp.shared.jsonrpc_dispatcher")
 _MOST, _SECONDS = 20, 10.0
+_MOST_CHARACTERS = 500
 
 
 class FewAndShort(logging.Filter):
@@ -27,10 +30,10 @@ class FewAndShort(logging.Filter):
         self._count += 1
         if self._count > _MOST:
             return False
-        if record.exc_info is not None or record.exc_text is not None:
-            error = record.exc_info[0] if record.exc_info is not None else None
-            record.msg = record.getMessage() + (f" ({error.__name__})" if error is not None else "")
-            record.args = record.exc_info = record.exc_text = None
+        error = None if record.exc_info is None else record.exc_info[0]
+        said = record.getMessage() if error is None else f"{record.getMessage()} ({error.__name__})"
+        record.msg = visible(said[:_MOST_CHARACTERS])
+        record.args = record.exc_info = record.exc_text = None
         return True
 
 

@@ -16,7 +16,7 @@ from typing import cast
 from mcp.client.stdio import get_default_environment
 
 from ...host.threads import LARGE_CHARACTERS, run_check
-from ...trace.visible_text import one_line
+from ...trace.visible_text import one_line, visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .guard import Child, Guard, SpawnError
@@ -302,7 +302,7 @@ class StderrTail(asyncio.Protocol):
         if line.strip() and not is_cut and self._logged < _LOGGED_LINES:
             self._logged += 1
             said = self._secrets.text(line.decode("utf-8", "replace"))
-            _log.info("server %r: %s", self._name, said[:_LOGGED_CHARACTERS].rstrip())
+            _log.info("server %r: %s", self._name, visible(said[:_LOGGED_CHARACTERS].rstrip()))
 
 
 def _not_started(error: SpawnError, config: ServerConfig) -> str:

@@ -9,9 +9,11 @@ import anyio
 import httpx2
 import pytest
 
+from codemode.mcp.config.secrets import Secrets
 from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.upstreams import connection, http_client
+from codemode.mcp.upstreams import connection, http_client, stdio
 from codemode.mcp.upstreams.http_client import BoundedClient, _Unbroken
+from codemode.mcp.upstreams.link import Link
 from codemode.mcp.upstreams.sdk_logs import FewAndShort
 from codemode.mcp.upstreams.streams import SENDING, Sending
 
@@ -110,9 +112,24 @@ def test_what_the_sdk_logs_of_a_flood_is_its_beginning_without_stacks():
             raise ValueError("input_value='x'")
         except ValueError as error:
             info = (ValueError, error, error.__traceback__)
-        record = logging.LogRecord("client", logging.WARNING, "", 1, "no notification: %s", (number,), info)
+        record = logging.LogRecord("client", logging.WARNING, "", 1, "no notification: %s", (f"{number}\x1b",), info)
         if few.filter(record):
             passed.append(record)
     assert 0 < len(passed) < 50
-    assert logging.Formatter().format(passed[0]) == "no notification: 0 (ValueError)"
+    assert logging.Formatter().format(passed[0]) == "no notification: 0\\u001b (ValueError)"
     assert few.filter(logging.LogRecord("client", logging.INFO, "", 1, "x", (), None))
+
+
+def test_what_a_server_complains_of_moves_no_cursor(caplog: pytest.LogCaptureFixture):
+    async def work():
+        with caplog.at_level(logging.INFO, "codemode.mcp"):
+            stdio.StderrTail("evil", Secrets()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
+        nothing: Any = lambda *_: None  # noqa: E731
+        link = Link(ServerConfig("evil", "stdio"), Secrets(), nothing, nothing, nothing)
+        link._count_failure("it said \x1b[2J")
+        return link.failure, link.error("it said \x1b[2J").message
+
+    told = asyncio.run(work())
+    assert all("it said \\u001b[2J" in (one or "") for one in told)
+    assert "\\u001b]0;title\\u0007\\u202e" in caplog.text
+    assert not {"\x1b", "\x07", "\u202e"} & set(caplog.text)
