@@ -65,7 +65,7 @@ def test_nothing_is_started_before_it_is_needed_and_a_call_starts_it():
         (quick("silent", connect_timeout_ms=300), "it did not answer within 0.3 seconds"),
         (quick("endless_line"), "it said a line of more than 33554432 bytes"),
         (quick("version=1999-01-01"), "Unsupported protocol version"),
-        (quick(cwd=str(HERE / "nowhere")), "its folder cannot be entered"),
+        (quick(cwd=str(HERE / "nowhere")), "cannot be entered"),
     ],
 )
 def test_a_server_that_cannot_be_used_says_why_and_costs_the_others_nothing(server, reason):
