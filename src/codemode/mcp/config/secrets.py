@@ -26,8 +26,8 @@ HIDDEN = "[secret]"
 _MOST_ADDED = 2_000
 _CHARACTERS_OF_A_STEP = 7  # as a power of two
 # "client" is the name of a logger of the SDK.
-_GUARDED = {"codemode", "mcp", "client", "sse_starlette", "uvicorn", "asyncio"}
-_GUARDED |= {"httpx", "httpx2", "httpcore", "httpcore2"}
+_OURS = {"codemode", "mcp", "client"}
+_GUARDED = {*_OURS, "httpx", "httpx2", "httpcore", "httpcore2", "sse_starlette", "uvicorn", "asyncio"}
 
 
 class Secrets:

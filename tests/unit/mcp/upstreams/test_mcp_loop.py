@@ -19,6 +19,7 @@ from codemode.mcp.upstreams import http_client, lines, offered, stdio, streams
 from codemode.mcp.upstreams.hooks import UpstreamHooks
 from codemode.mcp.upstreams.offered import UpstreamTool, offered_tools
 from codemode.mcp.upstreams.stdio import Output
+from codemode.mcp.upstreams.streams import Sending
 
 PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
 
@@ -179,7 +180,7 @@ async def test_an_event_of_more_values_than_the_loop_can_read_ends_the_stream(
                 for at in range(0, len(text), size):
                     yield text[at : at + size]
 
-        return sum([len(piece) async for piece in http_client._Unbroken(Stream())])
+        return sum([len(piece) async for piece in http_client._Unbroken(Stream(), Sending())])
 
     innocent = [b"event: message" + line + b"data: " + one + ends for one in (small, quoted, small)]
     assert await heard(*innocent) == sum(map(len, innocent))
