@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.tools.search import meanings
+from codemode.tools.search import meanings, readings
+from codemode.tools.search.idioms import plainly
 from codemode.tools.search.known_words import MAX_CORRECTIONS, KnownWords
+from codemode.tools.search.query import read_query
 from codemode.tools.search.readings import BEGINNING, SYNONYM, corrected, readings_of
 from codemode.tools.search.stems import stem_of
 from codemode.tools.search.translations import LONGEST, SILENT, translations
@@ -120,7 +122,28 @@ def test_tables_of_meanings_hold_words_as_they_are_asked_for():
         assert words_of(meant) == meant.split()
     assert all(words_of(word) == [word] for word in meanings.STOP_WORDS)
     assert not meanings.STOP_WORDS & (meanings.SPELLINGS.keys() | meanings.synonyms().keys() | translations().keys())
-    assert SYNONYM == 0.1
+    # By its weight a reading is known for a synonym.
+    assert SYNONYM not in {readings.GIVEN, readings.SPELLING, BEGINNING, readings.FORM, readings.TRANSLATION}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("Look something up in the wiki", ["search", "wiki"]),
+        ("bring it UP TO  DATE", ["bring", "update"]),
+        ("get rid of them at the same time", ["delete", "multiple"]),
+        ("looks up-to-date", ["looks", "date"]),
+        ("turn it off, then look", ["disable", "look"]),
+        ("shutdown", ["shutdown"]),
+    ],
+)
+def test_an_expression_is_read_as_the_word_that_says_the_same(query, words):
+    assert read_query(query).words == words
+
+
+@given(st.text("look up it\n", max_size=600))
+def test_no_query_holds_the_search_of_expressions_up(query):
+    assert len(plainly(query)) <= len(query) + 2 * query.count("u")
 
 
 def test_stems_are_those_of_a_second_implementation():

@@ -169,6 +169,27 @@ handwritten scanned: ocr
 deck slideshow: presentation slide
 series: metric time
 threshold: alarm limit
+several two three four five six seven eight nine ten dozen bunch couple batch simultaneously parallel: multiple
+assert ensure expect confirm: verify
+shown displayed displays appears: visible
+button checkbox icon: element click
+menu tooltip: hover element
+collect gather harvest: crawl extract get
+printing printed printer: print pdf media
+know knows known: knowledge memory search
+entire complete full: all
+structure hierarchy nested: tree
+hidden hide: visible
+approve approval reject: review
+folder folders: directory
+internet online: web search
+documentation manual docs: document search
+lately yesterday: recent latest history log
+author wrote written: commit user
+changed changes edited modified: diff change
+unusual strange odd suspicious: anomaly analyze
+faster slow speed quick: performance optimize index
+fails failing failed red: failure status error
 """
 
 

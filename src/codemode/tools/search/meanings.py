@@ -210,6 +210,8 @@ tmp=temporary tmpl=template tmr=tomorrow tmrw=tomorrow trans=translate ts=typesc
 ul=upload upd=update usr=user usrs=user util=utility val=value vals=value var=variable vars=variable vc=video
 ver=version vid=video vids=video vis=visible vm=machine vol=volume wf=workflow wk=week wkly=weekly wr=write
 ws=workspace xfer=transfer xls=excel yday=yesterday yr=year
+folder=directory folders=directory mail=email mails=email photo=image photos=image subfolder=directory
+subfolders=directory webpage=page webpages=page website=site websites=site
 """
 SPELLINGS = {word: meant.replace("+", " ") for word, _, meant in (one.partition("=") for one in _SPELLINGS.split())}
 """What is often written for a word, or for two, and is not merely how it begins."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .forms import taken_apart
+from .idioms import plainly
 from .words import MAX_QUERY_CHARACTERS, asked_words, words_of
 
 _OF_ADDRESSES = frozenset({"http", "https", "www", "com", "org", "net", "html", "example"})
@@ -23,5 +24,6 @@ def read_query(query: str) -> Query:
     """Return what is looked for when somebody asks this."""
     query = query[:MAX_QUERY_CHARACTERS]
     rest, forms, values = taken_apart(query)
+    rest = plainly(rest)
     in_values = [word for word in asked_words(values) if len(word) > 2 and word not in _OF_ADDRESSES] if forms else []
     return Query(asked_words(rest), forms, in_values, "".join(words_of(query)))
