@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browsing import BOB, Desk, Visitor, button
-from test_console_browser_pages import require_nothing_serious
+from test_console_browser_pages import require_fitting, require_nothing_serious
 
 from codemode import ALL_TENANTS, tool
 
@@ -68,17 +68,17 @@ async def test_two_that_are_selected_are_denied_with_a_reason_at_320_pixels_by_k
     page = await visitor.page()
     await page.set_viewport_size({"width": 320, "height": 640})
     await page.goto(desk.url)
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+    await require_fitting(page)
     for number in range(2):
         await page.get_by_role("checkbox", name="refund").nth(number).press("Space")
     await button(page, "Deny").press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Deny 2 calls of refund?")
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+    await require_fitting(page)
     await require_nothing_serious(page)
     await page.get_by_label("Reason").fill("too dear")
     await button(page, "Deny").press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("2 denied")
     await require_nothing_serious(page)
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+    await require_fitting(page)
     counted = await desk.store.counts(tenant=ALL_TENANTS)
     assert (counted, refunded) == ({"refund": 1}, [])

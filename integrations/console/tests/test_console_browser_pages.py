@@ -37,16 +37,23 @@ async def require_usable(page: Page) -> None:
     """Ask axe, and whether anything is wider than a window of 320 pixels."""
     await require_nothing_serious(page)
     await page.set_viewport_size({"width": 320, "height": 640})
-    wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert wide <= 0, f"{page.url} is {wide} pixels too wide"
+    await require_fitting(page)
     await page.set_viewport_size({"width": 1280, "height": 800})
     assert await page.title()
     assert await page.locator("h1").count() == 1
 
 
+async def require_fitting(page: Page) -> None:
+    """Ask whether anything is wider than the window, once the page has its styles."""
+    await page.wait_for_load_state()
+    wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0, f"{page.url} is {wide} pixels too wide"
+
+
 async def require_nothing_serious(page: Page) -> None:
     from axe_playwright_python.async_playwright import Axe
 
+    await page.wait_for_load_state()
     found = await Axe().run(page)
     assert not [
         (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]])
