@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...data.narrowing import list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeToolError
 from ...host.clock import now_ms
+from ...options.parts import ContinuationOptions
 from ...tools.prepared import PreparedTool
 from .catalog import ModuleCatalog, meta_of
 from .diagnostic import Diagnostic, diagnostic, read_again
@@ -34,14 +35,19 @@ class RunView:
     """
 
     def __init__(
-        self, servers: ServerSet, homes: Homes, notes: Sequence[Diagnostic] = (), capabilities: Sequence[str] = ()
+        self,
+        servers: ServerSet,
+        notes: Sequence[Diagnostic] = (),
+        capabilities: Sequence[str] = (),
+        *,
+        homes: Homes | None = None,
     ) -> None:
         self.notes = list(notes)
         self.capabilities = list(capabilities)
         self.limits: RunLimits | None = None
         self.ready_ms = 0.0
         self._servers = servers
-        self._homes = homes
+        self._homes = homes or Homes(servers.sources, ContinuationOptions())
         self._named: list[Source] = []
         self._now = servers.catalog()
 

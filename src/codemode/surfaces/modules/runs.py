@@ -107,7 +107,7 @@ class Runs:
         if not load_continuations.cache_info().currsize:
             await pool.off_loop(load_continuations)
         go_on = load_continuations()
-        view = RunView(self._servers, self._homes)
+        view = RunView(self._servers, homes=self._homes)
         answers_to = partial(go_on.answers_of, **answers)
         outcome = await go_on.resume(self._profile, interrupt, answers_to, view, self._settings, outer, pool)
         return await self._told(outcome, view, view.limits or self._options.limits, view.notes, view.capabilities)
@@ -141,7 +141,7 @@ class Runs:
         return (
             self._servers.catalog()
             if self._servers.is_static
-            else RunView(self._servers, self._homes, notes, capabilities)
+            else RunView(self._servers, notes, capabilities, homes=self._homes)
         )
 
     async def _told(

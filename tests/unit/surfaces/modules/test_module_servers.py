@@ -54,6 +54,8 @@ async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunView:
     doing = view.preparation(facts, given)
     if doing is not None:
         await doing
+    if facts is None:
+        view.going_on(given, ())
     return view
 
 
