@@ -33,6 +33,10 @@ _OK = (200, 201)
 _REVOCATION = "revocation"
 
 
+def _requesting() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(verify=tls_context(), follow_redirects=False)
+
+
 class Door:
     """Sends the requests of one sign-in to ``name``, the server at ``server_url``.
 
@@ -63,8 +67,7 @@ class Door:
         request.extensions["timeout"] = httpx2.Timeout(REQUEST_S).as_dict()
         where = _shown(request.url)
         try:
-            client = httpx2.AsyncClient(verify=tls_context(), follow_redirects=False)
-            async with asyncio.timeout(REQUEST_S), client:
+            async with asyncio.timeout(REQUEST_S), _requesting() as client:
                 response = await client.send(request, stream=True)
                 body = await self._body(response, where)
         except TimeoutError:
@@ -82,7 +85,7 @@ class Door:
         ping = None if reads_only else {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         try:
             request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=said, json=ping)
-            async with asyncio.timeout(REQUEST_S), httpx2.AsyncClient(follow_redirects=False) as client:
+            async with asyncio.timeout(REQUEST_S), _requesting() as client:
                 response = await client.send(request, stream=True)
                 await response.aclose()
         except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError) as error:
