@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,9 +97,12 @@ def test_a_command_that_does_not_exist_is_said_so(command, said):
     async def work():
         async with connect(of(quick(name="x"))) as connected:
             object.__setattr__(connected.upstream("x").config, "command", command)
-            with pytest.raises(CodeModeToolError, match=said) as raised:
+            with pytest.raises(CodeModeToolError, match=r"its command was not found$"):
                 await connected.upstream("x").tools()
-            assert "hidden" not in str(raised.value)
+            problem = connected.upstream("x").problem
+            assert problem is not None
+            assert re.search(said, problem)
+            assert "hidden" not in problem
 
     within(work())
 

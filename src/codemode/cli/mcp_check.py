@@ -42,7 +42,7 @@ async def _found(config: GatewayConfig) -> dict[str, Any]:
         async with opened(config) as (gateway, seat):
             upstreams = seat.connected.upstreams
             reasons = await asyncio.gather(*map(start, upstreams))
-            known += [reason for reason in reasons if reason]
+            known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]
             tool = await listed_tool(gateway)
             problems = [str(one) for one in config.problems if one.server is not None]
             problems += await _store_problems(gateway)

@@ -58,7 +58,7 @@ async def start(upstream: Any) -> str | None:
         async with asyncio.timeout(upstream.config.connect_timeout_ms / 1000 + _MORE_SECONDS):
             await upstream.tools()
     except TimeoutError:
-        return upstream.failure or "it does not answer in time: a larger connectTimeoutMs gives it more"
+        return upstream.problem or "it does not answer in time: a larger connectTimeoutMs gives it more"
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and the others go on
-        return upstream.failure or str(error) or type(error).__name__
+        return upstream.problem or str(error) or type(error).__name__
     return None

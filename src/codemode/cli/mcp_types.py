@@ -37,7 +37,7 @@ async def _declared(config: GatewayConfig, name: str | None) -> tuple[str, list[
         async with opened(config) as (_, seat):
             upstreams = seat.connected.upstreams
             reasons = await asyncio.gather(*map(start, upstreams))
-            known += [reason for reason in reasons if reason]
+            known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]
             await seat.run_tool.refresh()
             text = seat.run_tool.declarations(name)
     failed = [(one, why) for one, why in zip(upstreams, reasons, strict=True) if why is not None]

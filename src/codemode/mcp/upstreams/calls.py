@@ -24,10 +24,10 @@ from ..config.values import ServerConfig
 from .asking import ASKED_IN, MAX_ASKED_AT_ONCE, Asking
 from .calling import called, failed_call, mirrored, page_to_open, refused, result_of, stamped, unknown_outcome
 from .clock import Clock
-from .connection import Connection, UpstreamFailure
+from .connection import Connection
 from .hooks import UpstreamHooks
 from .link import Link
-from .losses import Lost
+from .losses import Lost, UpstreamFailure
 from .origins import CallOrigin, origin_of
 
 MAX_ROUNDS = 10

@@ -21,7 +21,7 @@ from ...data.json_shape import holds_more_values_than
 from ...errors import CodeModeAuthenticationError
 from ...trace.failures import members_of
 from .lines import MAX_ASKED_VALUES
-from .losses import Lost
+from .losses import Lost, NotStartedError, UpstreamFailure
 from .streams import SENDING, Sending
 
 Era = Literal["handshake", "modern"]
@@ -32,20 +32,6 @@ MAX_UNREAD = 4_096
 """Of what waits to be said to a server: calls in flight are fewer."""
 
 _CLOSE_SECONDS = 15.0
-
-
-class UpstreamFailure(Exception):  # noqa: N818 - what is raised of it has a name of its own
-    """A server cannot be reached; the message says why, and may still hold secrets."""
-
-    def __init__(self, message: str, *, needs_sign_in: bool = False, details: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.needs_sign_in = needs_sign_in
-        self.details = dict(details or {})
-
-    @classmethod
-    def of(cls, lost: Lost) -> UpstreamFailure:
-        """Return what a request without an answer says of the server."""
-        return cls(lost.reason, needs_sign_in=lost.needs_sign_in, details=lost.details)
 
 
 class Requests(JSONRPCDispatcher):
@@ -310,12 +296,14 @@ class Connection:
         for error in leaves:
             if isinstance(error, CodeModeAuthenticationError):
                 return UpstreamFailure(error.message, needs_sign_in=True, details=error.details)
+            if isinstance(error, NotStartedError):
+                return UpstreamFailure(str(error), told=error.told)
             if isinstance(error, ConnectionError):
                 return UpstreamFailure(str(error)[:500] or otherwise)
         if self._failure is None:
             return UpstreamFailure(otherwise)
-        said = leaves[0]
-        return UpstreamFailure(f"{otherwise} ({type(said).__name__}: {str(said)[:300]})")
+        said, kind = leaves[0], type(leaves[0]).__name__
+        return UpstreamFailure(f"{otherwise} ({kind}: {str(said)[:300]})", told=f"{otherwise} ({kind})")
 
 
 async def _agreed(session: ClientSession, era: Era | None) -> Era:

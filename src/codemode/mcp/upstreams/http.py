@@ -12,8 +12,9 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from ..config.values import ServerConfig
-from .connection import Transport, UpstreamFailure
+from .connection import Transport
 from .http_client import BoundedClient
+from .losses import UpstreamFailure
 
 MAX_BODY_BYTES = 32 << 20
 MAX_EVENT_BYTES = 8 << 20

@@ -17,9 +17,8 @@ from ...errors import CodeModeAuthenticationError, CodeModeError
 from ...host.threads import run_check
 from ..config.values import ServerConfig
 from ..tls import tls_context
-from .connection import UpstreamFailure
 from .lines import MAX_VALUES_ON_THE_LOOP
-from .losses import Lost
+from .losses import Lost, UpstreamFailure
 from .streams import SENDING, Sending
 
 _SESSION_HEADER = "mcp-session-id"

@@ -16,7 +16,8 @@ from ...observe.request_telemetry import server_started
 from ...trace.visible_text import visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
-from .connection import Connection, Era, Requests, UpstreamFailure
+from .connection import Connection, Era, Requests
+from .losses import UpstreamFailure
 from .transports import transport_of
 
 State = Literal["stopped", "starting", "ready", "failed"]
@@ -28,7 +29,10 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class Link:
-    """The connections of one server, one after the other. ``ready`` is called with each that is new."""
+    """The connections of one server, one after the other. ``ready`` is called with each that is new.
+
+    ``failure`` is why it cannot be used, as programs are told; ``problem`` is the same for the operator, with paths.
+    """
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Link:
     ) -> None:
         self.state: State = "stopped"
         self.failure: str | None = None
+        self.problem: str | None = None
         self.era: Era | None = None
         self._needed: UpstreamFailure | None = None
         self._config = config
@@ -162,7 +167,7 @@ class Link:
             self._fail(error)
         else:
             self._connection, self.era = connection, connection.era
-            self.state, self.failure, self._needed = "ready", None, None
+            self.state, self.failure, self.problem, self._needed = "ready", None, None, None
             self._tell_start(is_ready=True)
             self._spawn(self._watch(connection))
             self._look_whether_idle()
@@ -178,19 +183,24 @@ class Link:
             self._needed = error
         elif isinstance(error, CodeModeAuthenticationError):
             self._needed = UpstreamFailure(error.message, needs_sign_in=True, details=error.details)
-        is_told = isinstance(error, UpstreamFailure | CodeModeToolError)
-        reason = str(error) if is_told else f"{type(error).__name__}: {str(error)[:300]}"
-        self._count_failure(reason)
+        if isinstance(error, CodeModeToolError):
+            error = UpstreamFailure(str(error))
+        elif not isinstance(error, UpstreamFailure):
+            kind = type(error).__name__
+            error = UpstreamFailure(f"{kind}: {str(error)[:300]}", told=f"it cannot be started ({kind})")
+        self._count_failure(error)
         self.state = "failed"
         self._tell_start(is_ready=False)
-        _log.warning("server %r cannot be used: %s", self._config.name, self.failure)
+        _log.warning("server %r cannot be used: %s", self._config.name, self.problem)
 
     def _tell_start(self, *, is_ready: bool) -> None:
         server_started(self._config.name, is_ready=is_ready, is_again=self._has_started)
         self._has_started = True
 
-    def _count_failure(self, reason: str) -> None:
-        self.failure = visible(self._secrets.text(reason))  # it is written on terminals
+    def _count_failure(self, failure: UpstreamFailure) -> None:
+        # Both are written on terminals.
+        self.failure = visible(self._secrets.text(failure.told))
+        self.problem = visible(self._secrets.text(str(failure)))
         self._failures += 1
         if self._needed is None:
             delay = _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]
@@ -202,8 +212,8 @@ class Link:
         if self._connection is connection:
             self._connection = None
             self.state = "stopped"
-            self._count_failure(str(connection.why("its connection was lost")))
-            _log.warning("server %r has gone: %s", self._config.name, self.failure)
+            self._count_failure(connection.why("its connection was lost"))
+            _log.warning("server %r has gone: %s", self._config.name, self.problem)
 
     def _look_whether_idle(self) -> None:
         connection = self.open_connection

@@ -1,4 +1,4 @@
-"""What is known of a request that has no answer."""
+"""What is known of a request that has no answer, and of a server that cannot be reached."""
 
 from __future__ import annotations
 
@@ -32,3 +32,36 @@ class Lost(Exception):  # noqa: N818 - what is raised of it has a name of its ow
         self.is_final = is_final
         self.needs_sign_in = needs_sign_in
         self.details = dict(details or {})
+
+
+class NotStartedError(ConnectionError):
+    """The process of a server cannot be started. The message is for the operator, ``told`` for programs."""
+
+    def __init__(self, message: str, told: str) -> None:
+        super().__init__(message)
+        self.told = told
+
+
+class UpstreamFailure(Exception):  # noqa: N818 - what is raised of it has a name of its own
+    """A server cannot be reached. The message tells the operator why, ``told`` programs: no path of this machine.
+
+    Both may still hold secrets.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        told: str | None = None,
+        needs_sign_in: bool = False,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.told = message if told is None else told
+        self.needs_sign_in = needs_sign_in
+        self.details = dict(details or {})
+
+    @classmethod
+    def of(cls, lost: Lost) -> UpstreamFailure:
+        """Return what a request without an answer says of the server."""
+        return cls(lost.reason, needs_sign_in=lost.needs_sign_in, details=lost.details)

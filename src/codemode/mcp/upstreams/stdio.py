@@ -9,18 +9,18 @@ import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from errno import EACCES, ENOENT, ENOTDIR
 from functools import partial
 from typing import cast
 
 from mcp.client.stdio import get_default_environment
 
 from ...host.threads import LARGE_CHARACTERS, run_check
-from ...trace.visible_text import one_line, visible
+from ...trace.visible_text import visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .guard import Child, Guard, SpawnError
 from .lines import parsed, unreadable_answer
+from .not_started import not_started
 from .streams import Inbox, Outbox
 
 MAX_LINE_BYTES = 32 << 20
@@ -34,7 +34,6 @@ _LOGGED_CHARACTERS = 500
 _QUIET_SECONDS = 1.0
 _TERM_SECONDS = 1.0
 _KILL_SECONDS = 5.0
-_NAMED_CHARACTERS = 200
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -97,7 +96,7 @@ class StdioServer:
                 transport, _ = await connect(lambda protocol=protocol: protocol, file)
                 pipes.append(transport)
         except SpawnError as error:
-            raise ConnectionError(_not_started(error, self._config)) from error
+            raise not_started(error, self._config) from error
         finally:
             for descriptor in (*theirs, *ours):
                 os.close(descriptor)
@@ -303,25 +302,6 @@ class StderrTail(asyncio.Protocol):
             self._logged += 1
             said = self._secrets.text(line.decode("utf-8", "replace"))
             _log.info("server %r: %s", self._name, visible(said[:_LOGGED_CHARACTERS].rstrip()))
-
-
-def _not_started(error: SpawnError, config: ServerConfig) -> str:
-    name, command = (repr(one_line(one or "", _NAMED_CHARACTERS)) for one in (config.name, config.command))
-    if error.at == "cwd":
-        folder = repr(one_line(config.cwd or "", _NAMED_CHARACTERS))
-        return f"its folder {folder} cannot be entered ({error.strerror}): change cwd of the server {name}"
-    if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
-        first, _, rest = (config.command or "").strip().partition(" ")
-        if rest and "/" not in rest:  # and perhaps a secret, which programs are not to be told
-            shown = repr(one_line(first, _NAMED_CHARACTERS))
-            return f"its command does not exist: what stands behind {shown} belongs into args of the server {name}"
-        return (
-            f"its command {command} does not exist: install it, or write the whole path of one that does as command of"
-            f" the server {name}"
-        )
-    if error.at == "command" and error.errno == EACCES:
-        return f"its command {command} may not be run: change its permissions, or command of the server {name}"
-    return f"its process cannot be started ({command}): {error.strerror}"
 
 
 def _ended_with(code: int) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
-from .connection import Transport, UpstreamFailure
+from .connection import Transport
+from .losses import UpstreamFailure
 from .stdio import StdioServer
 
 

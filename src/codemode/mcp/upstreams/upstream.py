@@ -21,12 +21,13 @@ from ..config.values import ServerConfig
 from .asking import Asking
 from .calling import mirrors_arguments
 from .calls import Calls
-from .connection import Connection, UpstreamFailure
+from .connection import Connection
 from .hooks import UpstreamHooks
 from .link import Link, State
 from .list_cache import ListCache
 from .listening import Listening
 from .listing import Listing, listed_tools
+from .losses import UpstreamFailure
 from .offered import allowed, may_be_repeated, offered_tools
 
 POLL_SECONDS = 60.0
@@ -79,8 +80,13 @@ class Upstream:
 
     @property
     def failure(self) -> str | None:
-        """Why it cannot be used, or has ended, in words without secrets; None while all is well."""
+        """Why it cannot be used, or has ended, as programs are told: no secrets, no paths; None while all is well."""
         return self._link.failure
+
+    @property
+    def problem(self) -> str | None:
+        """The same for the operator: with the command or folder that it is about, without secrets."""
+        return self._link.problem
 
     @property
     def needs_sign_in(self) -> bool:

@@ -14,6 +14,7 @@ from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.upstreams import connection, http_client, stdio
 from codemode.mcp.upstreams.http_client import BoundedClient, _Unbroken
 from codemode.mcp.upstreams.link import Link
+from codemode.mcp.upstreams.losses import UpstreamFailure
 from codemode.mcp.upstreams.sdk_logs import FewAndShort
 from codemode.mcp.upstreams.streams import SENDING, Sending
 
@@ -126,7 +127,7 @@ def test_what_a_server_complains_of_moves_no_cursor(caplog: pytest.LogCaptureFix
             stdio.StderrTail("evil", Secrets()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
         nothing: Any = lambda *_: None  # noqa: E731
         link = Link(ServerConfig("evil", "stdio"), Secrets(), nothing, nothing, nothing)
-        link._count_failure("it said \x1b[2J")
+        link._count_failure(UpstreamFailure("it said \x1b[2J"))
         return link.failure, link.error("it said \x1b[2J").message
 
     told = asyncio.run(work())

@@ -1,0 +1,72 @@
+"""Why a server cannot be started: the operator reads which command or folder it is about, programs do not."""
+
+from __future__ import annotations
+
+import asyncio
+from errno import EACCES, EAGAIN, EIO, ENOENT, ENOTDIR
+from typing import Any
+
+import pytest
+
+from codemode.mcp.config.secrets import Secrets
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.upstreams import link as links
+from codemode.mcp.upstreams.connection import Transport
+from codemode.mcp.upstreams.guard import SpawnError
+from codemode.mcp.upstreams.link import Link
+from codemode.mcp.upstreams.not_started import not_started
+
+COMMAND, FOLDER = "/home/ana/.nvm/bin/npx", "/home/ana/notes"
+CONFIG = ServerConfig("notes", "stdio", command=COMMAND, cwd=FOLDER)
+
+
+class Broken:
+    """The streams of a server that fails before there are any."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def __aenter__(self) -> Any:
+        raise self.error
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (not_started(SpawnError(ENOENT, "command"), CONFIG), COMMAND),
+        (not_started(SpawnError(ENOTDIR, "command"), CONFIG), COMMAND),
+        (not_started(SpawnError(EACCES, "command"), CONFIG), COMMAND),
+        (not_started(SpawnError(EIO, "command"), CONFIG), COMMAND),
+        (not_started(SpawnError(EAGAIN, "fork"), CONFIG), COMMAND),
+        (not_started(SpawnError(ENOENT, "cwd"), CONFIG), FOLDER),
+        (FileNotFoundError(ENOENT, "No such file", "/home/ana/.config/x"), "/home/ana/.config/x"),
+    ],
+)
+@pytest.mark.parametrize("is_hook", [False, True])
+def test_no_path_of_this_machine_is_told_to_programs(
+    error: Exception, shown: str, is_hook: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def transport(*_: Any) -> Transport:
+        if is_hook:
+            raise error
+        return Transport(Broken(error), lambda: None, tells_sending=False)
+
+    async def work() -> tuple[str | None, str | None, str]:
+        nothing: Any = lambda *_: None  # noqa: E731
+        link = Link(CONFIG, Secrets(), nothing, nothing, nothing)
+        with pytest.raises(Exception, match="cannot be used now") as raised:
+            await link.connection()
+        await link.aclose()
+        return link.failure, link.problem, str(raised.value)
+
+    monkeypatch.setattr(links, "transport_of", transport)
+    failure, problem, told = asyncio.run(work())
+    assert failure is not None
+    assert problem is not None
+    assert "ana" not in failure + told
+    assert failure in told
+    assert shown in problem
+    assert shown in caplog.text
