@@ -25,6 +25,7 @@ MOST_TOOLS = 100
 _ORDERS: tuple[ListOrder, ...] = get_args(ListOrder)
 _STATES: tuple[ListedState, ...] = ("waiting", *RECORD_STATES)
 _OPEN = ("pending", "resuming")
+_GOES_ON = (*_OPEN, "resting")
 _NOT_RESTING = tuple(one for one in RECORD_STATES if one != "resting")
 _CURSORS = {"newest": re.compile(r"([0-9]{1,18})"), "expiring": re.compile(r"([0-9]{1,18})-([0-9]{1,18})")}
 _FEW = 1000
@@ -122,13 +123,13 @@ def counts(session: Session, tenants: tuple[str | None, ...], app: str | None) -
 
 
 def has_open(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
-    """Tell whether a record of one of these labels is pending or resuming. Reads no record."""
+    """Tell whether a record of one of these labels waits, rests or goes on. Reads no record."""
     keys = _label_keys(labels)
     statement = (
-        f"SELECT 1 FROM codemode_labels WHERE label IN ({marks(keys)}) AND tenant = ? AND state IN ({marks(_OPEN)})"
-        " AND app = ? LIMIT 1"
+        f"SELECT 1 FROM codemode_labels WHERE label IN ({marks(keys)}) AND tenant = ? AND state IN"
+        f" ({marks(_GOES_ON)}) AND app = ? LIMIT 1"
     )
-    return session.one(statement, *keys, tenant, *_OPEN, app) is not None
+    return session.one(statement, *keys, tenant, *_GOES_ON, app) is not None
 
 
 def _walked(session: Session, asked: Filters) -> tuple[Filters, str]:

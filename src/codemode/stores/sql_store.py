@@ -127,7 +127,7 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
         return await self._read(lambda session: listing.page(session, asked))
 
     def has_surely_none_open(self, *, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
-        """Tell, on the event loop, that no record of any of these labels is pending or resuming: False says nothing.
+        """Tell, on the event loop, that no record of any of these labels waits, rests or goes on: False says nothing.
 
         Looks only where nobody has to wait for that, and never at what a record holds.
         """

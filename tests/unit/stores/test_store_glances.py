@@ -12,7 +12,7 @@ from codemode import ALL_TENANTS, SqliteInterruptStore
 from codemode.mcp.approvals.keeping import Keeping
 from codemode.mcp.gateway.principals import Principal
 
-OPEN = ("pending", "resuming")
+OPEN = ("pending", "resuming", "resting")
 
 
 class Tool:
@@ -50,6 +50,16 @@ def test_a_look_sees_what_another_store_of_the_file_has_just_kept_and_ended(make
                 assert (before, during, store.has_surely_none_open(**asked)) == (
                     (True, False, True) if kind == "sqlite" else (False, False, False)
                 )
+
+    through(make, scenario)
+
+
+def test_a_look_sees_what_rests(make):
+    async def scenario(store):
+        asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
+        await store.rest(paused("a"), owner="o", **asked)
+        await store.list(tenant=ALL_TENANTS)
+        assert not store.has_surely_none_open(**asked)
 
     through(make, scenario)
 
