@@ -471,10 +471,17 @@ def test_what_is_ours_and_stands_in_another_place_is_told(said: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("store", "file"), [("sqlite:///in/it.db", "{}/in/it.db"), ("sqlite:////there.db", "/there.db"), ("", "")]
+    ("store", "file"),
+    [
+        ("sqlite:///in/it.db", "{}/in/it.db"),
+        ("sqlite:////there.db", "/there.db"),
+        ("sqlite:///~/it.db", "/home/ana/it.db"),
+        ("sqlite:///~nobody/it.db", "{}/~nobody/it.db"),
+        ("", ""),
+    ],
 )
 def test_the_file_of_a_store_is_the_same_wherever_the_gateway_is_started(tmp_path: Path, store: str, file: str):
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"codemode": {"store": store} if store else {}}))
     expected = f"sqlite:///{file.format(tmp_path)}" if store else None
-    assert load_config(path, environ={}).settings.store == expected
+    assert load_config(path, environ={"HOME": "/home/ana"}).settings.store == expected

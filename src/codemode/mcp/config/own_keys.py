@@ -9,11 +9,12 @@ from typing import Any
 from . import checks
 from .checks import Check
 from .mistakes import MistakeError, inside, near, one_of
+from .settings import SQLITE
 from .values import APPROVALS
 
 _POLICY = checks.choice(APPROVALS)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_STORES = ("sqlite:///", "postgresql://", "postgres://")
+_STORES = (SQLITE, "postgresql://", "postgres://")
 
 
 def _approval(value: Any, path: str) -> dict[str, str]:

@@ -98,7 +98,7 @@ def _top(
     filling = Filling(variables)
     said = filling.within(whole.get("codemode", {}), "codemode")
     top = checks.only(own_keys.TOP, said, "codemode")
-    return top, settings_of(top, filling.secrets, state, folder)
+    return top, settings_of(top, filling.secrets, state, lambda text: places.at(folder, text, variables.environ))
 
 
 def _containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,13 @@ _FIELDS = {
 }
 
 
-def settings_of(top: Mapping[str, Any], filled_in: set[str], state_folder: Path, folder: Path) -> GatewaySettings:
-    """Return the settings; ``filled_in`` are secrets that variables brought in, at ``folder`` relative paths begin."""
+def settings_of(
+    top: Mapping[str, Any], filled_in: set[str], state_folder: Path, at: Callable[[str], Path]
+) -> GatewaySettings:
+    """Return the settings; ``filled_in`` are secrets that variables brought in, ``at`` gives the path that is meant."""
     fields = {field: top[key] for key, field in _FIELDS.items() if key in top}
-    if "store" in fields:
-        fields["store"] = _placed(fields["store"], folder)
+    if fields.get("store", "").startswith(SQLITE):  # a client starts the gateway in any folder
+        fields["store"] = f"{SQLITE}{at(fields['store'].removeprefix(SQLITE))}"
     auth: Mapping[str, Any] = top.get("auth", {})
     console = auth.get("console")
     asking: Any = auth.get("introspection", {}).get("clientSecret")
@@ -39,10 +41,3 @@ def settings_of(top: Mapping[str, Any], filled_in: set[str], state_folder: Path,
     secrets = secret_rules.long_enough({*filled_in, *top.get("keys", ()), *of_auth})
     secrets |= secret_rules.of_url(top.get("store", ""))
     return GatewaySettings(**fields, state_folder=state_folder, secrets=tuple(sorted(secrets, key=len, reverse=True)))
-
-
-def _placed(store: str, folder: Path) -> str:
-    """Return the URL of a store, the file of one with a whole path: a client starts the gateway in any folder."""
-    if not store.startswith(SQLITE):
-        return store
-    return f"{SQLITE}{folder / Path(store.removeprefix(SQLITE)).expanduser()}"

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config.settings import SQLITE
 from ..config.values import ConfigError, GatewaySettings
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from ...stores.protocol import InterruptStore
 
 _FILE = "gateway.sqlite"
-_SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
 APP = "codemode-mcp"
 
@@ -92,7 +92,7 @@ def _made(url: str | None, folder: Path) -> InterruptStore:
 
 
 def _file_of(url: str | None, folder: Path) -> Path:
-    return folder / _FILE if url is None else Path(url.removeprefix(_SQLITE))
+    return folder / _FILE if url is None else Path(url.removeprefix(SQLITE))
 
 
 def _folder_made(path: Path) -> None:
