@@ -87,6 +87,15 @@ def in_no_trace() -> Generator[None]:
         context.detach(token)
 
 
+def is_recorded() -> bool:
+    """Tell whether this process has somebody who records spans or metrics; without, all would be for nobody."""
+    trace, metrics = _loaded("trace"), _loaded("metrics")
+    if trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return True
+    # Its stand-in for a provider that nobody has set has no public name.
+    return metrics is not None and not type(metrics.get_meter_provider()).__name__.startswith("_Proxy")
+
+
 def trace_id() -> str | None:
     """Return the id of the current trace, 32 hexadecimal digits; None where there is none."""
     trace = _loaded("trace")
@@ -162,7 +171,10 @@ _made: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionar
 
 def _loaded(name: str) -> Any:
     """Return a module of OpenTelemetry; None where nobody has imported it, so that nobody records by it."""
-    return sys.modules.get(f"opentelemetry.{name}")
+    module = sys.modules.get(f"opentelemetry.{name}")
+    # What another thread is importing at this moment has not all its names yet.
+    is_begun = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_begun else module
 
 
 def _instruments() -> dict[str, Any] | None:

@@ -18,8 +18,9 @@ from .client_table import TOOL_NAMES
 
 _FORMS = {
     "traceparent": re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x21-\x7e]{0,100})?"),
-    "tracestate": re.compile(r"[\x20-\x7e]{1,512}"),
-    "baggage": re.compile(r"[\x20-\x7e]{1,8192}"),
+    # A header neither begins nor ends with a space.
+    "tracestate": re.compile(r"(?! )[\x20-\x7e]{1,512}(?<! )"),
+    "baggage": re.compile(r"(?! )[\x20-\x7e]{1,8192}(?<! )"),
 }
 _OF_THE_SDK = ("initialize", "ping", "server/discover")
 

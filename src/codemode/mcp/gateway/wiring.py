@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -10,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...observe.request_telemetry import is_recorded
 from ..config.secrets import Secrets
 from ..config.values import GatewayConfig, ServerConfig
 from ..upstreams.hooks import UpstreamHooks
@@ -174,7 +174,7 @@ class Wiring:
             "approval": {"mode": "interrupt"},
             "lifecycle": {"on_nested_tool_call": self._told_of},
             "continuation": continuation,
-            "telemetry": {"is_enabled": _is_recorded()},
+            "telemetry": {"is_enabled": is_recorded()},
         }
 
     def _keeps_journal(self, config: GatewayConfig) -> bool:
@@ -214,17 +214,6 @@ class _Given:
 @asynccontextmanager
 async def _given(servers: Any) -> AsyncGenerator[_Given]:
     yield _Given(servers)
-
-
-def _is_recorded() -> bool:
-    """Tell whether this process has somebody who records spans or metrics; without, all would be for nobody."""
-    # The SDK has imported the one, and whoever records metrics the other.
-    trace: Any = sys.modules.get("opentelemetry.trace")
-    metrics: Any = sys.modules.get("opentelemetry.metrics")
-    if trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return True
-    # Its stand-in for a provider that nobody has set has no public name.
-    return metrics is not None and not type(metrics.get_meter_provider()).__name__.startswith("_Proxy")
 
 
 def _can_seal() -> bool:

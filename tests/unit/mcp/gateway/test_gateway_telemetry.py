@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import mcp_types as types
 import pytest
 from gateway_clients import ERAS, Era, client_of
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
@@ -281,11 +284,24 @@ def test_nothing_is_recorded_where_opentelemetry_is_not_installed(monkeypatch: p
         assert request_telemetry.trace_id() is None
 
 
+def test_what_is_being_imported_at_this_moment_records_nothing_yet(monkeypatch: pytest.MonkeyPatch):
+    for name in ("trace", "propagate", "metrics", "context"):
+        begun = ModuleType(f"opentelemetry.{name}")
+        begun.__spec__ = ModuleSpec(begun.__name__, None)
+        vars(begun.__spec__)["_initializing"] = True
+        monkeypatch.setitem(sys.modules, begun.__name__, begun)
+    assert not request_telemetry.is_recorded()
+    with request_telemetry.request_span("x", {}, said={}, brought={}), request_telemetry.inner_call("x"):
+        assert request_telemetry.trace_id() is None
+
+
 @given(st.dictionaries(st.sampled_from(["traceparent", "tracestate", "baggage", "x"]), st.text() | st.integers()))
+@example({"tracestate": " ", "baggage": "a=b "})
 def test_what_is_passed_on_of_a_trace_can_stand_in_a_header(said: dict[str, Any]):
     for text in trace_of({"traceparent": PARENT, **said}).values():
         assert text.isascii()
         assert text.isprintable()
+        assert text == text.strip()
     assert trace_of(said) == {} or "traceparent" in said
 
 
