@@ -15,6 +15,7 @@ import pytest
 from controlling_terminal import Person
 
 from codemode import ModuleServer, SqliteInterruptStore, Tool, create_run_tool
+from codemode.mcp.approvals.remembered import Remembered
 
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "mcp"]
 CODE = """\
@@ -27,6 +28,11 @@ RUN = "codemode-mcp"
 
 def never(given: Any) -> Any:
     raise AssertionError(f"it runs with {given}, and nobody was to run it")
+
+
+def _of_the_first(calls: list[str]) -> dict[str, Any]:
+    """Return what a gateway keeps of how tools were, for the first of these calls alone."""
+    return {"definitions": {calls[0]: "as it was"}, "servers": {calls[0]: "shop"}, "session": "theirs"}
 
 
 class Waiting:
@@ -51,9 +57,12 @@ class Waiting:
         refund = Tool("refund", execute=never, needs_approval=True, input_schema=schema)
         run = create_run_tool([ModuleServer("shop", [refund])], settings={"approval": {"mode": "interrupt"}})
         interrupt = await run.execute({"code": CODE})
+        calls = [one.interrupt_id for one in interrupt.requests]
         async with SqliteInterruptStore(self.path) as store:
-            record_id = await store.put(interrupt, tool=run, tenant="local", app=RUN, source=CODE)
-        return record_id, [one.interrupt_id for one in interrupt.requests]
+            record_id = await store.put(
+                interrupt, tool=run, tenant="local", app=RUN, source=CODE, payload=_of_the_first(calls)
+            )
+        return record_id, calls
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a subcommand without a terminal."""
@@ -67,6 +76,11 @@ class Waiting:
             start_new_session=True,
         )
         return done.returncode, done.stdout, done.stderr
+
+    def remembered(self) -> list[Any]:
+        """Return what always holds, as the gateways of the folder read it."""
+        found = Remembered(self.path.parent).always()
+        return [(one.principal, one.server, one.tool, one.definition) for one in found]
 
     def decided(self) -> list[Any]:
         """Return the decisions that the store has, in the order of the calls."""
@@ -133,14 +147,19 @@ def test_all_calls_of_a_run_are_shown_and_decided_together(waiting: Waiting, per
     assert (code, "nothing waits under" in err) == (2, True)
 
 
-def test_one_call_is_edited_and_the_other_waits_on(waiting: Waiting, person: Callable[..., Person]):
+def test_one_call_is_edited_and_allowed_for_later_and_the_other_waits_on(
+    waiting: Waiting, person: Callable[..., Person]
+):
     edited = {"order": "c", "note": "less"}
-    at = person("approvals", "approve", waiting.calls[0], "--input", json.dumps(edited), "--reason", "a typo")
-    at.read_until("Allow this call? [y/N] ")
+    settled = ("--input", json.dumps(edited), "--reason", "a typo", "--always")
+    at = person("approvals", "approve", waiting.calls[0], *settled)
+    at.read_until("and later calls of shop.refund too, always, while the tool stays as it is? [y/N] ")
     assert '"order": "c"' in at.shown
+    assert waiting.remembered() == []
     at.type("yes\n")
     assert at.end()[0] == 0
     assert waiting.decided() == [{"approved": True, "reason": "a typo", "input": edited}, None]
+    assert waiting.remembered() == [("local", "shop", "refund", "as it was")]
 
 
 def test_an_edit_that_does_not_fit_decides_nothing(waiting: Waiting, person: Callable[..., Person]):

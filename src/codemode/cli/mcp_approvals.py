@@ -19,12 +19,12 @@ from ..stores.errors import UnknownRequest
 from ..stores.values import ALL_TENANTS
 from ..trace.visible_text import counted, visible
 from .exits import DONE, FAILED, UsageError
-from .later_calls import LaterCalls
 from .mcp_cards import card, table, waiting, whole_record
 from .mcp_setup import configuration, warn
 from .mcp_terminal import controlling_terminal
 
 if TYPE_CHECKING:
+    from ..mcp.approvals.later_calls import LaterCalls
     from ..mcp.config.values import GatewayConfig
     from ..stores.protocol import InterruptStore
     from ..stores.values import Record, StoredRequest
@@ -91,22 +91,36 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
             return FAILED
 
     async def written(store: InterruptStore) -> int:
-        return await _written(store, record, decisions, seen)
+        code = await _written(store, record, decisions, seen)
+        if code == DONE and later is not None:
+            await _kept(later, config, store, record)
+        return code
 
-    code = asyncio.run(_with_store(config, written))
-    if code == DONE and later is not None:
-        later.keep(config, record)
-    return code
+    return asyncio.run(_with_store(config, written))
 
 
 async def _written(store: InterruptStore, record: Record, decisions: dict[str, Any], seen: dict[str, str]) -> int:
     try:
-        await store.decide(decisions, actor=f"{getpass.getuser()}@terminal", tenant=record.tenant, seen=seen)
+        await store.decide(decisions, actor=_actor(), tenant=record.tenant, seen=seen)
     except CodeModeError as error:
         warn(f"nothing was decided: {error.message}")
         return FAILED
     print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
     return DONE
+
+
+async def _kept(later: LaterCalls, config: GatewayConfig, store: InterruptStore, record: Record) -> None:
+    from ..mcp.approvals.remembered import Remembered
+    from ..mcp.gateway.gateway import Gateway
+
+    try:
+        await later.keep(Remembered(Gateway(config).folder), store, record, actor=_actor())
+    except (OSError, CodeModeError) as error:
+        warn(f"the call was decided, and later ones are asked about again: {error}")
+
+
+def _actor() -> str:
+    return f"{getpass.getuser()}@terminal"
 
 
 def _decision(request: StoredRequest, options: argparse.Namespace, edited: Any) -> dict[str, Any]:
@@ -131,7 +145,12 @@ def _later(record: Record, requests: list[StoredRequest], options: argparse.Name
     """Return the later calls for which the answer is to hold too."""
     if not options.session and not options.always:
         return None
-    return LaterCalls.of(record, requests, "always" if options.always else "session")
+    from ..mcp.approvals.later_calls import LaterCalls
+
+    try:
+        return LaterCalls.of(record, requests, "always" if options.always else "session")
+    except ValueError as error:
+        raise UsageError(f"{error}; leave out --session and --always") from error
 
 
 def _said_of_doubt(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...data.narrowing import mapping_or_empty
-from ...stores.values import Record
+from ...stores.values import Record, StoredRequest
 from .questions import Question
 from .remembered import KnownTool
 
@@ -26,12 +26,11 @@ def definition_in(record: Record, interrupt_id: str) -> Any:
     return mapping_or_empty(mapping_or_empty(record.payload).get("definitions")).get(interrupt_id)
 
 
-def known_tool(record: Record, interrupt_id: str) -> KnownTool | None:
-    """Return the tool of a call as it was when it was kept; None where that is not known."""
-    said = mapping_or_empty(record.payload)
-    definition, server = definition_in(record, interrupt_id), mapping_or_empty(said.get("servers")).get(interrupt_id)
-    asked = next((one for one in record.requests if one.interrupt_id == interrupt_id), None)
-    if asked is None or not isinstance(definition, str) or not isinstance(server, str):
+def known_tool(record: Record, asked: StoredRequest) -> KnownTool | None:
+    """Return the tool of a call of a record as it was when it was kept; None where that is not known."""
+    servers = mapping_or_empty(mapping_or_empty(record.payload).get("servers"))
+    definition, server = definition_in(record, asked.interrupt_id), servers.get(asked.interrupt_id)
+    if not isinstance(definition, str) or not isinstance(server, str):
         return None
     return KnownTool(server, asked.tool_name.partition(".")[2], definition)
 

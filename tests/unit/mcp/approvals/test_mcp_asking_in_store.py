@@ -28,10 +28,8 @@ from mcp import Client
 from waiting import within
 
 from codemode import ALL_TENANTS, ToolCallContext, request_interrupt
-from codemode.cli.exits import UsageError
-from codemode.cli.later_calls import LaterCalls
+from codemode.mcp.approvals.later_calls import AUDIT_KIND, LaterCalls
 from codemode.mcp.approvals.remembered import Remembered
-from codemode.mcp.config.values import GatewayConfig, GatewaySettings
 from codemode.mcp.gateway.principals import LOCAL, Principal
 
 SOON = 1
@@ -326,8 +324,7 @@ def test_with_a_journal_the_same_holds(mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["session", "always"])
-def test_an_answer_at_the_terminal_may_hold_for_later_calls_of_that_very_tool(tmp_path: Path, scope: Any) -> None:
-    config = GatewayConfig(settings=GatewaySettings(state_folder=tmp_path))
+def test_an_answer_given_elsewhere_may_hold_for_later_calls_of_that_very_tool(tmp_path: Path, scope: Any) -> None:
     changed = Shop()
     changed.tools["refund"] = changed.tools["refund"].model_copy(update={"description": "Refunds twice."})
 
@@ -339,7 +336,9 @@ def test_an_answer_at_the_terminal_may_hold_for_later_calls_of_that_very_tool(tm
             later = LaterCalls.of(record, record.requests, scope)
             assert "shop.refund" in later.words
             await decided(store, {"approved": True})
-            later.keep(config, record)
+            await later.keep(Remembered(tmp_path), store, record, actor="ana")
+            (line,) = [one async for one in store.audit(tenant="local", record_id=waits) if one.kind == AUDIT_KIND]
+            assert (line.actor, line.details) == ("ana", {"server": "shop", "tool": "refund", "holds": scope})
             await store.outcome(waits, tenant="local", timeout_ms=30_000)
             assert (await call(client, code=f"{ONE} // again"))["result"] == "refunded 500 for a"
             assert shop.done == [("a", 500)] * 2
@@ -359,8 +358,14 @@ def test_an_answer_that_cannot_hold_for_later_calls_is_told_so() -> None:
     async def scenario() -> None:
         async with hosts(wait_ms=SOON) as (_, store, host), mute(host) as client:
             waits = (await call(client, code=ONE))["waiting"]["id"]
-            record = replace(await store.record(waits, tenant="local"), payload=None)
-            with pytest.raises(UsageError, match="for itself alone"):
-                LaterCalls.of(record, record.requests, "always")
+            kept = await store.record(waits, tenant="local")
+            assert LaterCalls.of(kept, kept.requests, "always").tools
+            (one,) = kept.requests
+            others = [{"payload": None}, {"app": "another"}, {"requests": (replace(one, kind="unknown"),)}]
+            others += [{"payload": {**kept.payload, name: None}} for name in ("definitions", "servers", "session")]
+            for other in others:
+                record = replace(kept, **other)
+                with pytest.raises(ValueError, match="for itself alone"):
+                    LaterCalls.of(record, record.requests, "always")
 
     within(scenario())
