@@ -17,6 +17,7 @@ from codemode import ALL_TENANTS, CodeModeError, InterruptStore, Resumer
 from codemode.plugins import WrongTypeError
 
 from .guarded import Guarded
+from .later import LaterAnswers
 from .notices import Sender, SlackWebhook, Webhook, require_targets
 from .pages.desk import Desk, Inspect
 from .policy import Policy
@@ -41,7 +42,8 @@ class ConsoleOptions:
     database; else one of this process. ``policy`` may refuse a decision. ``embed_in`` are origins of the same site
     whose pages may frame it. ``trusted_proxies`` may tell for whom they speak. ``hosts`` are names by which it is
     called beside that of ``base_url``: it answers then to no other, only to addresses. ``inspect`` reads what a
-    record waits in, as `inspect_interrupt` does, where its keys are not those of ``resume``. ``clock`` is Unix time.
+    record waits in, as `inspect_interrupt` does, where its keys are not those of ``resume``. ``later`` keeps approvals
+    that hold for later calls too, `LaterAnswers`: without it each is for its call. ``clock`` is Unix time.
     """
 
     secret: Secret | None = None
@@ -50,6 +52,7 @@ class ConsoleOptions:
     trusted_proxies: Sequence[str] = ()
     hosts: Sequence[str] = ()
     inspect: Inspect | None = None
+    later: LaterAnswers | None = None
     clock: Clock = time.time
 
 
@@ -110,7 +113,8 @@ def approval_console(
     resumers = _resumers(store, resume)
     targets = require_targets(notify, base_url)
     options_of = {app: {"continuation": one} for app, one in map(_continuation, resumers) if one is not None}
-    desk = Desk(store, chosen.policy, frozenset(app for app, _ in resumers), options_of, chosen.inspect)
+    apps = frozenset(app for app, _ in resumers)
+    desk = Desk(store, chosen.policy, apps, options_of, chosen.inspect, chosen.later)
     inner = Starlette(routes=routes(desk), exception_handlers=cast("Any", told()))
     inner.router.redirect_slashes = (
         False  # what it would redirect to names scheme and host as a proxy's neighbour sees them

@@ -32,23 +32,31 @@ _OF_KIND = {
     APPROVAL_KIND: frozenset({"approve", "edit", "deny"}),
     UNKNOWN_OUTCOME_KIND: frozenset({"value", "error", "run-again"}),
 }
-_FIELDS = frozenset({"decision", "reason", "version", "shown", TOKEN_FIELD})
-_KEYS = {"decision", "input", "value", "reason", "version", "shown", TOKEN_FIELD}
+_APPROVES = frozenset({"approve", "edit"})
+_FIELDS = frozenset({"decision", "reason", "later", "version", "shown", TOKEN_FIELD})
+_KEYS = {*_FIELDS, "input", "value"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What was sent about a request: ``said`` is the button, ``items`` are all fields.
 
+    ``later`` is for how long an approval is to hold beside the call, nothing where it is for the call alone.
     ``version`` and ``shown`` say what the sender was shown, and ``token`` that the console has shown it to them.
     """
 
     said: str
     reason: str
+    later: str
     token: str
     version: str
     shown: str
     items: Items
+
+    @property
+    def approves(self) -> bool:
+        """Whether a call is to run."""
+        return self.said in _APPROVES
 
     @property
     def is_redraw(self) -> bool:
@@ -75,24 +83,26 @@ def sent_form(items: Items) -> Sent:
     if other is not None:  # a misspelt change would be passed over, and the rest approved
         raise Problem(400, "This is no form of a request", f"It has no field {other[:200]}.")
     said, reason = only(items, "decision"), only(items, "reason").replace("\r\n", "\n").strip()
-    return Sent(said, reason, only(items, TOKEN_FIELD), only(items, "version"), only(items, "shown"), items)
+    shown = only(items, "version"), only(items, "shown")
+    return Sent(said, reason, only(items, "later"), only(items, TOKEN_FIELD), *shown, items)
 
 
 def sent_json(body: Any) -> Sent:
-    """Return what a JSON body says: ``{"decision", "form_token", "version", "shown", "input"?, "value"?, "reason"?}``.
+    """Return what a JSON body says: an object with the fields of a form, and ``input`` or ``value``.
 
-    Raises `Problem` 400.
+    ``reason`` and ``later`` may be left out, and what is decided without a value. Raises `Problem` 400.
     """
     said = cast("Mapping[str, Any]", body) if isinstance(body, dict) else dict[str, Any]()
-    texts = {name: said.get(name, "") for name in ("decision", "reason", TOKEN_FIELD, "version", "shown")}
+    texts = {name: said.get(name, "") for name in _FIELDS}
     has_all = all(isinstance(one, str) for one in texts.values()) and all(
-        texts[name] for name in texts.keys() - {"reason"}
+        texts[name] for name in texts.keys() - {"reason", "later"}
     )
     if not has_all or not said.keys() <= _KEYS or {"input", "value"} <= said.keys():
         raise Problem(400, "This decides nothing", f"A body is an object with texts, of {', '.join(sorted(_KEYS))}.")
     given = said.get("input", said.get("value", ABSENT))
     items = [] if given is ABSENT else [("json", json.dumps(given))]
-    return Sent(texts["decision"], texts["reason"].strip(), texts[TOKEN_FIELD], texts["version"], texts["shown"], items)
+    about_it = texts["later"], texts[TOKEN_FIELD], texts["version"], texts["shown"]
+    return Sent(texts["decision"], texts["reason"].strip(), *about_it, items)
 
 
 def require_sense(one: StoredRequest, sent: Sent, *, is_for_programs: bool = False) -> None:

@@ -20,6 +20,7 @@ from ...run.inspecting import inspect_interrupt
 from ...stores.values import ALL_TENANTS
 from ..config.values import ConfigError
 from .http_answers import Refused
+from .http_console_later import LaterAnswers
 from .http_console_users import console_users
 from .http_door import Door
 from .http_server_pages import SERVERS_PATH, server_pages
@@ -45,7 +46,8 @@ class MountedConsole:
         # Of the same key on all hosts, and of no use for what else the key does.
         secret = hmac.new(keys[-1], b"codemode mcp console", hashlib.sha256).digest()
         base_url = None if settings.url is None else settings.url + CONSOLE_PATH
-        options = {"secret": secret, "inspect": _inspecting(keys)}
+        later = LaterAnswers(gateway.folder, gateway.store)
+        options = {"secret": secret, "inspect": _inspecting(keys), "later": later}
         self._console = package.approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
         self._servers = server_pages(
             _PACKAGE, gateway, auth=self._auth, store=gateway.store, secret=secret, base_url=base_url

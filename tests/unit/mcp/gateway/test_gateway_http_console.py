@@ -8,6 +8,8 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import codemode_console
@@ -18,6 +20,8 @@ from mcp.server.auth.provider import AccessToken
 
 from codemode import create_code_mode_tool, tool
 from codemode.mcp import ConfigError
+from codemode.mcp.approvals.later_calls import AUDIT_KIND
+from codemode.mcp.approvals.remembered import Remembered
 from codemode.mcp.gateway.http_app import HttpApp, http_app
 from codemode.mcp.gateway.http_console_users import console_users
 from codemode.mcp.gateway.http_door import Door
@@ -34,7 +38,7 @@ def refund(order: str) -> str:
     return "done"
 
 
-async def paused(gateway: StandIn, tenant: str) -> str:
+async def paused(gateway: StandIn, tenant: str, payload: Any = None) -> str:
     store = gateway.store
     options: Any = {
         "approval": {"mode": "interrupt"},
@@ -48,14 +52,23 @@ async def paused(gateway: StandIn, tenant: str) -> str:
     code_mode = create_code_mode_tool([refund], options)
     js = f"/* {tenant} */ return await tools.refund({{ order: 'A-17' }})"
     interrupt = await code_mode.execute({"js": js}, context_binding=tenant)
-    return await store.put(interrupt, tool=code_mode, tenant=tenant, app=APP)
+    if payload is not None:  # as the gateway keeps it: with the server's name, and how its tool was
+        (one,) = interrupt.requests
+        interrupt = replace(interrupt, requests=(replace(one, tool_name="shop.refund"),))
+        payload = {name: {one.interrupt_id: said} for name, said in payload.items()} | {"session": "s"}
+    return await store.put(interrupt, tool=code_mode, tenant=tenant, app=APP, payload=payload)
 
 
 @contextlib.asynccontextmanager
 async def browsing(
-    auth: dict[str, Any] | None = None, *, verifier: Any = None, base: str = "http://127.0.0.1:8765"
+    auth: dict[str, Any] | None = None,
+    *,
+    verifier: Any = None,
+    base: str = "http://127.0.0.1:8765",
+    folder: Path | None = None,
 ) -> AsyncGenerator[tuple[StandIn, HttpApp, httpx2.AsyncClient]]:
     gateway = StandIn(auth, verifier)
+    gateway.folder = folder or gateway.folder
     app = http_app(gateway)
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 4000))
     async with app.running(), httpx2.AsyncClient(transport=transport, base_url=base) as browser:
@@ -112,6 +125,32 @@ def test_each_user_signs_in_with_their_token_and_sees_what_is_theirs():
             browser.cookies.clear()
             assert await signed_in(browser, BOB) == 200
             assert await seen(browser) == {"bob"}
+
+    asyncio.run(main())
+
+
+def test_an_approval_may_hold_always_for_the_tool_as_it_was_and_for_whose_call_it_is(tmp_path: Path):
+    async def main() -> None:
+        async with browsing({"tokens": TOKENS, "console": OPERATOR}, folder=tmp_path) as (gateway, _, browser):
+            known = {"definitions": "the digest", "servers": "shop"}
+            records = [await paused(gateway, "ana", known), await paused(gateway, "ana")]
+            assert await signed_in(browser, OPERATOR) == 200
+            remembered = Remembered(tmp_path)
+            for record, offered, status in zip(records, (["session", "always"], []), (200, 400), strict=True):
+                path = f"/console/records/{record}"
+                (card,) = (await browser.get(path, headers={"accept": "application/json"})).json()["requests"]
+                assert card["later"] == offered
+                sent = {"decision": "approve", "later": "always", "form_token": card["formToken"]}
+                sent |= {"version": card["version"], "shown": card["shown"]}
+                answer = await browser.post(
+                    f"{path}/requests/1", json=sent, headers={**OWN, "accept": "application/json"}
+                )
+                assert answer.status_code == status, answer.text
+            (kept,) = remembered.always()
+            assert (kept.principal, kept.server, kept.tool, kept.definition) == ("ana", "shop", "refund", "the digest")
+            (line,) = [one async for one in gateway.store.audit(tenant="ana") if one.kind == AUDIT_KIND]
+            assert (line.actor, line.address, line.record_id) == ("operator", "127.0.0.1", records[0])
+            assert line.details == {"server": "shop", "tool": "refund", "holds": "always"}
 
     asyncio.run(main())
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from ..decisions import PREVIEW, Sent, about, decision_words, edited_input, form
 from ..diff import DiffLine, diff
 from ..errors import Problem
 from ..forms import ABSENT, Edited, Form
+from ..later import choices_of
 from ..limits import Items
 from ..record_values import question_of
 from ..rendering import wants_json
@@ -80,7 +81,8 @@ class Card:
     ``form`` is None where there is nothing to answer, and for callers that want none. ``typed`` is what somebody had
     typed, where the form is about something else by now. ``changes`` are those of an edited input: decided, or shown
     before that. ``is_answered``: somebody has just sent it, and nothing was decided. ``is_held_back``: the page is
-    full, and shows its form and changes once it is opened.
+    full, and shows its form and changes once it is opened. ``later`` says, by names, for how long an approval may hold
+    beside this call; ``chosen_later`` is one of them, or nothing.
     """
 
     one: StoredRequest
@@ -102,6 +104,8 @@ class Card:
     is_preview: bool = False
     has_fields: bool = True
     is_held_back: bool = False
+    later: Mapping[str, str] = field(default_factory=dict[str, str])
+    chosen_later: str = ""
 
     @property
     def characters(self) -> int:
@@ -157,6 +161,7 @@ class Card:
             **made,
             "sinceMs": self.since_ms,
             "mayAnswer": self.may_answer,
+            "later": [*self.later],
             **form,
         }
 
@@ -233,6 +238,8 @@ class _Making:
             is_preview=own is not None and own.sent.said == PREVIEW and own.problem is None,
             has_fields=has_fields,
             is_held_back=is_held_back,
+            later=choices_of(self.desk.later, self.record, one) if may_answer else {},
+            chosen_later="" if own is None else own.sent.later,
         )
 
     def _may_answer(self, one: StoredRequest, own: Answering | None) -> bool:

@@ -29,6 +29,7 @@ from ..decisions import (
 )
 from ..errors import Problem, problem_of, unknown
 from ..forms import Edited
+from ..later import choices_of, kept
 from ..meanwhile import changed_meanwhile, no_longer_asked
 from ..policy import refusal
 from ..rendering import wants_json
@@ -99,6 +100,7 @@ async def _require_allowed(desk: Desk, request: Request, record: Record, sent: S
 async def _answer(desk: Desk, request: Request, record: Record, one: StoredRequest, sent: Sent) -> Response:
     actor = visit_of(request).user.name
     said = await run_check(LARGE_CHARACTERS, lambda: _read(desk, record, one, sent, actor))
+    # What it holds for is not kept again: somebody may have taken it back since.
     if said.is_repeat:
         return _done(request, record, one)
     problem = no_longer_asked(record, one)
@@ -108,9 +110,10 @@ async def _answer(desk: Desk, request: Request, record: Record, one: StoredReque
         facts = {"field": "reason"} if said.why_none.is_of_reason else None
         problem = Problem(422, "Nothing is decided yet", said.why_none.words, facts=facts)
     if problem is None and said.decision is not None:
+        _require_choice(desk, record, one, sent)
         problem = await _decide(desk, request, record, one, said.decision[0])
         if problem is None:
-            return _done(request, record, one)
+            return await _decided(desk, request, record, one, sent)
         record = await desk.record_of(request)  # what has happened meanwhile is shown
     answering = Answering(one.interrupt_id, sent, said.edited, problem, said.is_of_this)
     status = 200 if problem is None else problem.status
@@ -153,6 +156,21 @@ async def _decide(desk: Desk, request: Request, record: Record, one: StoredReque
         return problem_of(error)
     first = decided[name]
     return None if first.actor == visit.user.name else no_longer_asked(record, first)
+
+
+def _require_choice(desk: Desk, record: Record, one: StoredRequest, sent: Sent) -> None:
+    """Raise `Problem` 400 for an approval that is to hold for what nobody was offered."""
+    if sent.later and sent.later not in choices_of(desk.later, record, one):
+        raise Problem(400, "Nothing is decided", "This can be decided for this call alone.")
+
+
+async def _decided(desk: Desk, request: Request, record: Record, one: StoredRequest, sent: Sent) -> Response:
+    """Let what was decided hold for as long as it is to."""
+    choice = sent.later if sent.approves else ""
+    notice = await kept(desk.later, record, one, choice, visit_of(request))
+    if notice is None:
+        return _done(request, record, one)
+    return await record_page(desk, request, await desk.record_of(request), notice=notice)
 
 
 def _done(request: Request, record: Record, one: StoredRequest) -> Response:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from codemode import ALL_TENANTS, Interrupt, InterruptStore, PauseView, Record, inspect_interrupt
 
 from ..errors import unknown
+from ..later import LaterAnswers
 from ..policy import Policy
 from ..visits import visit_of
 
@@ -24,7 +25,7 @@ class Desk:
     """What the pages of one console stand on. ``apps`` go on here once they are decided; None is every app.
 
     ``options`` are those of the tools of apps, as far as they are known: they have the keys. ``inspect`` reads what a
-    record waits in without them.
+    record waits in without them. ``later`` keeps approvals that hold for later calls too.
     """
 
     store: InterruptStore
@@ -32,6 +33,7 @@ class Desk:
     apps: frozenset[str | None] = frozenset()
     options: Mapping[str | None, Any] = field(default_factory=dict[str | None, Any])
     inspect: Inspect | None = None
+    later: LaterAnswers | None = None
 
     def resumes(self, app: str) -> bool:
         """Tell whether the programs of an app go on here."""

@@ -241,7 +241,7 @@ function valueOf(control, isFirst) {
 
 function showDifference(form) {
   let list = form.querySelector(":scope > .typing");
-  const changed = controlsIn(form).filter((one) => one.name && one.name !== "reason" && isChanged(one));
+  const changed = controlsIn(form).filter((one) => one.name && !["reason", "later"].includes(one.name) && isChanged(one));
   if (changed.length === 0) return list?.remove();
   if (list === null) {
     list = document.createElement("ul");
