@@ -131,6 +131,7 @@ SERVER = Server(
     on_unsubscribe_resource=nothing,
     on_completion=completion,
 )
+SERVER.add_request_handler("logging/setLevel", types.SetLevelRequestParams, nothing)
 
 
 async def main() -> None:

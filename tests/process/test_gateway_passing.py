@@ -46,6 +46,7 @@ async def run(client: Client, call: str) -> dict[str, Any]:
 async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, era: Era) -> None:
     asked: list[str] = []
     updated = asyncio.Event()
+    logged: asyncio.Queue[Any] = asyncio.Queue()
 
     async def person(_context: Any, params: Any) -> types.ElicitResult:
         asked.append(params.message)
@@ -54,8 +55,11 @@ async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, er
     async def heard(message: Any) -> None:
         if isinstance(message, types.ResourceUpdatedNotification) and message.params.uri == "notes://today":
             updated.set()
+        elif isinstance(message, types.LoggingMessageNotification):
+            logged.put_nowait((message.params.level, message.params.logger, message.params.data))
 
-    async with started(tmp_path, era, elicitation_callback=person, message_handler=heard) as client:
+    options = {"elicitation_callback": person, "message_handler": heard, "log_level": "notice"}
+    async with started(tmp_path, era, **options) as client:
         assert [one.name for one in (await client.list_prompts()).prompts] == ["notes_review"]
         (message,) = (await client.get_prompt("notes_review", {"x": "1"})).messages
         assert message.content == types.TextContent(text="Review {'x': '1'}")
@@ -68,6 +72,8 @@ async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, er
         assert given.completion.values == ["21"]
         assert (await run(client, "await notes.greet({})"))["result"] == "accept Ada"
         if era == "legacy":
+            level = types.SetLevelRequestParams(level="notice")
+            await client.session.send_request(types.SetLevelRequest(params=level), types.EmptyResult)
             params = types.SubscribeRequestParams(uri="notes://today")
             await client.session.send_request(types.SubscribeRequest(params=params), types.EmptyResult)
             await run(client, "await notes.touch({})")
@@ -76,6 +82,8 @@ async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, er
             async with client.listen(resource_subscriptions=["notes://today"]) as stream:
                 await run(client, "await notes.touch({})")
                 await asyncio.wait_for(anext(stream), 30)
+        said = await asyncio.wait_for(logged.get(), 30)
+        assert said == ("notice", "notes.hand", {"touched": "notes://today"})
     assert asked == ["[notes] Who are you?"]
 
 

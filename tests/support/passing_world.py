@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 import mcp_types as types
@@ -13,8 +13,10 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
 
 from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.passing.handlers import announcing, handlers
+from codemode.mcp.passing.handlers import announcing, handlers, pass_logs
+from codemode.mcp.passing.logs import Hide, as_it_is
 from codemode.mcp.passing.passed import Passed
+from codemode.mcp.upstreams.log_levels import LogLevel
 from codemode.mcp.upstreams.origins import CallOrigin
 
 LEGACY, MODERN = "legacy", "auto"
@@ -34,6 +36,7 @@ class FakeUpstream:
         self.passed: Passed | None = None
         self.client: Client | None = None
         self.context: Any = None
+        self._log_level = LogLevel(lambda: None if self.passed is None else self.passed.logs.level)
         self._serving: asyncio.Task[None] | None = None
         self._is_over = asyncio.Event()
 
@@ -48,8 +51,13 @@ class FakeUpstream:
             await asyncio.wait([ready, self._serving], return_when=asyncio.FIRST_COMPLETED)
             self.client = ready.result() if ready.done() else await self._serving  # type: ignore[func-returns-value]
             assert self.client is not None
+            await self.ask_for_log()
             self.capabilities, self.state = self.client.server_capabilities, "ready"
         return self.client.session
+
+    async def ask_for_log(self) -> None:
+        if self.client is not None:
+            await self._log_level.tell(self.client.session)
 
     def held(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -83,14 +91,31 @@ class FakeUpstream:
             await self.passed.notified(self.config, message)
 
 
+class Listener:
+    """A client's connection, as far as it is told something."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.exit_stack = AsyncExitStack()
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.news = asyncio.Event()
+
+    async def notify(self, _method: str, params: dict[str, Any]) -> None:
+        await self.reads.wait()
+        self.told.append(params)
+        self.news.set()
+
+
 @asynccontextmanager
 async def gateway(
     *upstreams: FakeUpstream,
     call: Callable[[Passed, Any, Any], Awaitable[Any]] | None = None,
     hide: Callable[[str], str] = str,
+    hide_in: Hide = as_it_is,
 ) -> AsyncGenerator[tuple[Server[Any], Passed]]:
     """A server that passes these through; ``call`` serves the calls of its one tool."""
-    passed = Passed(lambda: upstreams, hide=hide)
+    passed = Passed(lambda: upstreams, hide=hide, hide_in=hide_in)
     for one in upstreams:
         one.passed = passed
 
@@ -106,6 +131,7 @@ async def gateway(
 
     tools = {"on_list_tools": listed, "on_call_tool": called} if call else {}
     server = Server("gateway", **tools, **handlers(passed_of))
+    pass_logs(server, passed_of)
     server.middleware.append(announcing(passed_of))
     own = server.create_initialization_options
     server.create_initialization_options = lambda *_: own(NotificationOptions(True, True))  # type: ignore[method-assign]

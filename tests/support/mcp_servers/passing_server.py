@@ -1,4 +1,4 @@
-"""An MCP server on stdio with one of each: a tool that asks, a prompt, a resource, a template, completion, updates.
+"""An MCP server on stdio with one of each: a tool that asks, prompt, resource, template, completion, updates, a log.
 
 ``python passing_server.py FILE``: FILE holds the description of its tools.
 """
@@ -16,6 +16,7 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+levels: list[types.LoggingLevel] = []
 _NOTHING: dict[str, Any] = {"type": "object"}
 
 
@@ -34,6 +35,11 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         text = f"{answer.action} {(answer.content or {}).get('name')}"
     elif params.name == "touch":
         await ctx.session.send_resource_updated("notes://today")
+        for level in levels[-1:]:  # it logs nothing before it is asked to
+            logged = types.LoggingMessageNotificationParams(
+                level=level, logger="hand", data={"touched": "notes://today"}
+            )
+            await ctx.session.send_notification(types.LoggingMessageNotification(params=logged), ctx.request_id)
         text = "touched"
     else:
         text = json.dumps([{"number": number, "title": f"private {number}"} for number in (1, 2)])
@@ -66,6 +72,11 @@ async def complete(_ctx: Any, params: types.CompleteRequestParams) -> types.Comp
     return types.CompleteResult(completion=types.Completion(values=[f"{params.argument.value}1"]))
 
 
+async def set_level(_ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    levels.append(params.level)
+    return types.EmptyResult()
+
+
 async def subscribe(_ctx: Any, _params: Any) -> types.EmptyResult:
     return types.EmptyResult()
 
@@ -84,6 +95,7 @@ async def main() -> None:
         on_subscribe_resource=subscribe,
         on_unsubscribe_resource=subscribe,
     )
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
     async with stdio_server() as (reading, writing):
         options = server.create_initialization_options(NotificationOptions(resources_changed=True))
         await server.run(reading, writing, options)

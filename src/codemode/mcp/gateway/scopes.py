@@ -20,6 +20,10 @@ class Scope:
         """The id under which caches and sign-ins of the connection are kept: the operator's where all share it."""
         return LOCAL.id if self.principal_id is None else self.principal_id
 
+    def is_of_user(self, principal: Principal) -> bool:
+        """Tell whether what a server says by itself is about nobody else. A gateway without sign-in has one user."""
+        return self.principal_id is not None or principal.id == LOCAL.id
+
     def includes(self, principal: Principal) -> bool:
         """Tell whether a principal is one of them."""
         if self.principal_id not in (None, principal.id):

@@ -33,7 +33,9 @@ class Seat:
     def __init__(self, principal: Principal, connections: Connections, wiring: Wired) -> None:
         self.principal = principal
         self.runs = 0
-        self.passed = Passed(lambda: self._current.connected.upstreams, hide=wiring.secrets.text)
+        self.passed = Passed(
+            lambda: self._current.connected.upstreams, hide=wiring.secrets.text, hide_in=wiring.secrets.off_loop
+        )
         self._connections = connections
         self._wiring = wiring
         self._outfit: Outfit | None = None

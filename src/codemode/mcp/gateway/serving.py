@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from ...trace.failures import log_failure
-from ..passing.handlers import PassedOf, announcing, handlers
+from ..passing.handlers import PassedOf, announcing, handlers, pass_logs
 from .tool_shown import INSTRUCTIONS
 from .tracing import traced
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("codemode.mcp")
 
 
 def made_server(list_tools: Any, call_tool: Any, passed_of: PassedOf, *, passes: bool) -> Server[Any]:
-    """Return a server that answers with what these say. ``passes``: prompts and resources of servers too."""
+    """Return a server that answers with what these say. ``passes``: what servers have beside tools too."""
     passing = handlers(passed_of)
     told = {"on_subscriptions_listen": passing["on_subscriptions_listen"]}
     server: Server[Any] = Server(
@@ -35,6 +35,7 @@ def made_server(list_tools: Any, call_tool: Any, passed_of: PassedOf, *, passes:
     )
     server.middleware[:] = [traced(server)]
     if passes:
+        pass_logs(server, passed_of)
         announce = announcing(passed_of)
 
         async def announced(ctx: Any, call_next: Any) -> Any:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...surfaces.modules.run_tool import RunTool
     from ..approvals.resuming import Resuming, RunsOf
     from ..known.hooks import Known
+    from .seat import Seat
     from .seats import Seats
 
 _MAX_AGE_MS = 7 * 24 * 3_600_000
@@ -86,19 +87,27 @@ class Wiring:
 
     def hooks(self, scope: Scope) -> UpstreamHooks:
         """Return what is decided about the servers that some share."""
+        import mcp_types as types
+
         from ..approvals.remembered import approval_hook
+        from ..upstreams.log_levels import lowest
 
         async def asked(server: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:
             return await self._asked(scope, server, method, params, context)
 
         async def notified(server: ServerConfig, notification: Any) -> None:
-            for seat in self.seats.within(scope):
+            is_logged = isinstance(notification, types.LoggingMessageNotification)
+            for seat in self._hearing(scope) if is_logged else self.seats.within(scope):
                 await seat.notified(server, notification)
+
+        def log_level(_server: ServerConfig) -> types.LoggingLevel | None:
+            return lowest(seat.passed.logs.level for seat in self._hearing(scope))
 
         return UpstreamHooks(
             approval=approval_hook(self.remembered),
             asked=asked,
             notified=notified,
+            log_level=log_level,
             sign_in=self.sign_ins.hook(scope.owner),
             signed_out=self.sign_ins.signed_out_hook(scope.owner),
         )
@@ -195,6 +204,10 @@ class Wiring:
         if len(seats) != 1:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} is declined: it came in no call")
         return await seats[0].passed.asked(server, method, params, context)
+
+    def _hearing(self, scope: Scope) -> list[Seat]:
+        """Return the seats that may be told what a server logs: a user is told nothing of the calls of another."""
+        return [seat for seat in self.seats.within(scope) if scope.is_of_user(seat.principal)]
 
     def _told_of(self, event: Any) -> None:
         self._on_step(event.outer_tool_call_id, event.tool_name)

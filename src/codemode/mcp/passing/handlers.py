@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from ...data.narrowing import is_object, mapping_or_empty
 from ..upstreams.origins import CallOrigin
+from .logs import level_asked
 from .pages import CursorError
 from .passed import Passed
 from .questions import connection_of
@@ -23,6 +24,7 @@ PassedOf = Callable[[Any], Awaitable[Passed]]
 """Gives what the principal of a request is passed, by its ``ServerRequestContext``. Must start no server."""
 
 RESOURCE_NOT_FOUND = -32002
+_ANNOUNCED = ("prompts", "resources", "completions", "logging")
 _MAX_ROUNDS = 8
 _UPSTREAM_STATE = "codemode-server:"
 _MAX_STATE_CHARACTERS = 256_000
@@ -45,17 +47,34 @@ def handlers(passed_of: PassedOf) -> dict[str, Any]:
     }
 
 
+def pass_logs(server: Any, passed_of: PassedOf) -> None:
+    """Let clients say from which level on they hear what servers log. The argument of the SDK for that warns."""
+
+    async def set_level(ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        await (await passed_of(ctx)).logs.hear(connection_of(ctx.session), params.level)
+        return types.EmptyResult()
+
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
+
+
 def announcing(passed_of: PassedOf) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Return a middleware that announces of prompts, resources and completion what some server behind may have."""
+    """Return a middleware that announces of what `handlers` pass through that which some server behind may have.
+
+    It also lets requests hear what servers log, where they ask for it.
+    """
 
     async def announce(ctx: Any, call_next: Any) -> Any:
+        level = level_asked(ctx)
+        if level is not None:
+            async with (await passed_of(ctx)).logs.hearing(ctx, level):
+                return await call_next(ctx)
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized":
             (await passed_of(ctx)).joined(ctx.session)
         elif ctx.method in ("initialize", "server/discover") and is_object(result):
             said = {**mapping_or_empty(result.get("capabilities"))}
             result["capabilities"] = {**said, **_capabilities(await passed_of(ctx), said)}
-            for name in ("prompts", "resources", "completions"):
+            for name in _ANNOUNCED:
                 if result["capabilities"].get(name) is None:
                     result["capabilities"].pop(name, None)
         return result
@@ -64,12 +83,13 @@ def announcing(passed_of: PassedOf) -> Callable[[Any, Any], Awaitable[Any]]:
 
 
 def _capabilities(passed: Passed, said: dict[str, Any]) -> dict[str, Any]:
-    able = {name: passed.can(name) for name in ("prompts", "resources", "completions")}
+    able = {name: passed.can(name) for name in _ANNOUNCED}
     resources = {"subscribe": passed.can_subscribe, "listChanged": True}
     return {
         "prompts": {"listChanged": True} if able["prompts"] and "prompts" in said else None,
         "resources": resources if able["resources"] and "resources" in said else None,
         "completions": {} if able["completions"] and "completions" in said else None,
+        "logging": {} if able["logging"] and "logging" in said else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""What one principal is given of its servers beside their tools: prompts, resources, completion, subscriptions.
+"""What one principal is given of its servers beside their tools: prompts, resources, completion, subscriptions, logs.
 
 Also where what servers ask and say by themselves arrives: `asked` and `notified` of `UpstreamHooks`.
 """
@@ -20,6 +20,7 @@ from ...trace.visible_text import clipped
 from ..config.values import ServerConfig
 from ..upstreams.origins import CallOrigin
 from .held import HeldRequests
+from .logs import Hide, Logs, as_it_is
 from .names import may_be_prompt_of, prompt_name
 from .pages import Paged
 from .questions import Questions, connection_of
@@ -40,10 +41,16 @@ class Passed:
     """Prompts and resources of several servers as those of one, and the questions of these servers.
 
     ``upstreams`` gives the servers as they are now, in the order of the configuration. ``hide`` removes secrets from a
-    text. ``asked`` and ``notified`` are hooks of these servers.
+    text, ``hide_in`` from JSON. ``asked`` and ``notified`` are hooks of these servers.
     """
 
-    def __init__(self, upstreams: Callable[[], Sequence[Any]], *, hide: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        upstreams: Callable[[], Sequence[Any]],
+        *,
+        hide: Callable[[str], str] = str,
+        hide_in: Hide = as_it_is,
+    ) -> None:
         self._upstreams = upstreams
         self._hide = hide
         self._shelves: dict[str, Shelf] = {}
@@ -52,6 +59,7 @@ class Passed:
         self._connections: WeakSet[Any] = WeakSet()
         self.questions = Questions(hide)
         self.watching = Watching(hide)
+        self.logs = Logs(upstreams, hide_in)
         self.held = HeldRequests()
 
     async def aclose(self) -> None:
@@ -60,6 +68,7 @@ class Passed:
         for shelf in self._shelves.values():
             shelf.close()
         await self.watching.aclose()
+        await self.logs.aclose()
 
     def joined(self, session: Any) -> None:
         """Know a client from now on, by the SDK's session of one of its requests: it may be asked for its roots."""
@@ -106,6 +115,8 @@ class Passed:
             self.watching.list_changed(EVENTS[said])
         elif isinstance(notification, types.ResourceUpdatedNotification):
             self.watching.updated(config.name, notification.params.uri)
+        elif isinstance(notification, types.LoggingMessageNotification):
+            self.logs.heard(config.name, notification.params)
         elif isinstance(notification, types.ElicitCompleteNotification):
             told = self.questions.completed(config.name, notification.params.elicitation_id)
             if told is not None:

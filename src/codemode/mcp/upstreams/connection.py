@@ -21,6 +21,7 @@ from ...data.json_shape import holds_more_values_than
 from ...errors import CodeModeAuthenticationError
 from ...trace.failures import members_of
 from .lines import MAX_ASKED_VALUES
+from .log_levels import with_level
 from .losses import Lost, NotStartedError, UpstreamFailure
 from .streams import SENDING, Sending
 
@@ -43,6 +44,7 @@ class Requests(JSONRPCDispatcher):
         self.ended = asyncio.Event()
         self.hide: Callable[[Any], Awaitable[Any]] | None = None
         """Takes secrets out of what the server gives; out of lists and results of tools others do, who know more."""
+        self.log_level: Callable[[], str | None] = lambda: None
         watched: Any = _Watched(read, self.ended)
         told: Any = _Told(write, self.ended)
         super().__init__(watched, told)
@@ -60,7 +62,8 @@ class Requests(JSONRPCDispatcher):
         token = SENDING.set(sending)
         try:
             try:
-                given = await super().send_raw_request(method, params, opts, **more)
+                asked = with_level(params, self.log_level())
+                given = await super().send_raw_request(method, asked, opts, **more)
             except MCPError as error:
                 said = error.error.data
                 if not isinstance(said, _Refusal):

@@ -39,6 +39,10 @@ def _unobserved(_server: ServerConfig, _tool: types.Tool) -> Mapping[str, Any] |
     return None
 
 
+def _unlogged(_server: ServerConfig) -> types.LoggingLevel | None:
+    return None
+
+
 def _no_sign_in(_server: ServerConfig) -> Any:
     return None
 
@@ -59,7 +63,8 @@ class UpstreamHooks:
     would give other tools by itself. ``asked`` answers a request of the server, ``method`` and its
     params: ``elicitation/create``, ``sampling/createMessage``, ``roots/list``; the call in which it came is its third
     argument, the `ToolCallContext`, or None; without the hook each is declined. ``notified`` hears of what a server
-    says by itself. ``sign_in`` returns the ``httpx2.Auth`` of a server, or None. ``signed_out`` is called where a call
+    says by itself; ``log_level`` tells from which level on somebody hears what it logs, None where nobody does.
+    ``sign_in`` returns the ``httpx2.Auth`` of a server, or None. ``signed_out`` is called where a call
     was not made because nobody is signed in, with the call's `ToolCallContext`: it may pause the program, and returns
     whether to send the call once more.
     """
@@ -73,5 +78,6 @@ class UpstreamHooks:
     changes: Callable[[ServerConfig], int] = _unchanged
     asked: Callable[[ServerConfig, str, Mapping[str, Any], Any], Awaitable[Any]] | None = None
     notified: Callable[[ServerConfig, types.ServerNotification], Awaitable[None]] = _unheard
+    log_level: Callable[[ServerConfig], types.LoggingLevel | None] = _unlogged
     sign_in: Callable[[ServerConfig], Any] = _no_sign_in
     signed_out: Callable[[ServerConfig, Any], Awaitable[bool]] = _fails

@@ -27,6 +27,7 @@ from .link import Link, State
 from .list_cache import ListCache
 from .listening import Listening
 from .listing import Listing, listed_tools
+from .log_levels import LogLevel
 from .losses import UpstreamFailure
 from .offered import allowed, may_be_repeated, offered_tools
 
@@ -57,6 +58,7 @@ class Upstream:
         self._listed_on: Connection | None = None
         self._listing_now = asyncio.Lock()
         self._listening = Listening()
+        self._log_level = LogLevel(lambda: hooks.log_level(config))
         self._background: set[asyncio.Task[None]] = set()
         self._calls = Calls(config, hooks, secrets, self._link, self._asking)
 
@@ -141,6 +143,12 @@ class Upstream:
         """Return the session with it, started where it was not. Raises `CodeModeToolError` where that cannot be."""
         return (await self._link.connection()).session
 
+    async def ask_for_log(self) -> None:
+        """Let it log from the level on that somebody hears now. Starts nothing: who is started later is asked then."""
+        connection = self._link.open_connection
+        if connection is not None:
+            await self._log_level.tell(connection.session)
+
     def held(self) -> AbstractContextManager[None]:
         """Keep it running for as long as this lasts, be it idle or not."""
         return self._link.held()
@@ -198,10 +206,11 @@ class Upstream:
         return await self._calls.given(name, result)
 
     def _session(self, requests: Any) -> ClientSession:
-        requests.hide = self._secrets.off_loop
+        requests.hide, requests.log_level = self._secrets.off_loop, self._log_level.wanted
         return self._asking.session(requests, self._heard)
 
     def _is_ready(self, connection: Connection) -> None:
+        self._spawn(self._log_level.tell(connection.session))
         self._spawn(self._keep_listed(connection))
         if connection.era == "modern" and _tells_of_changes(connection):
             self._listening = Listening()

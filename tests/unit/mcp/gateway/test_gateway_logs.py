@@ -1,15 +1,19 @@
-"""What an open gateway logs: no secret of its configuration, and whatever of its own goes wrong."""
+"""What an open gateway logs: no secret, and whatever of its own goes wrong; and who hears what its servers log."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
+import mcp_types as types
 import pytest
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp.shared.exceptions import MCPError
+from passing_world import Listener
 
 from codemode.mcp import Gateway, GatewayConfig, GatewaySettings, ServerConfig
+from codemode.mcp.gateway.principals import LOCAL, Principal
+from codemode.mcp.gateway.scopes import Scope
 
 KEY = "sk-0123456789-abcdef"
 
@@ -45,5 +49,30 @@ def test_a_fault_of_the_gateway_is_for_its_log_alone(era: Era, caplog, tmp_path,
                     await client.call_tool("codemode.run", {"code": "1"})
         assert KEY not in str(raised.value)
         assert any("in broken" in (record.exc_text or "") for record in caplog.records)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_user_hears_what_a_server_logs_that_nobody_else_has(tmp_path):
+    server = ServerConfig("shop", "stdio")
+    logged = types.LoggingMessageNotificationParams(level="error", data=f"lost {KEY}")
+    notification = types.LoggingMessageNotification(params=logged)
+
+    async def main() -> None:
+        async with gateway_over([], tmp_path) as gateway:
+            gateway._wiring.secrets.add(KEY)
+            of_all, of_ana, of_bob = (gateway._wiring.hooks(Scope(one)) for one in (None, "ana", "bob"))
+            ana, bob, only = Listener(), Listener(), Listener()
+            await (await gateway.seat(Principal("ana"))).passed.logs.hear(ana, "info")
+            await (await gateway.seat(Principal("bob"))).passed.logs.hear(bob, "alert")
+            assert [one.log_level(server) for one in (of_all, of_ana, of_bob)] == [None, "info", "alert"]
+            await (await gateway.seat(LOCAL)).passed.logs.hear(only, "error")
+            assert of_all.log_level(server) == "error"
+            for hooks in (of_all, of_bob, of_ana):
+                await hooks.notified(server, notification)
+            await ana.news.wait()
+            await only.news.wait()
+            told = {"level": "error", "logger": "shop", "data": "lost [secret]"}
+            assert (ana.told, bob.told, only.told) == ([told], [], [told])
 
     asyncio.run(asyncio.wait_for(main(), 60))

@@ -104,6 +104,14 @@ def test_no_name_of_a_user_is_that_of_all():
     assert scope_of(server(), ANA).includes(Principal("ana", "1"))
 
 
+def test_what_a_server_of_all_says_by_itself_is_about_no_user_who_has_signed_in():
+    shared = scope_of(server(sharing="shared"), ANA)
+    assert not shared.is_of_user(ANA)
+    assert shared.is_of_user(LOCAL)
+    for sharing in (None, "user", "session"):
+        assert scope_of(server(sharing=sharing), ANA).is_of_user(ANA)
+
+
 def test_a_changed_configuration_leaves_alone_what_it_does_not_change():
     async def main() -> None:
         kept, gone, changed = server("kept"), server("gone"), server("changed")

@@ -1,4 +1,4 @@
-"""What a server says by itself: that its tools are others now, and that a page is to be opened before a call."""
+"""What a server says by itself: that its tools are others now, that a page is to be opened, and what it logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.subscriptions import ToolsListChanged
-from waiting import within
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from waiting import until, within
 
 from codemode.errors import CodeModeToolError
 from codemode.interrupts.interrupt import InterruptRequested
@@ -38,6 +39,9 @@ class Notes:
         self.tools = ["write"]
         self.lists = 0
         self.wants_page = True
+        self.log_level: types.LoggingLevel | None = None
+        self.logged: list[Any] = []
+        self.asked: list[Any] = []
         self.bus = InMemorySubscriptionBus()
         self.heard = asyncio.Event()
         more = {"on_subscriptions_listen": ListenHandler(self.bus)} if listens else {}
@@ -47,7 +51,8 @@ class Notes:
             return Transport(self._streams(), lambda: None, tells_sending=False)
 
         monkeypatch.setattr(link, "transport_of", transport)
-        hooks = UpstreamHooks(notified=self._notified)
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
+        hooks = UpstreamHooks(notified=self._notified, log_level=lambda _: self.log_level)
         self.upstream = Upstream(ServerConfig("notes", "stdio", command="x"), hooks, Secrets(()), ListCache(None, "me"))
         self.upstream._link.era = "modern"
 
@@ -68,7 +73,16 @@ class Notes:
             tools=[types.Tool(name=one, input_schema={"type": "object"}) for one in self.tools]
         )
 
-    async def _call(self, _ctx: Any, _params: Any) -> Any:
+    async def _set(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self.asked.append(params.level)
+        return types.EmptyResult()
+
+    async def _call(self, ctx: Any, _params: Any) -> Any:
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self.asked.append((ctx.meta or {}).get(types.LOG_LEVEL_META_KEY))
+        logged = types.LoggingMessageNotificationParams(level="error", data="lost")
+        said = types.LoggingMessageNotification(params=logged)
+        await ctx.session.send_notification(said, related_request_id=ctx.request_id)
         if self.wants_page:
             asked = {"mode": "url", "elicitationId": "1", "url": PAGE, "message": "Please agree"}
             raise MCPError(types.URL_ELICITATION_REQUIRED, "agree first", {"elicitations": [asked]})
@@ -77,6 +91,8 @@ class Notes:
     async def _notified(self, _server: ServerConfig, notification: Any) -> None:
         if isinstance(notification, types.ToolListChangedNotification):
             self.heard.set()
+        elif isinstance(notification, types.LoggingMessageNotification):
+            self.logged.append(notification.params.data)
 
     async def names(self) -> list[str]:
         return [one.name for one in await self.upstream.tools()]
@@ -136,6 +152,37 @@ def test_a_page_that_a_server_wants_opened_pauses_the_program_once(monkeypatch):
                     await notes.upstream.call("write", {}, asked)
             notes.wants_page = False
             assert (await notes.upstream.call("write", {}, answered)).content[0]["text"] == "written"
+        finally:
+            await notes.upstream.aclose()
+
+    within(scenario())
+
+
+@pytest.mark.parametrize(
+    ("era", "asked"),
+    [("modern", [None, "info", "debug"]), ("handshake", ["info", "debug"])],
+    ids=["modern", "handshake"],
+)
+def test_a_server_is_asked_for_its_log_in_the_words_of_its_revision(monkeypatch, era: Any, asked: list[Any]):
+    async def scenario() -> None:
+        notes = Notes(monkeypatch)
+        notes.upstream._link.era = era
+        notes.wants_page = False
+        try:
+            await notes.upstream.ask_for_log()
+            assert notes.upstream.state == "stopped", "nobody starts a server for its log"
+            await notes.upstream.call("write", {})
+            for level in ("info", "info", "debug"):
+                is_new, notes.log_level = notes.log_level != level, level
+                await notes.upstream.ask_for_log()
+                if is_new:
+                    await notes.upstream.call("write", {})
+            assert notes.asked == asked
+            await notes.upstream.stop()
+            await notes.upstream.call("write", {})
+            await until(lambda: len(notes.asked) == len(asked) + 1)
+            assert notes.asked == [*asked, "debug"], "one that is started again is asked again"
+            await until(lambda: notes.logged == ["lost"] * 4)
         finally:
             await notes.upstream.aclose()
 
