@@ -14,7 +14,8 @@ declare module "@codemode/discovery" {
     annotations?: Record<string, unknown>;
   }
   interface ToolDefinition extends ToolSummary { inputSchema?: any; outputSchema?: any; declaration?: string }
-  interface FoundTool extends ToolDefinition { serverId: string }
+  /** `alsoIn`: other servers that have the very same tool. */
+  interface FoundTool extends ToolDefinition { serverId: string; alsoIn?: string[] }
   export const specVersion: string;
   export function listServers(): Promise<ServerInfo[]>;
   /** With `declaration`, the TypeScript of the server's module, unless less than "full" is asked for. */

@@ -6,14 +6,16 @@ A server is found by its path or by the host's own id for it, a tool by its name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 from ...data.json_shape import weigh
 from ...data.json_values import decode_json, encode_json
+from ...data.narrowing import mapping_or_empty
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeSerializationError, CodeModeToolError
 from ...host import steps
-from ...tools.search.index import ToolIndex
+from ...tools.search.index import Found, ToolIndex
 from .declarations import declare_in, declare_tool
 from .discovery_arguments import Arguments
 from .listing import ListedServer, ModuleTool
@@ -24,8 +26,12 @@ MAX_ANSWER_CHARACTERS = 4_000_000
 
 _MAX_NAME_CHARACTERS = 100
 _LARGE_CHARACTERS = 1 << 11
+_MORE = 2  # times as many are looked for as are asked for: some may be the same tool
+_COMPARED = 64  # names of parameters, to know a tool again
 _NOTHING: dict[str, Any] = {"not": {}}
 _Servers = Sequence[ListedServer]
+_Place = tuple[ListedServer, ModuleTool]
+_Places = Sequence[_Place]
 
 
 def search_index(servers: _Servers, before: ToolIndex | None = None) -> ToolIndex:
@@ -145,13 +151,54 @@ def _search_tools(servers: _Servers, index: ToolIndex, given: Arguments) -> Any:
         for at, (_, one) in enumerate(places)
         if query in (one.tool_name, one.export_name, one.tool.name) and (among is None or at in among)
     ]
-    found = [one.position for one in index.search(query, limit, among)]
-    best = [places[at] for at in dict.fromkeys((*named, *found))][:limit]
+    best = _found(places, named, lambda most: index.search(query, most, among), limit)
+    also = {} if asked else _also_in(places, best)
     results = _all_of("searchTools", best, detail)
     return {
         "query": query,
-        "results": [{"serverId": server.path, **said} for (server, _), said in zip(best, results, strict=True)],
+        "results": [
+            {"serverId": server.path, **said, **also.get(one.tool.name, {})}
+            for (server, one), said in zip(best, results, strict=True)
+        ],
     }
+
+
+def _found(places: _Places, named: Sequence[int], search: Callable[[int], Sequence[Found]], limit: int) -> list[_Place]:
+    """Return the tools that a search finds, behind those that were named, each tool of several servers once.
+
+    Who has two accounts, or the same server twice, would else find half as much among the first.
+    """
+    asked = limit
+    while True:
+        asked *= _MORE
+        found = search(asked)
+        order = dict.fromkeys((*named, *(one.position for one in found)))
+        steps.take(len(order))
+        first: dict[Any, _Place] = {}
+        for at in order:
+            first.setdefault(_sameness(places[at][1]), places[at])
+        if len(first) >= limit or len(found) < asked:
+            return list(first.values())[:limit]
+
+
+def _also_in(places: _Places, best: Sequence[_Place]) -> dict[str, dict[str, list[str]]]:
+    """Return which other servers have the very same tool, by the tool's qualified name."""
+    by_sameness = {_sameness(one): one for _, one in best}
+    names = {one.tool_name for _, one in best}
+    steps.take(len(places) >> 4)
+    also: dict[str, dict[str, list[str]]] = {}
+    for server, one in places:
+        if one.tool_name in names and (shown := by_sameness.get(_sameness(one))) not in (None, one):
+            also.setdefault(shown.tool.name, {"alsoIn": []})["alsoIn"].append(server.path)
+    return also
+
+
+def _sameness(one: ModuleTool) -> Any:
+    """Return what is equal for the same tool of several servers. One that says nothing of itself is like no other."""
+    if not one.tool.description:
+        return one.tool.name
+    properties = mapping_or_empty(mapping_or_empty(one.tool.input_json_schema).get("properties"))
+    return one.tool_name, one.tool.description, tuple(islice(properties, _COMPARED))
 
 
 _ANSWERS: Mapping[str, Callable[[_Servers, ToolIndex, Arguments], Any]] = {

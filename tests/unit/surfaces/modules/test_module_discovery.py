@@ -126,6 +126,33 @@ def test_m20_a_search_says_what_was_asked_and_where_it_was_found():
     )
 
 
+def found_in(query: str, servers: Any, **options: Any) -> list[tuple[str, ...]]:
+    results = ask("searchTools", query, {"detail": "name", **options}, servers=servers)["results"]
+    return [(f"{one['serverId']}.{one['toolName']}", *one.get("alsoIn", ())) for one in results]
+
+
+def test_the_same_tool_of_several_servers_is_found_once_and_leaves_room_for_others():
+    opens = {"name": "open", "description": "Opens an issue.", "inputSchema": QUERY}
+    other = {"name": "reopen", "description": "Lets somebody work on a closed issue again."}
+    names = [f"hub{at}" for at in range(9)]
+    servers = [*(listed(name, [opens, other]) for name in names), listed("mail", [{**opens, "inputSchema": {}}])]
+    assert found_in("open an issue", servers, limit=3) == [
+        ("mail.open",),
+        ("hub0.open", *names[1:]),
+        ("hub0.reopen", *names[1:]),
+    ]
+    assert found_in("open", servers, limit=1) == [("hub0.open", *names[1:])]
+    # Which of them is meant, the words say or the caller; then that one stands for all.
+    assert found_in("open an issue in hub7", servers, limit=1) == [("hub7.open", *names[:7], "hub8")]
+    assert found_in("hub7.open", servers, limit=1) == [("hub7.open", *names[:7], "hub8")]
+    assert found_in("open an issue", servers, serverId="hub3") == [("hub3.open",), ("hub3.reopen",)]
+
+
+def test_tools_that_say_nothing_of_themselves_are_not_taken_for_the_same():
+    servers = [listed(name, [{"name": "search"}]) for name in ("hub", "mail")]
+    assert found_in("search", servers) == [("hub.search",), ("mail.search",)]
+
+
 @pytest.mark.parametrize("query", ["browser_click", "search_issues", "get_current_time"])
 def test_a_name_that_is_written_out_is_found_first(query: str):
     assert ask("searchTools", query, servers=SAMPLE)["results"][0]["toolName"] == query
