@@ -5,7 +5,8 @@ A server is found by its path or by the host's own id for it, a tool by its name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -26,7 +27,9 @@ MAX_ANSWER_CHARACTERS = 4_000_000
 
 _MAX_NAME_CHARACTERS = 100
 _LARGE_CHARACTERS = 1 << 11
-_MORE = 2  # times as many are looked for as are asked for: some may be the same tool
+_LOOKED_AT = 16  # tools that a search at least puts in order again
+_MORE = 2  # times as many are looked at as are asked for, again where most are the same tools
+_OF_SERVER = 0.5  # what the best server adds to the score of its tools, as a part of it: benchmarks/finding.py
 _COMPARED = 64  # names of parameters, to know a tool again
 _NOTHING: dict[str, Any] = {"not": {}}
 _Servers = Sequence[ListedServer]
@@ -146,13 +149,9 @@ def _search_tools(servers: _Servers, index: ToolIndex, given: Arguments) -> Any:
     steps.take(len(places) >> 4)
     among = None if asked is None else {at for at, (server, _) in enumerate(places) if server is asked}
     # A name that is written out is what was meant, whatever its words say elsewhere.
-    named = [
-        at
-        for at, (_, one) in enumerate(places)
-        if query in (one.tool_name, one.export_name, one.tool.name) and (among is None or at in among)
-    ]
+    named = [at for at in _called(servers, query) if among is None or at in among]
     best = _found(places, named, lambda most: index.search(query, most, among), limit)
-    also = {} if asked else _also_in(places, best)
+    also = {} if asked else _also_in(servers, best)
     results = _all_of("searchTools", best, detail)
     return {
         "query": query,
@@ -163,42 +162,80 @@ def _search_tools(servers: _Servers, index: ToolIndex, given: Arguments) -> Any:
     }
 
 
+def _called(servers: _Servers, name: str) -> Iterator[int]:
+    """Yield the places of the tools that are called so."""
+    before = 0
+    for server in servers:
+        if name in server.names:
+            names = ((one.tool_name, one.export_name, one.tool.name) for one in server.tools)
+            yield from (before + at for at, known in enumerate(names) if name in known)
+        before += len(server.tools)
+
+
 def _found(places: _Places, named: Sequence[int], search: Callable[[int], Sequence[Found]], limit: int) -> list[_Place]:
     """Return the tools that a search finds, behind those that were named, each tool of several servers once.
 
     Who has two accounts, or the same server twice, would else find half as much among the first.
     """
-    asked = limit
+    asked = max(_MORE * limit, _LOOKED_AT)
     while True:
-        asked *= _MORE
         found = search(asked)
-        order = dict.fromkeys((*named, *(one.position for one in found)))
+        order = dict.fromkeys((*named, *_by_servers(places, found)))
         steps.take(len(order))
-        first: dict[Any, _Place] = {}
-        for at in order:
-            first.setdefault(_sameness(places[at][1]), places[at])
-        if len(first) >= limit or len(found) < asked:
-            return list(first.values())[:limit]
+        best = list(islice(_different(places[at] for at in order), limit))
+        if len(best) == limit or len(found) < asked:
+            return best
+        asked *= _MORE
 
 
-def _also_in(places: _Places, best: Sequence[_Place]) -> dict[str, dict[str, list[str]]]:
+def _different(found: Iterable[_Place]) -> Iterator[_Place]:
+    by_name: dict[str, list[ModuleTool]] = {}
+    for place in found:
+        alike = by_name.setdefault(place[1].tool_name, [])
+        if not any(_is_same(place[1], one) for one in alike):
+            alike.append(place[1])
+            yield place
+
+
+def _by_servers(places: _Places, found: Sequence[Found]) -> list[int]:
+    """Return what was found, best first, where a tool counts for more whose server's other tools fit as well."""
+    squares: dict[str, float] = {}
+    for at, score in found:
+        path = places[at][0].path
+        squares[path] = squares.get(path, 0.0) + score * score
+    sizes = {server.path: len(server.tools) for at, _ in found for server in (places[at][0],)}
+    fits = {path: math.sqrt(total / sizes[path]) for path, total in squares.items()}
+    most = max(fits.values(), default=0.0) or 1.0
+    scores = [(score < 1, -score * (1 + _OF_SERVER * fits[places[at][0].path] / most), at) for at, score in found]
+    return [at for _, _, at in sorted(scores)]
+
+
+def _also_in(servers: _Servers, best: Sequence[_Place]) -> dict[str, dict[str, list[str]]]:
     """Return which other servers have the very same tool, by the tool's qualified name."""
-    by_sameness = {_sameness(one): one for _, one in best}
-    names = {one.tool_name for _, one in best}
-    steps.take(len(places) >> 4)
+    shown: dict[str, list[_Place]] = {}
+    for place in best:
+        shown.setdefault(place[1].tool_name, []).append(place)
     also: dict[str, dict[str, list[str]]] = {}
-    for server, one in places:
-        if one.tool_name in names and (shown := by_sameness.get(_sameness(one))) not in (None, one):
-            also.setdefault(shown.tool.name, {"alsoIn": []})["alsoIn"].append(server.path)
+    steps.take(len(servers) + len(best))
+    for server in servers:
+        for name in server.names.intersection(shown):
+            alike = [one for home, one in shown[name] if home is not server]
+            other = _named(server, name) if alike else None
+            for one in alike:
+                if other is not None and _is_same(other, one):
+                    also.setdefault(one.tool.name, {"alsoIn": []})["alsoIn"].append(server.path)
     return also
 
 
-def _sameness(one: ModuleTool) -> Any:
-    """Return what is equal for the same tool of several servers. One that says nothing of itself is like no other."""
-    if not one.tool.description:
-        return one.tool.name
-    properties = mapping_or_empty(mapping_or_empty(one.tool.input_json_schema).get("properties"))
-    return one.tool_name, one.tool.description, tuple(islice(properties, _COMPARED))
+def _is_same(one: ModuleTool, other: ModuleTool) -> bool:
+    """Tell whether two servers have the same tool. One that says nothing of itself is like no other."""
+    said, said_of_other = one.tool.description, other.tool.description
+    is_named_so = one.tool_name == other.tool_name
+    return is_named_so and bool(said) and said == said_of_other and _parameters(one) == _parameters(other)
+
+
+def _parameters(one: ModuleTool) -> list[Any]:
+    return list(islice(mapping_or_empty(mapping_or_empty(one.tool.input_json_schema).get("properties")), _COMPARED))
 
 
 _ANSWERS: Mapping[str, Callable[[_Servers, ToolIndex, Arguments], Any]] = {

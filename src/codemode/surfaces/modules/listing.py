@@ -38,6 +38,11 @@ class ListedServer:
     tools: tuple[ModuleTool, ...]
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """All names by which a tool of it is known: the server's, that of its export, and the qualified one."""
+        return frozenset(name for one in self.tools for name in (one.tool_name, one.export_name, one.tool.name))
+
+    @cached_property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person."""
         return any(one.tool.may_ask for one in self.tools)

@@ -148,6 +148,17 @@ def test_the_same_tool_of_several_servers_is_found_once_and_leaves_room_for_othe
     assert found_in("open an issue", servers, serverId="hub3") == [("hub3.open",), ("hub3.reopen",)]
 
 
+def test_of_tools_that_fit_alike_the_one_among_others_that_fit_comes_first():
+    row = {"name": "insert_row", "description": "Inserts a row."}
+    beside = [{"name": f"{word}_phase", "description": "Of the moon."} for word in ("print", "watch", "explain")]
+    rows = [{"name": f"{word}_row", "description": "Of a row."} for word in ("delete", "find", "lock")]
+    servers = [listed("astro", [row, *beside]), listed("tables", [{**row, "description": "Inserts any row."}, *rows])]
+    assert found_in("insert a row", servers, limit=2) == [("tables.insert_row",), ("astro.insert_row",)]
+    # A name that is written out stays the first.
+    assert found_in("print phase", servers, limit=1) == [("astro.print_phase",)]
+    assert found_in("astro.insert_row", servers, limit=1) == [("astro.insert_row",)]
+
+
 def test_tools_that_say_nothing_of_themselves_are_not_taken_for_the_same():
     servers = [listed(name, [{"name": "search"}]) for name in ("hub", "mail")]
     assert found_in("search", servers) == [("hub.search",), ("mail.search",)]
