@@ -52,9 +52,7 @@ class DictSchema:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a JSON Schema: {error}") from None
         self._has_defaults = '"default"' in text
-        self._document = Document(self.json_schema, text)
-        if not is_plain:
-            _ = self._document.root  # an identifier in it may be none
+        self._document = Document(self.json_schema, text, is_plain=is_plain)
 
     varies = False
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode import CodeModeProtocolError
-from codemode.data import similar_names
 from codemode.data.json_shape import find_excess
 from codemode.data.similar_names import nearest_names
 from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned
@@ -77,7 +76,7 @@ def test_few_names_are_really_compared(monkeypatch):
         compared.extend(known)
         return []
 
-    monkeypatch.setattr(similar_names, "get_close_matches", compare)
+    monkeypatch.setattr("difflib.get_close_matches", compare)
     nearest_names("list_items", [f"list_item_{number}" for number in range(5000)])
     assert 0 < len(compared) < 50
 

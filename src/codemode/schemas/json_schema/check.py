@@ -24,6 +24,7 @@ FREE_STEPS = 100_000
 STEPS_PER_VALUE = 20
 _STEPS_TO_EXPLAIN = 5000
 _EXPLAINED_AT_ONCE = 8
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAX_REMEMBERED = 1 << 16
 
 
@@ -36,22 +37,30 @@ class UnknownReference(Exception):  # noqa: N818 - never leaves this package
 
 
 class Document:
-    """A whole JSON Schema, made ready by the first check. Safe to use from several threads."""
+    """A whole JSON Schema, made ready by the first check. Safe to use from several threads.
 
-    def __init__(self, schema: Any, text: str) -> None:
+    ``is_plain``: it is known to be valid. Then nothing is imported that only references need, where it has none.
+    """
+
+    def __init__(self, schema: Any, text: str, *, is_plain: bool = False) -> None:
         self._schema = schema
         # Where such a reference leads depends on the way to it, so that what it leads to cannot be kept.
         self._is_dynamic = any(mark in text for mark in ('"$dynamicRef"', '"$recursiveRef"', '"$ref": "http'))
+        self._is_resolved = not is_plain or any(f'"{keyword}"' in text for keyword in _REFERENCES)
+        if self._is_resolved:
+            _ = self.root  # an identifier in it may be none, and what resolves is imported where schemas are compiled
 
     @cached_property
     def root(self) -> Rules:
-        """Its rules."""
+        """Its rules. Raises what `referencing` raises for an identifier that is none."""
+        dialect = dialect_of(self._schema, None)
+        return Rules(self._schema, self._resolver(dialect.specification) if self._is_resolved else None, dialect)
+
+    def _resolver(self, specification: Any) -> Any:
         from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
 
-        dialect = dialect_of(self._schema, None)
-        resource = dialect.specification.create_resource(self._schema)
         registry: Any = REGISTRY  # an explicit one: nothing in it fetches
-        return Rules(self._schema, registry.resolver_with_root(resource), dialect)
+        return registry.resolver_with_root(specification.create_resource(self._schema))
 
     @cached_property
     def _known(self) -> dict[Any, Rules]:
@@ -164,7 +173,7 @@ class Check:
         if found is None:
             dialect = dialect_of(schema, node.dialect)
             resolver = node.resolver
-            if is_mapping(schema):
+            if resolver is not None and is_mapping(schema):
                 resolver = resolver.in_subresource(dialect.specification.create_resource(cast("Any", schema)))
             found = self._known[key] = Rules(schema, resolver, dialect)
         return found

@@ -11,8 +11,12 @@ from .failures import Failure, Path
 class Draft(Protocol):
     """One draft of JSON Schema."""
 
-    specification: Any
     contains_evaluates: bool
+
+    @property
+    def specification(self) -> Any:
+        """What finds the identifiers and parts of its schemas."""
+        ...
 
     def knows(self, keyword: str) -> bool:
         """Tell whether the draft has a keyword."""
@@ -32,7 +36,7 @@ class Draft(Protocol):
 
 
 class Rules:
-    """One schema of a document, ready for use."""
+    """One schema of a document, ready for use. ``resolver`` finds what references mean; None where there are none."""
 
     __slots__ = ("dialect", "resolver", "rules", "schema")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from . import keywords
@@ -95,15 +95,19 @@ class Dialect:
     """One draft."""
 
     def __init__(self, draft: str) -> None:
-        from referencing.jsonschema import specification_with
-
-        uri = next(uri for uri, name in _URIS.items() if name == draft)
-        self.specification: Specification[Any] = specification_with(uri)
+        self._uri = next(uri for uri, name in _URIS.items() if name == draft)
         self._table = _TABLES[draft]
         self._has_whole_floats = draft not in ("3", "4")
         # In these a reference replaces what stands beside it.
         self._ref_is_alone = draft in ("3", "4", "6", "7")
         self.contains_evaluates = draft == "2020-12"
+
+    @cached_property
+    def specification(self) -> Specification[Any]:
+        """What finds the identifiers and parts of its schemas."""
+        from referencing.jsonschema import specification_with
+
+        return specification_with(self._uri)
 
     def knows(self, keyword: str) -> bool:
         """Tell whether the draft has a keyword."""
