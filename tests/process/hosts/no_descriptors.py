@@ -7,7 +7,7 @@ import resource
 import time
 from pathlib import Path
 
-import codemode
+from codemode import CodeModeWorkerError, WorkerPool, run_code_mode
 
 hoard: list[int] = []
 
@@ -30,14 +30,14 @@ def free() -> None:
 
 async def one(js: str = "return 1") -> object:
     try:
-        return await codemode.run_code_mode(js, [exhaust], pool=pool)
-    except codemode.CodeModeWorkerError as error:
+        return await run_code_mode(js, [exhaust], pool=pool)
+    except CodeModeWorkerError as error:
         return error
 
 
 async def main() -> None:
     await exhaust()
-    assert isinstance(await one(), codemode.CodeModeWorkerError)
+    assert isinstance(await one(), CodeModeWorkerError)
     free()
     assert await one() == 1
     opened = count_descriptors()
@@ -45,7 +45,7 @@ async def main() -> None:
         assert await one("return await tools.exhaust()") == "exhausted"
         # One may still find a spare; what is wanted is an answer or the proper error.
         for _ in range(4):
-            assert isinstance(await one(), int | codemode.CodeModeWorkerError)
+            assert isinstance(await one(), int | CodeModeWorkerError)
         free()
         assert await one() == 1
     assert pool.active == 0
@@ -56,7 +56,7 @@ async def main() -> None:
 
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-pool = codemode.WorkerPool()
+pool = WorkerPool()
 asyncio.run(main())
 pool.close()
 print("ok")
