@@ -53,11 +53,11 @@ _BETWEEN = r"(?:\s+(?:it|this|that|them|something|things|everything|all))?\s+"
 
 
 def plainly(query: str) -> str:
-    """Return a query with one word in place of each such expression."""
+    """Return a query with that word behind each such expression, which a description may have as it is."""
     if " " not in query:
         return query
     pattern, meant = _known()
-    return pattern.sub(lambda found: meant[(found.lastindex or 1) - 1], query)
+    return pattern.sub(lambda found: f"{found[0]} {meant[(found.lastindex or 1) - 1]}", query)
 
 
 @cache
