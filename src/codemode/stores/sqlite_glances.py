@@ -14,10 +14,10 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock
 from .session import Session, transaction
 from .sqlite_dialect import DIALECT, Free, close_free, connected, lent
+from .sqlite_journal import OFF_TIMES, SLOW_SECONDS, times_waited
 
 ResultT = TypeVar("ResultT")
 _BUSY = 5
-_SLOW_SECONDS, _OFF_TIMES = 0.02, 10.0
 
 
 class Glances:
@@ -36,7 +36,7 @@ class Glances:
 
     def taken(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
         """Return what a look comes to; None where it would have to wait. Raises what SQLite does."""
-        begun, closings = time.monotonic(), self.free.closings
+        begun, waits, closings = time.monotonic(), times_waited(), self.free.closings
         if begun < self._off_until:
             return None
         try:
@@ -57,6 +57,6 @@ class Glances:
         self.free.append(connection)
         if self.free.closings != closings:  # by another thread meanwhile
             close_free(self.free)
-        if (took := time.monotonic() - begun) > _SLOW_SECONDS:
-            self._off_until = begun + took * (1 + _OFF_TIMES)
+        if (took := time.monotonic() - begun) > SLOW_SECONDS and times_waited() != waits:
+            self._off_until = begun + took * (1 + OFF_TIMES)
         return found

@@ -22,7 +22,7 @@ ResultT = TypeVar("ResultT")
 _BUSY = 5
 _TRIES = 4
 # After one that waited for the disk there is none for ten times as long: the event loop stands a tenth of its time.
-_SLOW_SECONDS, _OFF_TIMES = 0.02, 10.0
+SLOW_SECONDS, OFF_TIMES = 0.02, 10.0
 _WRITES_TO_A_CHECKPOINT, _LONG_LOG_PAGES = 2000, 8000
 _PATIENT = f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000}"
 _NO_CHECKPOINTS = "wal_autocheckpoint = 0"
@@ -45,7 +45,7 @@ class JournalConnections:
 
     def write_at_once(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
         """Do short work that begins with a write; None, and nothing was done, if it had to wait."""
-        begun, waits, closings = time.monotonic(), _waits(), self.free.closings
+        begun, waits, closings = time.monotonic(), times_waited(), self.free.closings
         if self._is_synced or begun < self._off_until:
             return None
         try:
@@ -60,8 +60,8 @@ class JournalConnections:
         self.free.append(connection)
         if self.free.closings != closings:  # by another thread meanwhile
             close_free(self.free)
-        if (took := time.monotonic() - begun) > _SLOW_SECONDS and _waits() != waits:
-            self._off_until = begun + took * (1 + _OFF_TIMES)
+        if (took := time.monotonic() - begun) > SLOW_SECONDS and times_waited() != waits:
+            self._off_until = begun + took * (1 + OFF_TIMES)
         if done is not None:
             self._writes += 1
             if self._writes >= _WRITES_TO_A_CHECKPOINT:
@@ -122,7 +122,7 @@ def _waits_of_this_thread() -> Callable[[], float]:
     return lambda: look(thread).ru_nvcsw
 
 
-_waits = _waits_of_this_thread()
+times_waited = _waits_of_this_thread()
 
 
 def _tried(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:

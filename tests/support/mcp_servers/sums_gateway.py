@@ -10,6 +10,9 @@ from pathlib import Path
 
 from codemode import ModuleServer, tool
 from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
+from codemode.mcp.gateway import stdio
+
+stdio.ANSWER_SECONDS = 600.0  # on a busy machine a first program takes long
 
 
 @tool

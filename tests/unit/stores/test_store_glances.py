@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 
+import pytest
 from stored_pauses import paused
 from test_store_contract import decided, through
 from test_store_listing import TENANTS, filled
@@ -11,6 +13,14 @@ from test_store_listing import TENANTS, filled
 from codemode import ALL_TENANTS, SqliteInterruptStore
 from codemode.mcp.approvals.keeping import Keeping
 from codemode.mcp.gateway.principals import Principal
+from codemode.stores import sqlite_glances
+
+
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no look be too slow: on a busy machine any may be."""
+    monkeypatch.setattr(sqlite_glances, "SLOW_SECONDS", float("inf"))
+
 
 OPEN = ("pending", "resuming", "resting")
 
@@ -62,6 +72,21 @@ def test_a_look_sees_what_rests(make):
         assert not store.has_surely_none_open(**asked)
 
     through(make, scenario)
+
+
+@pytest.mark.parametrize("has_waited", [True, False])
+def test_after_a_look_that_waited_long_for_the_disk_nobody_looks_for_a_while(tmp_path, monkeypatch, has_waited):
+    async def scenario(store):
+        asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
+        await store.list(tenant=ALL_TENANTS)
+        waits = itertools.count() if has_waited else itertools.repeat(7)
+        monkeypatch.setattr(sqlite_glances, "times_waited", lambda: next(waits))
+        monkeypatch.setattr(sqlite_glances, "SLOW_SECONDS", -1.0)
+        monkeypatch.setattr(sqlite_glances, "OFF_TIMES", 1e9)
+        assert store.has_surely_none_open(**asked)
+        assert store.has_surely_none_open(**asked) is not has_waited
+
+    through(lambda: SqliteInterruptStore(tmp_path / "pauses.sqlite"), scenario)
 
 
 class Busy:

@@ -470,7 +470,7 @@ def test_after_a_slow_disk_lines_are_written_off_the_event_loop(tmp_path, monkey
         async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
             opened = await journal_of(store).open("k", "h")  # from a thread: nothing is open yet
             monkeypatch.setattr(sqlite_journal, "time", times_of(0.0, 0.1, 0.11, 1.09, 1.2, 1.2001))
-            monkeypatch.setattr(sqlite_journal, "_waits", lambda: next(waits))
+            monkeypatch.setattr(sqlite_journal, "times_waited", lambda: next(waits))
             connections = store._database._journals
             statement = "UPDATE codemode_journals SET is_awaited = 0"
             assert connections.run_at_once(statement, ()) == 1  # it took 0.1 seconds
@@ -488,7 +488,7 @@ def test_whom_others_keep_from_the_processor_goes_on_writing_on_the_event_loop(t
         async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
             opened = await journal_of(store).open("k", "h")
             monkeypatch.setattr(sqlite_journal, "time", times_of(0.0, 0.1, 0.11, 0.12))
-            monkeypatch.setattr(sqlite_journal, "_waits", lambda: 7)
+            monkeypatch.setattr(sqlite_journal, "times_waited", lambda: 7)
             connections = store._database._journals
             statement = "UPDATE codemode_journals SET is_awaited = 0"
             assert connections.run_at_once(statement, ()) == 1  # it took 0.1 seconds, and waited for nothing
@@ -500,11 +500,11 @@ def test_whom_others_keep_from_the_processor_goes_on_writing_on_the_event_loop(t
 
 
 def test_a_threads_waits_are_those_in_which_it_gave_the_processor_up():
-    before = sqlite_journal._waits()
+    before = sqlite_journal.times_waited()
     if math.isnan(before):
         pytest.skip("nobody counts a thread's waits here")
     threading.Event().wait(0.001)
-    assert sqlite_journal._waits() > before
+    assert sqlite_journal.times_waited() > before
 
 
 def test_what_journals_write_is_brought_home_beside_them(tmp_path, monkeypatch):
