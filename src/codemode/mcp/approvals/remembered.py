@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from ...host.clock import now_ms
 from ...host.threads import off_loop
 from ..config.values import ServerConfig
 from ..gateway.principals import Principal
+from ..known.private_tables import PrivateTables
 from ..upstreams.hooks import NeedsApproval
 from ..upstreams.origins import origin_of
 from .policy import asks
@@ -34,7 +34,6 @@ Scope = Literal["session", "always"]
 FILE = "remembered.sqlite"
 _MOST_SHOWN = 10_000
 _MOST_IN_SESSIONS = 10_000
-_BUSY_SECONDS = 5.0
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS remembered (principal TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL,"
     " definition TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY (principal, server, tool)) WITHOUT ROWID"
@@ -82,7 +81,7 @@ class Remembered:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._path = None if folder is None else folder / FILE
+        self._file = None if folder is None else PrivateTables(folder / FILE, _TABLE, _SESSIONS_TABLE)
         self._own = secrets.token_hex(16)
         self._sessions: OrderedDict[tuple[Principal, KnownTool], None] = OrderedDict()
         self._shown: OrderedDict[str, KnownTool] = OrderedDict()
@@ -91,7 +90,7 @@ class Remembered:
         """Tell whether calls of this very tool were allowed for longer than one call."""
         if (principal, tool) in self._sessions:
             return True
-        if self._path is None:
+        if self._file is None:
             return False
         return tool.definition in await off_loop(partial(self._definitions, principal, tool))
 
@@ -122,21 +121,24 @@ class Remembered:
     async def forget(self, principal: Principal, tool: KnownTool) -> None:
         """Take back what was remembered of one tool. Raises `OSError`."""
         self._sessions.pop((principal, tool), None)
-        if self._path is not None:
+        if self._file is not None:
             await off_loop(partial(self.revoke, principal.id, tool.server, tool.tool))
 
     async def end_session(self, principal: Principal) -> None:
         """Forget what holds for a session that is over."""
         for key in [key for key in self._sessions if key[0] == principal]:
             del self._sessions[key]
-        if self._path is not None:
+        if self._file is not None:
             forget = partial(self._rows, _FORGET_SESSION, self.session_of(principal))
             with suppress(OSError):  # nobody has that session any more
                 await off_loop(forget)
 
     def always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
         """Return the answers that always hold, of one principal or of all. Raises `OSError` for an unreadable file."""
-        statement = "SELECT * FROM remembered WHERE principal = COALESCE(?, principal) ORDER BY principal, server, tool"
+        statement = (
+            "SELECT principal, server, tool, definition, at_ms FROM remembered"
+            " WHERE principal = COALESCE(?, principal) ORDER BY principal, server, tool"
+        )
         return tuple(RememberedAnswer(*row) for row in self._rows(statement, principal_id))
 
     def revoke(self, principal_id: str, server: str, tool: str | None = None) -> int:
@@ -171,7 +173,7 @@ class Remembered:
         return [row[0] for row in found]
 
     async def _written(self, principal: Principal, tool: KnownTool) -> bool:
-        if self._path is None:
+        if self._file is None:
             return False
         try:
             values = principal.id, tool.server, tool.tool, tool.definition, now_ms()
@@ -182,21 +184,15 @@ class Remembered:
         return True
 
     def _write(self, statement: str, *values: Any) -> None:
-        if self._path is not None:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._path.touch(mode=0o600)
-            self._rows(statement, *values)
+        if self._file is not None:
+            with self._file.open(writes=True) as file:
+                file.execute(statement, values)
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
-        if self._path is None or not self._path.exists():
+        if self._file is None:
             return []
-        try:
-            with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as file, file:
-                file.execute(_TABLE)
-                file.execute(_SESSIONS_TABLE)
-                return file.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise OSError(f"{self._path} cannot be used: {error}") from error
+        with self._file.open() as file:
+            return file.execute(statement, values).fetchall()
 
 
 def definition_of(tool: types.Tool, config: ServerConfig | None = None) -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..config.values import ConfigError
+from ..own_files import not_private
 
 _NAME = "gateway.key"
 _BYTES = 32
@@ -31,11 +32,19 @@ def keys_of(named: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
 
 def _kept(path: Path) -> bytes | None:
     try:
-        key = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
         return None
+    try:
+        problem, key = not_private(os.fstat(descriptor)), b""
+        if problem is None:
+            key = os.read(descriptor, _BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if problem is not None:
+        raise ConfigError(f"{path}, this gateway's key, is not used: {problem}; or name others (codemode.keys)")
     if len(key) != _BYTES:
-        raise ConfigError(f"{path} is no key of a gateway: it has {len(key)} bytes; remove it, and a new one is made")
+        raise ConfigError(f"{path} is no key of a gateway: it has not {_BYTES} bytes; remove it, and a new one is made")
     return key
 
 

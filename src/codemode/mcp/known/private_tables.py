@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+
+from ..own_files import folder_not_private, not_private
 
 _BUSY_SECONDS = 5.0
 _MAX_BYTES = 512 << 20
@@ -36,7 +37,8 @@ class PrivateTables:
     def open(self, *, writes: bool = False) -> Generator[sqlite3.Connection]:
         """Give the tables in one transaction; without ``writes`` a file that is not there is as good as empty.
 
-        Raises `OSError` for a file that cannot be used, or that others may write to.
+        Raises `OSError` for a file that cannot be used, or that others may use, or in whose folder they may write: a
+        journal of theirs beside the file would be played into it.
         """
         try:
             if self._memory is not None:
@@ -55,14 +57,18 @@ class PrivateTables:
 
 
 def _connection(path: Path, *, writes: bool) -> sqlite3.Connection:
-    if not path.exists():
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
         if not writes:
             return sqlite3.connect(":memory:")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
-        raise OSError(f"{path} is no file of this gateway: remove it")
-    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077):
-        raise OSError(f"{path} may be used by others than its owner: set its mode to 600")
+        with suppress(FileExistsError):  # and never through a link
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        found = path.lstat()
+    problem = not_private(found) or folder_not_private(path.parent.stat())
+    if problem is None and found.st_size > _MAX_BYTES:
+        problem = "it is too large: remove it"
+    if problem is not None:
+        raise OSError(f"{path} is not used: {problem}")
     return sqlite3.connect(path, timeout=_BUSY_SECONDS)

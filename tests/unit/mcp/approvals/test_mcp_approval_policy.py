@@ -119,6 +119,7 @@ async def test_an_answer_for_a_session_is_of_that_session(tmp_path: Path) -> Non
 async def test_a_file_that_cannot_be_read_asks_and_one_that_cannot_be_written_holds_for_the_session(
     tmp_path: Path,
 ) -> None:
+    (tmp_path / FILE).touch(mode=0o600)
     (tmp_path / FILE).write_text("no database, and long enough to be told from an empty one" * 100)
     remembered, listed = Remembered(tmp_path), tool()
     assert await needs(remembered, LOCAL, listed)
@@ -126,6 +127,58 @@ async def test_a_file_that_cannot_be_read_asks_and_one_that_cannot_be_written_ho
     assert not await needs(remembered, LOCAL, listed)
     with pytest.raises(OSError, match="cannot be used"):
         remembered.always()
+
+
+def linked(file: Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to(file.with_name("elsewhere"))
+
+
+def linked_to_nothing(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.with_name("made by the gateway"))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        linked,
+        linked_to_nothing,
+        lambda file: file.chmod(0o644),
+        lambda file: file.chmod(0o620),
+        lambda file: file.parent.chmod(0o777),
+        lambda file: file.parent.chmod(0o1770),
+    ],
+)
+@in_loop
+async def test_a_file_that_others_may_have_written_or_read_allows_nothing_and_keeps_nothing(
+    tmp_path: Path, spoil: Any
+) -> None:
+    folder, listed = tmp_path / "state", tool()
+    known = KnownTool("shop", "refund", definition_of(listed, config()))
+    await Remembered(folder).remember(LOCAL, known, "always")
+    spoil(folder / FILE)
+    assert await needs(Remembered(folder), LOCAL, listed)
+    mine = Remembered(folder)
+    await mine.remember(LOCAL, known, "always")
+    assert not await needs(mine, LOCAL, listed)
+    assert await needs(Remembered(folder), LOCAL, listed)
+    with pytest.raises(OSError, match="is not used"):
+        Remembered(folder).answered_elsewhere("local", "session", known, "always")
+    assert not (folder / "made by the gateway").exists()
+
+
+@in_loop
+async def test_a_file_of_a_later_version_is_read_and_not_written(tmp_path: Path) -> None:
+    remembered, listed = Remembered(tmp_path), tool()
+    known = KnownTool("shop", "refund", definition_of(listed, config()))
+    await remembered.remember(LOCAL, known, "always")
+    with closing(sqlite3.connect(tmp_path / FILE)) as other, other:
+        other.execute("ALTER TABLE remembered ADD COLUMN why TEXT")
+    assert not await needs(Remembered(tmp_path), LOCAL, listed)
+    assert [one.tool for one in remembered.always()] == ["refund"]
+    with pytest.raises(OSError, match="cannot be used"):
+        remembered.answered_elsewhere("local", "session", known, "always")
 
 
 @in_loop
@@ -138,7 +191,7 @@ async def test_whoever_holds_the_file_holds_no_loop(tmp_path: Path) -> None:
         lambda: remembered.forget(LOCAL, known),
         lambda: remembered.end_session(LOCAL),
     ):
-        (tmp_path / FILE).touch()
+        (tmp_path / FILE).touch(mode=0o600)
         with closing(sqlite3.connect(tmp_path / FILE)) as other:
             other.execute("BEGIN EXCLUSIVE")
             waiting = asyncio.ensure_future(begun())

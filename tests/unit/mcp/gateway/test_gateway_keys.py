@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from pathlib import Path
@@ -48,8 +49,23 @@ def test_gateways_that_start_at_once_have_the_same_key(tmp_path: Path):
 
 @pytest.mark.parametrize("content", [b"", b"half", b"x" * 33])
 def test_what_is_no_key_is_named_with_the_way_out(tmp_path: Path, content: bytes):
+    (tmp_path / "gateway.key").touch(mode=0o600)
     (tmp_path / "gateway.key").write_bytes(content)
     with pytest.raises(ConfigError, match="remove it"):
+        keys_of((), tmp_path)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o622])
+def test_a_key_that_others_know_or_have_written_signs_nothing(tmp_path: Path, mode: int):
+    keys_of((), tmp_path)
+    (tmp_path / "gateway.key").chmod(mode)
+    with pytest.raises(ConfigError, match=r"set its mode to 600.*codemode\.keys"):
+        keys_of((), tmp_path)
+
+
+def test_what_is_no_file_is_no_key_and_nobody_waits_for_it(tmp_path: Path):
+    os.mkfifo(tmp_path / "gateway.key", 0o600)
+    with pytest.raises(ConfigError, match="no regular file"):
         keys_of((), tmp_path)
 
 
