@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mcp_types as types
@@ -106,6 +108,7 @@ class Host:
         keys: str = KEY,
         limits: Mapping[str, Any] | None = None,
         by_console: bool = False,
+        over_http: bool = False,
         journal: bool = False,
         pool: Any = None,
         **options: Any,
@@ -132,7 +135,7 @@ class Host:
             servers=[config],
             **options,
         )
-        self._by_console = by_console
+        self._by_console, self._over_http = by_console, over_http
         self.server: Server[Any] = Server("gateway", on_list_tools=self._list, on_call_tool=self._call)
 
     @asynccontextmanager
@@ -144,6 +147,8 @@ class Host:
         return types.ListToolsResult(tools=[types.Tool(name="codemode_run", input_schema={"type": "object"})])
 
     async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
+        if self._over_http:  # as far as a request tells it
+            ctx = replace(ctx, request=SimpleNamespace(scope={}))
         answer = await self.asking.run(ctx, params, params.arguments or {}, by_console=self._by_console)
         if isinstance(answer, RunResponse):
             return types.CallToolResult(content=[], structured_content=dict(answer))

@@ -222,7 +222,7 @@ class Asking:
         if len(text) > MAX_STATE_CHARACTERS and isinstance(pause, Interrupt):
             record_id = await self._keep(leg, pause, questions)
             text = await self._state.sealed(leg.state({"record": record_id}), leg.arguments)
-        requests = {one.interrupt_id: elicitation(one, leg.code) for one in questions}
+        requests = {one.interrupt_id: elicitation(one, leg) for one in questions}
         return types.InputRequiredResult(input_requests={**requests}, request_state=text)
 
     async def _left_to_store(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> Answer:
@@ -285,7 +285,9 @@ class Asking:
         return response
 
     async def _keep(self, leg: Leg, interrupt: Interrupt, questions: list[Question], *, is_new: bool = False) -> str:
-        record_id = await self._keeping.keep(interrupt, questions, leg.code, is_new=is_new)
+        record_id = await self._keeping.keep(
+            interrupt, questions, leg.code, has_session=leg.facts.has_session, is_new=is_new
+        )
         await self._goes_on()
         return record_id
 

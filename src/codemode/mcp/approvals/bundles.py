@@ -68,7 +68,7 @@ class Bundles:
                 leg.note(question.interrupt_id, problem=answer.problem, tries=question.tries + 1)
             else:
                 said.resolutions[question.interrupt_id] = answer.resolution
-                await self._remember(question, answer, said)
+                await self._remember(leg, question, answer, said)
         return said
 
     async def forget(self, said: Said) -> None:
@@ -76,9 +76,11 @@ class Bundles:
         for known in said.remembered:
             await self._remembered.forget(self._principal, known)
 
-    async def _remember(self, question: Question, answer: Answered, said: Said) -> None:
+    async def _remember(self, leg: Leg, question: Question, answer: Answered, said: Said) -> None:
         if answer.scope is None or question.definition is None:
             return
+        if answer.scope == "session" and not leg.facts.has_session:
+            return  # it would hold for all clients of this user, for as long as the gateway runs
         known = KnownTool(question.server, question.tool, question.definition)
         if not await self._remembered.allows(self._principal, known):
             await self._remembered.remember(self._principal, known, answer.scope)

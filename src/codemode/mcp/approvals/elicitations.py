@@ -31,10 +31,11 @@ def can_be_shown(question: Question, *, url: bool) -> bool:
     return question.kind in ("approval", "unknown")
 
 
-def elicitation(question: Question, code: str) -> types.ElicitRequest:
+def elicitation(question: Question, leg: Leg) -> types.ElicitRequest:
     """Return what asks one question."""
     if question.kind != "sign-in":
-        form = types.ElicitRequestFormParams(message=message_of(question, code), requested_schema=form_of(question))
+        schema = form_of(question, has_session=leg.facts.has_session)
+        form = types.ElicitRequestFormParams(message=message_of(question, leg.code), requested_schema=schema)
         return types.ElicitRequest(params=form)
     message = f"Sign in to {question.server}, and then say that it is done."
     url = string_or_empty(question.payload.get("url"))
@@ -70,7 +71,7 @@ async def asked_in_session(leg: Leg, questions: Sequence[Question], seconds: flo
 
 
 async def _one(leg: Leg, question: Question, seconds: float) -> types.ElicitResult | None:
-    asked = asyncio.ensure_future(_sent(leg, elicitation(question, leg.code), seconds))
+    asked = asyncio.ensure_future(_sent(leg, elicitation(question, leg), seconds))
     left = left_of(leg.ctx)
     if left is None:
         return await asked

@@ -46,11 +46,18 @@ class Keeping:
         return self._store()
 
     async def keep(
-        self, interrupt: Resumable, questions: Iterable[Question], code: str, *, is_new: bool = False
+        self,
+        interrupt: Resumable,
+        questions: Iterable[Question],
+        code: str,
+        *,
+        has_session: bool = True,
+        is_new: bool = False,
     ) -> str:
         """Keep a pause for people; return the id of its record. Raises `StoreUnavailable`, `StoreError`.
 
-        ``is_new``: nobody was asked about it yet. Then that of the same program which waits already is as good.
+        ``has_session``: an answer can hold for the session of whoever has sent it. ``is_new``: nobody was asked about
+        it yet. Then that of the same program which waits already is as good.
         """
         asked = list(questions)
         labels = {
@@ -66,7 +73,7 @@ class Keeping:
             app=self._app,
             labels=labels,
             source=code,
-            payload=known_tools(asked, self._session),
+            payload=known_tools(asked, self._session if has_session else None),
             alone="program" if is_new else None,
         )
 

@@ -11,8 +11,8 @@ from .questions import Question
 from .remembered import KnownTool
 
 
-def known_tools(questions: Iterable[Question], session: str) -> dict[str, Any]:
-    """Return what a record keeps of the tools of its calls. ``session`` is as `Remembered.session_of` has it."""
+def known_tools(questions: Iterable[Question], session: str | None) -> dict[str, Any]:
+    """Return what a record keeps of the tools of its calls. ``session`` is that of `Remembered.session_of`, if any."""
     known = [one for one in questions if one.definition is not None]
     return {
         "definitions": {one.interrupt_id: one.definition for one in known},

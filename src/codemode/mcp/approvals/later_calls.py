@@ -41,17 +41,22 @@ class LaterCalls:
 
     @classmethod
     def of(cls, record: Record, requests: Iterable[StoredRequest], scope: Scope) -> LaterCalls:
-        """Return those of the tools of these calls. Raises `ValueError` where it is not known which ones they were."""
+        """Return those of the tools of these calls.
+
+        Raises `ValueError` where it is not known which ones they were, or where there is no such session.
+        """
         session = session_in(record)
         tools: dict[KnownTool, None] = {}
         for one in requests:
             tool = known_tool(record, one)
-            if one.kind != APPROVAL_KIND or record.app != APP or tool is None or session is None:
+            if one.kind != APPROVAL_KIND or record.app != APP or tool is None:
                 raise ValueError(
                     f"call {visible(one.interrupt_id)} can be answered for itself alone: nothing is kept of how its"
                     " tool was when the call was made"
                 )
             tools[tool] = None
+        if scope == "session" and session is None:
+            raise ValueError("whoever has sent this program has no session for which an answer could hold")
         return cls(tuple(tools), session or "", scope)
 
     @property

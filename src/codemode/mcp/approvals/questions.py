@@ -29,12 +29,11 @@ _KINDS: Mapping[str, Kind] = {
     UNKNOWN_OUTCOME_KIND: "unknown",
     SIGN_IN_KIND: "sign-in",
 }
-_DECISION: Mapping[str, Any] = {
-    "type": "string",
-    "title": "Decision",
-    "description": "once: this call; session: also later calls of this tool, until the client leaves; always: also"
-    " those of later sessions, while the tool stays as it is; deny: it does not run",
-    "enum": [ONCE, SESSION, ALWAYS, DENY],
+_DECISIONS: Mapping[str, str] = {
+    ONCE: "this call",
+    SESSION: "also later calls of this tool, until the client leaves",
+    ALWAYS: "also those of later sessions, while the tool stays as it is",
+    DENY: "it does not run",
 }
 _WHAT_HAPPENED: Mapping[str, Any] = {
     "type": "string",
@@ -77,13 +76,13 @@ def kind_of(kind: Any) -> Kind:
     return _KINDS.get(kind, "other") if isinstance(kind, str) else "other"
 
 
-def form_of(question: Question) -> dict[str, Any]:
-    """Return the schema of the form: flat, as the protocol wants it."""
+def form_of(question: Question, *, has_session: bool = True) -> dict[str, Any]:
+    """Return the schema of the form: flat, as the protocol wants it. Without a session none is offered."""
     if question.kind == "unknown":
         value = {"type": "string", "title": "What it gave", "description": "JSON; where it happened"}
         properties = {"decision": _WHAT_HAPPENED, "value": value, "reason": _REASON}
     else:
-        properties = {"decision": _DECISION, **_input_field(question), "reason": _REASON}
+        properties = {"decision": _decision(has_session=has_session), **_input_field(question), "reason": _REASON}
     return {"type": "object", "properties": properties, "required": ["decision"]}
 
 
@@ -102,6 +101,12 @@ def message_of(question: Question, code: str) -> str:
     }
     head = "A program was cut off. Has this call happened?" if question.kind == "unknown" else "Run this call?"
     return "\n".join([head, *(f"{name}: {text}" for name, text in said.items() if text)])
+
+
+def _decision(*, has_session: bool) -> dict[str, Any]:
+    offered = {name: one for name, one in _DECISIONS.items() if has_session or name != SESSION}
+    about = "; ".join(f"{name}: {one}" for name, one in offered.items())
+    return {"type": "string", "title": "Decision", "description": about, "enum": [*offered]}
 
 
 def _input_field(question: Question) -> dict[str, Any]:

@@ -19,6 +19,7 @@ class ClientFacts:
     """What is known of a client. ``is_modern`` is protocol 2026-07-28; ``form`` and ``url`` are how it can be asked.
 
     ``has_channel``: a request can be sent to it now. ``by_console``: the operator says that it is not to be asked.
+    ``has_session``: what holds for its session ends with it; a request that stands for itself over HTTP has none.
     """
 
     is_modern: bool
@@ -26,6 +27,7 @@ class ClientFacts:
     url: bool
     has_channel: bool
     by_console: bool = False
+    has_session: bool = True
 
 
 def facts_of(ctx: Any, *, by_console: bool = False) -> ClientFacts:
@@ -36,7 +38,9 @@ def facts_of(ctx: Any, *, by_console: bool = False) -> ClientFacts:
     # Before there were two modes a client said nothing about them.
     form = elicitation is not None and (elicitation.form is not None or not url)
     is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return ClientFacts(is_modern, form, url, ctx.session.can_send_request, by_console)
+    # A pipe is one client's; over HTTP nothing but a session tells one client of a user from the others.
+    has_session = not is_modern or getattr(ctx, "request", None) is None
+    return ClientFacts(is_modern, form, url, ctx.session.can_send_request, by_console, has_session)
 
 
 def way_of(facts: ClientFacts, pause: int, *, needs: Literal["form", "url"] = "form") -> Way:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,11 @@ class LaterAnswers:
 
     def choices(self, record: Record, request: StoredRequest) -> dict[str, str]:
         """Return for how long an approval of a call may hold beside that call, in words; nothing where it may not."""
-        try:
-            return {scope: LaterCalls.of(record, [request], scope).words for scope in SCOPES}
-        except ValueError:
-            return {}
+        found: dict[str, str] = {}
+        for scope in SCOPES:
+            with suppress(ValueError):
+                found[scope] = LaterCalls.of(record, [request], scope).words
+        return found
 
     async def keep(
         self, record: Record, request: StoredRequest, choice: Any, *, actor: str, address: str | None

@@ -189,3 +189,6 @@ def test_the_form_is_flat_and_says_what_it_takes() -> None:
     assert json.loads(form["properties"]["input"]["default"]) == SHOWN
     assert form["required"] == ["decision"]
     assert all(one["type"] == "string" for one in form["properties"].values())
+    alone = form_of(question(), has_session=False)["properties"]["decision"]
+    assert alone["enum"] == ["once", "always", "deny"]
+    assert "client leaves" not in alone["description"]

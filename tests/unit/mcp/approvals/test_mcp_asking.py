@@ -120,6 +120,26 @@ def test_an_answer_for_the_session_or_for_always_holds_for_later_calls_and_not_f
             within(scenario(Path(folder), scope))
 
 
+@pytest.mark.parametrize("mode", ERAS)
+def test_without_a_session_an_answer_for_one_is_for_one_call(mode: str) -> None:
+    async def scenario() -> None:
+        offered: list[Any] = []
+
+        async def person(_ctx: Any, params: Any) -> Any:
+            offered.append(params.requested_schema["properties"]["decision"]["enum"])
+            return accept("session")
+
+        async with hosts(over_http=True) as (shop, _, host):
+            for _client in range(2):
+                async with Client(host.server, mode=mode, elicitation_callback=person) as client:
+                    await client.call_tool("codemode_run", {"code": ONE})
+        assert len(shop.done) == 2
+        has_session = mode == "legacy"
+        assert [("session" in one) for one in offered] == [has_session] * (1 if has_session else 2)
+
+    within(scenario())
+
+
 def test_a_call_goes_on_at_a_host_that_has_never_seen_it_exactly_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (

@@ -362,10 +362,16 @@ def test_an_answer_that_cannot_hold_for_later_calls_is_told_so() -> None:
             assert LaterCalls.of(kept, kept.requests, "always").tools
             (one,) = kept.requests
             others = [{"payload": None}, {"app": "another"}, {"requests": (replace(one, kind="unknown"),)}]
-            others += [{"payload": {**kept.payload, name: None}} for name in ("definitions", "servers", "session")]
+            others += [{"payload": {**kept.payload, name: None}} for name in ("definitions", "servers")]
             for other in others:
                 record = replace(kept, **other)
                 with pytest.raises(ValueError, match="for itself alone"):
                     LaterCalls.of(record, record.requests, "always")
+        async with hosts(wait_ms=SOON, over_http=True) as (_, store, host), mute(host) as client:
+            waits = (await call(client, code=ONE))["waiting"]["id"]
+            record = await store.record(waits, tenant="local")
+            with pytest.raises(ValueError, match="no session"):
+                LaterCalls.of(record, record.requests, "session")
+            assert LaterCalls.of(record, record.requests, "always").tools
 
     within(scenario())
