@@ -63,7 +63,9 @@ def test_the_readme_pastes_what_the_page_does():
 @pytest.mark.parametrize("block", OURS, ids=range(len(OURS)))
 def test_every_configuration_loads_without_a_problem(block: str):
     names = re.findall(r"\$\{(\w+)\}", block)
-    config = load_config(json.loads(block), environ={"HOME": "/home/ana", **dict.fromkeys(names, "given elsewhere")})
+    config = load_config(
+        json.loads(block), environ={"HOME": "/home/ana", **dict.fromkeys(names, "given elsewhere, with 32 characters")}
+    )
     assert (config.problems, bool(config.servers)) == ((), True)
 
 

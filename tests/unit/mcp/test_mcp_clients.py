@@ -399,6 +399,13 @@ def test_a_file_that_cannot_be_read_is_told_and_stays(client: str, content: byte
     assert not config.exists()
 
 
+def test_more_servers_than_anybody_has_are_refused(machine: Machine, config: Path):
+    written("cursor", machine, json.dumps({"mcpServers": {f"s{number}": {"command": "x"} for number in range(1_001)}}))
+    for take in (lambda: imported("cursor", machine), lambda: installed("cursor", config, machine=machine)):
+        with pytest.raises(ConfigError, match="more than 1,000 servers"):
+            take()
+
+
 def test_a_server_of_the_same_name_gets_that_of_its_client_too(machine: Machine, config: Path):
     for client in ("cursor", "claude-code"):
         written(client, machine, json.dumps({"mcpServers": {"git": {"command": client}, "same": {"command": "x"}}}))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codemode.mcp.config import jsonc
 from codemode.mcp.config.jsonc import MAX_DEPTH, JsonError, Node, read_jsonc
 
 VALUES = st.recursive(
@@ -116,3 +117,10 @@ def test_half_a_character_is_told_and_read():
     found = read_jsonc('{\n"a": "\\ud83d\\ude00 \\ud83d"}')
     assert [(one.line, one.column) for one in found.doubts] == [(2, 6)]
     assert found.root.plain() == {"a": "😀 \ud83d"}
+
+
+def test_more_values_than_anybody_writes_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jsonc, "MAX_VALUES", 100)
+    assert read_jsonc(json.dumps(list(range(99)))).root.kind == "array"
+    with pytest.raises(JsonError, match="more than 100 values"):
+        read_jsonc(json.dumps(list(range(100))))

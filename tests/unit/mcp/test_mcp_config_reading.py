@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from codemode.mcp import ConfigError, GatewayConfig, ServerConfig, load_config
+from codemode.trace.unseen import all_seen
 
 Reading = Callable[..., GatewayConfig]
 
@@ -283,11 +284,11 @@ def test_a_server_that_is_no_object(entry: Any):
     assert problem_of(entry).startswith("mcpServers.bad: this must be an object, not ")
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 500, "\x1b[31m"])
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 500, "\x1b[31m", "a\u202eb", "a\u3164"])
 def test_a_name_that_cannot_be_shown(name: str):
     told = problems({"mcpServers": {name: {"command": "x"}}})[0]
     assert "a name of a server has 1 to 128 characters" in told
-    assert told.isprintable()
+    assert all_seen(told)
     assert len(told) < 400
 
 
@@ -296,6 +297,11 @@ MISTAKES_AT_THE_TOP: list[tuple[Any, str]] = [
     ({"auth": {"token": "x"}}, "codemode.auth.token: there is no such key; did you mean tokens?"),
     ({"store": "mysql://x"}, "codemode.store: this must be a URL"),
     ({"keys": []}, "codemode.keys: this must hold a key"),
+    (
+        {"keys": ["k" * 32, "short-and-secret"]},
+        "codemode.keys[1]: a key has at least 32 characters; make one with python",
+    ),
+    ({"keys": "${SHORT:-short-and-secret}"}, "codemode.keys: a key has at least 32 characters"),
     ({"keys": ["${MISSING}"]}, "codemode.keys[0]: the variable MISSING is not set"),
     ({"limits": {"timeout": 1}}, "codemode.limits.timeout: there is no such key"),
     ({"limits": {"maxMemoryBytes": 9}}, "codemode.limits: "),
@@ -315,6 +321,7 @@ def test_a_mistake_at_the_top_is_an_error(top: Any, says: str):
     with pytest.raises(ConfigError) as caught:
         load_config({"codemode": top, "mcpServers": {"a": {"command": "x"}}}, environ={})
     assert says in str(caught.value)
+    assert "short-and-secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +413,7 @@ def test_the_source_is_left_as_it_was():
         "codemode": {"keys": ["${X}"]},
     }
     before = json.dumps(said)
-    load_config(said, environ={"X": "y"})
+    load_config(said, environ={"X": "y" * 32})
     assert json.dumps(said) == before
 
 

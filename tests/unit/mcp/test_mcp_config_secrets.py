@@ -222,9 +222,10 @@ WHOLE: dict[str, Any] = {
         "b": {"url": "https://host/mcp", "headers": {"X-A": "b"}, "oauth": {"clientId": "c"}, "transport": "http"},
     },
     "codemode": {
-        "approval": "never", "keys": ["key of some length"], "journal": True, "toolName": "x", "output": "text",
-        "limits": {"timeoutMs": 5}, "clients": {"c": {"toolName": "x", "asks": "console"}}, "learn": False,
-        "auth": {"console": "a token of some length", "issuer": "https://host", "scopes": ["s"]}, "passThrough": True,
+        "approval": "never", "keys": ["a key of the tests, of 32 bytes."], "journal": True, "toolName": "x",
+        "output": "text", "limits": {"timeoutMs": 5}, "clients": {"c": {"toolName": "x", "asks": "console"}},
+        "learn": False, "auth": {"console": "a token of some length", "issuer": "https://host", "scopes": ["s"]},
+        "passThrough": True,
     },
 }  # fmt: skip
 
@@ -258,7 +259,8 @@ def test_the_whole_has_no_mistake():
 
 
 def test_no_secret_is_in_what_is_shown_of_a_configuration():
-    top = {"keys": [SECRET], "auth": {"console": SECRET}, "store": f"postgresql://me:{SECRET}@h/d"}
+    key = f"{SECRET}, and more of it"
+    top = {"keys": [key], "auth": {"console": SECRET}, "store": f"postgresql://me:{SECRET}@h/d"}
     entry = {
         "command": "x",
         "args": [f"--token={SECRET}"],
@@ -268,7 +270,7 @@ def test_no_secret_is_in_what_is_shown_of_a_configuration():
     remote = {"url": f"https://h/?token={SECRET}", "headers": {"A": SECRET}}
     found = load_config({"codemode": top, "mcpServers": {"a": entry, "b": remote}}, environ={})
     assert len(found.servers) == 2
-    assert {*found.secrets} == {SECRET}
+    assert {*found.secrets} == {SECRET, key}
     for shown in (found, found.settings, *found.servers):
         assert SECRET not in repr(shown) + str(shown) + f"{shown}"
 

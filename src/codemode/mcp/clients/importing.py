@@ -25,6 +25,8 @@ GATEWAY = NAME
 MAX_BYTES = 64 * 1024 * 1024
 """A client that keeps its whole state in one file, as some do, may have written much."""
 
+MAX_SERVERS = 1_000
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -78,7 +80,7 @@ def text_of(file: ClientFile) -> str | None:
 def servers_in(file: ClientFile, text: str) -> dict[str, Any]:
     """Return the servers of a client's text. Raises `ConfigError` that names the file and the place."""
     try:
-        return dialect(file).servers(text)
+        said = dialect(file).servers(text)
     except JsonError as mistake:
         raise ConfigError(f"{file.path}, {mistake}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as mistake:
@@ -86,6 +88,9 @@ def servers_in(file: ClientFile, text: str) -> dict[str, Any]:
         raise ConfigError(f"{file.path}, {place}: this is no TOML; mend it first") from None
     except ConfigError as problem:
         raise ConfigError(f"{file.path}: {problem}") from None
+    if len(said) > MAX_SERVERS:
+        raise ConfigError(f"{file.path}: it has more than {MAX_SERVERS:,} servers; take some out by hand")
+    return said
 
 
 def inputs_in(file: ClientFile, text: str) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from .mistakes import short
 
 MAX_DEPTH = 64
+MAX_VALUES = 1_000_000
 
 SPACE = re.compile(r"(?:[ \t\r\n\f\v\ufeff\xa0]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
@@ -83,6 +84,7 @@ class _Reader:
     text: str
     at: int = 0
     depth: int = 0
+    count: int = 0
     doubts: list[JsonError] = field(default_factory=list[JsonError])
     _lines: list[int] = field(default_factory=list[int])
 
@@ -99,6 +101,9 @@ class _Reader:
         return JsonText(self.text, root, tuple(self.doubts))
 
     def _value(self) -> Node:
+        self.count += 1
+        if self.count > MAX_VALUES:
+            raise self._mistake(f"the file holds more than {MAX_VALUES:,} values; is it a configuration?")
         opening = self.text[self.at : self.at + 1]
         if opening in ("{", "["):
             if self.depth == MAX_DEPTH:

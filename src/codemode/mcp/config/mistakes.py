@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...data.similar_names import nearest_names
+from ...trace.unseen import all_seen
 
 
 class MistakeError(ValueError):
@@ -22,15 +23,15 @@ class MistakeError(ValueError):
 
 def inside(path: str, key: str) -> str:
     """Return the path of ``key`` in the object at ``path``, as a reader writes it."""
-    if len(key) <= 100 and key.replace("-", "_").isidentifier():
+    if len(key) <= 100 and all_seen(key) and key.replace("-", "_").isidentifier():
         return f"{path}.{key}" if path else key
     return f"{path}[{short(key)}]"
 
 
 def short(name: str) -> str:
-    """Return a name in quotes, printable and bounded: names come from files that anybody may have written."""
+    """Return a name in quotes, all of it seen, and bounded: names come from files that anybody may have written."""
     shown = name if len(name) <= 100 else f"{name[:100]}…"
-    return '"' + "".join(one if one.isprintable() and one != '"' else repr(one)[1:-1] for one in shown) + '"'
+    return '"' + "".join(one if all_seen(one) else one.encode("unicode_escape").decode() for one in shown) + '"'
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -15,6 +15,8 @@ from .values import APPROVALS
 _POLICY = checks.choice(APPROVALS)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STORES = (SQLITE, "postgresql://", "postgres://")
+_LEAST_KEY_CHARACTERS = 32
+"""Whoever guesses a key approves calls: 128 random bits have 22 characters at least, and as many as this as digits."""
 
 
 def _approval(value: Any, path: str) -> dict[str, str]:
@@ -47,6 +49,12 @@ def _keys(value: Any, path: str) -> tuple[str, ...]:
     found = (checks.some_text(value, path),) if isinstance(value, str) else checks.names(value, path)
     if not found:
         raise MistakeError(path, "this must hold a key; without `keys` the gateway makes one of its own")
+    for index, key in enumerate(found):
+        if len(key) < _LEAST_KEY_CHARACTERS:
+            # Not how many it has, and nothing of it: it may be in use somewhere.
+            how = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+            where = path if isinstance(value, str) else f"{path}[{index}]"
+            raise MistakeError(where, f"a key has at least {_LEAST_KEY_CHARACTERS} characters; make one with {how}")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...trace.unseen import all_seen
 from . import checks, own_keys, secret_rules
 from .entries import Entry, reached
 from .mistakes import MistakeError, inside
@@ -39,8 +40,8 @@ def is_turned_off(said: Mapping[str, Any], path: str) -> bool:
 
 def server_of(name: str, entry: Entry, top: Mapping[str, Any]) -> ServerConfig:
     """Return the server that ``entry`` says, with the defaults of ``top``, our checked keys. Raises `MistakeError`."""
-    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise MistakeError(entry.path, f"a name of a server has 1 to {_LONGEST_NAME} characters, all of them printable")
+    if not name.strip() or len(name) > _LONGEST_NAME or not all_seen(name):
+        raise MistakeError(entry.path, f"a name of a server has 1 to {_LONGEST_NAME} characters, each of which is seen")
     own = _own(entry)
     how = reached(entry)
     fields = _together(_of_ours(_defaults(top)), _of_clients(entry), _of_ours(own))

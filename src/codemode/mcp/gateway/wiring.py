@@ -75,8 +75,8 @@ class Wiring:
 
         known = self._known.get(scope.owner)
         if known is None:
-            learns = not self._options.over_http if config.settings.learn is None else config.settings.learn
-            known = self._known[scope.owner] = Known(self._folder, scope.owner, learns=learns)
+            learning = learns(config, self._options)
+            known = self._known[scope.owner] = Known(self._folder, scope.owner, learns=learning)
         await known.load()
         hooks = replace(self.hooks(scope), **known.hooks)
         lists = self._folder / "lists"
@@ -210,7 +210,18 @@ class Wiring:
         return [seat for seat in self.seats.within(scope) if scope.is_of_user(seat.principal)]
 
     def _told_of(self, event: Any) -> None:
-        self._on_step(event.outer_tool_call_id, event.tool_name)
+        if not event.replayed:  # it was told of when it was made
+            self._on_step(event.outer_tool_call_id, event.tool_name)
+
+
+def learns(config: GatewayConfig, options: GatewayOptions) -> bool:
+    """Tell whether the shapes of results are learned: where nobody says so, for one local user alone.
+
+    What is learned of a server that users share is declared to all of them.
+    """
+    if config.settings.learn is not None:
+        return config.settings.learn
+    return not (options.over_http or options.verifier is not None or config.settings.auth)
 
 
 class _Given:

@@ -202,8 +202,8 @@ class ServerAuth(httpx2.Auth):
 
     async def _write(self, record: TokenRecord) -> str:
         self._secrets.add(*record.secrets)
+        self._record, self._was_read = record, True  # the old refresh token is used up, even where this cannot be kept
         await self._store.write(self.key, record)
-        self._record, self._was_read = record, True
         if record.access_token is not None:
             self.failure, self._failed_at = None, -_AGAIN_S
         return record.access_token or ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ...trace.unseen import all_seen
+
 MODULE_OF_ERRORS = "@codemode/errors"
 MODULE_OF_DISCOVERY = "@codemode/discovery"
 SERVERS = "@codemode/servers/"
@@ -79,4 +81,5 @@ def _may_begin(character: str) -> bool:
 
 
 def _may_go_on(character: str) -> bool:
-    return character == "$" or f"_{character}".isidentifier()
+    # Letters by Unicode that nobody sees: two tools would read as one, and a model could not write either.
+    return character == "$" or (f"_{character}".isidentifier() and all_seen(character))

@@ -8,12 +8,14 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp import MCPError
 
 from codemode import ModuleServer, Tool, tool
-from codemode.mcp import Gateway
+from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
+from codemode.mcp.gateway.wiring import learns
 
 BOUND = 30.0
 
@@ -130,6 +132,52 @@ def test_a_client_hears_of_every_inner_call(tmp_path: Path):
         assert {message for _, message in told} == {"sums.add"}
 
     run(tmp_path, "legacy", use)  # the other one has no token within a process
+
+
+def test_a_call_that_was_told_of_is_not_told_of_again_when_its_program_goes_on(tmp_path: Path):
+    async def use(gateway: Gateway) -> None:
+        told: list[Any] = []
+        heard = asyncio.Event()
+
+        async def progress(_number: float, _total: float | None, message: str | None) -> None:
+            told.append(message)
+            if message == "sums.take":
+                heard.set()
+
+        async def person(_ctx: Any, _params: Any) -> Any:
+            return types.ElicitResult(action="accept", content={"decision": "once"})
+
+        sums = program(
+            "[await add({ a: 1, b: 1 }), await take({})]", 'import { add, take } from "@codemode/servers/sums"'
+        )
+        async with client_of(gateway, "legacy", elicitation_callback=person) as client:
+            answer = await client.call_tool("codemode_run", sums, progress_callback=progress)
+            assert text_of(answer)["result"] == [2, 1]
+            await heard.wait()
+        assert told.count("sums.add") == 1
+
+    async def main() -> None:
+        asks = ModuleServer("sums", [add, Tool("take", execute=lambda _: 1, needs_approval=True)])
+        async with gateway_over([asks], tmp_path) as gateway:
+            await asyncio.wait_for(use(gateway), BOUND)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "is_learned"),
+    [
+        ({}, {}, True),
+        ({}, {"over_http": True}, False),
+        ({}, {"verifier": object()}, False),
+        ({"auth": {"tokens": {}}}, {}, False),
+        ({"auth": {"tokens": {}}, "learn": True}, {"over_http": True}, True),
+        ({"learn": False}, {}, False),
+    ],
+)
+def test_names_in_results_are_learned_by_default_where_there_is_one_user(settings: Any, options: Any, is_learned: bool):
+    config = GatewayConfig(settings=GatewaySettings(**settings))
+    assert learns(config, GatewayOptions(**options)) is is_learned
 
 
 @pytest.mark.parametrize("era", ERAS)

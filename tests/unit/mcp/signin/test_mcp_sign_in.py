@@ -16,6 +16,7 @@ from authorization_server import SignInServer, as_json, browse, configured, sign
 
 from codemode.interrupts.interrupt import InterruptRequested
 from codemode.mcp.config.values import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
+from codemode.mcp.signin import token_store
 from codemode.mcp.signin.errors import SignInError
 from codemode.mcp.signin.logins import login, logout
 from codemode.mcp.signin.server_auth import ServerAuth
@@ -150,6 +151,28 @@ def test_a_call_that_is_given_up_does_not_lose_what_its_refresh_token_gave(serve
 
     asyncio.run(given_up())
     assert asyncio.run(status_of(config, sign_in_hook(config)(config.servers[0]))) == 200
+    assert server.counts["refresh_token"] == 1
+
+
+def test_a_token_that_cannot_be_kept_is_used_by_whoever_has_renewed_it(
+    server: SignInServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    config = configured(server.url, tmp_path)
+    signed_in(config)
+    server.access.clear()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def renewed() -> None:
+        async with SignIns(config) as sign_ins:
+            auth = sign_ins.hook()(config.servers[0])
+            with pytest.raises(SignInError, match="cannot be kept"):
+                await status_of(config, auth)
+            assert await status_of(config, auth) == 200
+
+    monkeypatch.setattr(token_store, "write_private", full)
+    asyncio.run(renewed())
     assert server.counts["refresh_token"] == 1
 
 

@@ -57,6 +57,8 @@ def test_m22_paths_are_distinct_and_only_of_their_characters(server_ids: list[st
         ("then", "then_"),
         ("größe", "größe"),
         ("日本", "日本"),
+        ("read\u3164", "read_"),
+        ("\u115fread\u034f\ufe0f", "_read__"),
         ("", "_"),
         ("\u0301", "_\u0301"),
         ("😀", "_"),
