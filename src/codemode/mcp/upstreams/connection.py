@@ -54,7 +54,7 @@ class Requests(JSONRPCDispatcher):
     ) -> dict[str, Any]:
         """Send a request and return what the server answers, as it is. Who listens keeps no server from being idle."""
         if method == "subscriptions/listen":
-            return await super().send_raw_request(method, params, opts, **more)
+            return await self._in_its_words(method, params, opts, **more)
         self.in_flight += 1
         known = SENDING.get()
         sending = Sending() if known is None or known.is_begun else known
@@ -80,6 +80,16 @@ class Requests(JSONRPCDispatcher):
             SENDING.reset(token)
             self.in_flight -= 1
             self.last_used = asyncio.get_running_loop().time()
+
+    async def _in_its_words(self, method: str, *request: Any, **more: Any) -> dict[str, Any]:
+        """Send a request, and raise a refusal as the server has worded it."""
+        try:
+            return await super().send_raw_request(method, *request, **more)
+        except MCPError as error:
+            said = error.error.data
+            if not isinstance(said, _Refusal):
+                raise
+            raise MCPError(said.error.code, said.error.message, said.error.data) from None
 
 
 @dataclass(frozen=True)

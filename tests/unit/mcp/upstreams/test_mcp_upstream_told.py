@@ -10,6 +10,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp.client.subscriptions import listen
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
@@ -127,7 +128,11 @@ def test_a_server_that_cannot_be_listened_to_is_asked_now_and_then(monkeypatch):
         notes = Notes(monkeypatch, listens=False)
         try:
             assert await notes.names() == ["write"]
-            assert notes.upstream._is_polled(await notes.upstream._link.connection())
+            connection = await notes.upstream._link.connection()
+            assert notes.upstream._is_polled(connection)
+            with pytest.raises(MCPError, match="not found"):  # in the server's words, for whoever logs it
+                async with listen(connection.session, tools_list_changed=True):
+                    pass
         finally:
             await notes.upstream.aclose()
 
