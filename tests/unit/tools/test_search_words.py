@@ -129,21 +129,21 @@ def test_tables_of_meanings_hold_words_as_they_are_asked_for():
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("Look something up in the wiki", ["search", "wiki"]),
-        ("bring it UP TO  DATE", ["bring", "update"]),
-        ("get rid of them at the same time", ["delete", "multiple"]),
+        ("Look something up in the wiki", ["look", "search", "wiki"]),
+        ("bring it UP TO  DATE", ["bring", "date", "update"]),
+        ("get rid of them at the same time", ["get", "delete", "same", "time", "multiple"]),
         ("looks up-to-date", ["looks", "date"]),
-        ("turn it off, then look", ["disable", "look"]),
+        ("turn it off, then look", ["turn", "off", "disable", "look"]),
         ("shutdown", ["shutdown"]),
     ],
 )
-def test_an_expression_is_read_as_the_word_that_says_the_same(query, words):
+def test_an_expression_is_read_with_the_word_that_says_the_same(query, words):
     assert read_query(query).words == words
 
 
 @given(st.text("look up it\n", max_size=600))
 def test_no_query_holds_the_search_of_expressions_up(query):
-    assert len(plainly(query)) <= len(query) + 2 * query.count("u")
+    assert len(plainly(query)) <= len(query) + len(" search") * query.count("u")
 
 
 def test_stems_are_those_of_a_second_implementation():
