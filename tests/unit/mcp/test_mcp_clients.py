@@ -399,6 +399,15 @@ def test_a_file_that_cannot_be_read_is_told_and_stays(client: str, content: byte
     assert not config.exists()
 
 
+def test_a_link_that_leads_to_itself_is_told(machine: Machine, config: Path):
+    path = found("cursor", machine)[0].path
+    path.parent.mkdir(parents=True)
+    path.symlink_to(path)
+    assert imported("cursor", machine).servers == {}
+    with pytest.raises(ConfigError, match="cannot be written"):
+        installed("cursor", config, machine=machine)
+
+
 def test_more_servers_than_anybody_has_are_refused(machine: Machine, config: Path):
     written("cursor", machine, json.dumps({"mcpServers": {f"s{number}": {"command": "x"} for number in range(1_001)}}))
     for take in (lambda: imported("cursor", machine), lambda: installed("cursor", config, machine=machine)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def installed(
     """
     target = file or found(client, machine)[0]
     old, config = FileText.of(target.path, MAX_BYTES), FileText.of(Path(config_path).absolute())
-    if config.path.resolve() == target.path.resolve():
+    if os.path.realpath(config.path) == os.path.realpath(target.path):
         raise ConfigError(f"{config.path}: the gateway's configuration must be another file than that of the client")
     said = servers_in(target, old.text)
     others = {name: as_ours(entry, target) for name, entry in said.items() if not is_gateway(entry)}
