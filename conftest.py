@@ -7,11 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from thoroughness import IS_THOROUGH
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 PATIENCE_MS = 60_000
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked ``thorough`` to `make test-thorough`: each such test has a form that always runs."""
+    if IS_THOROUGH:
+        return
+    left = [item for item in items if item.get_closest_marker("thorough")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 def pytest_collection_finish() -> None:

@@ -75,9 +75,10 @@ async def _templates(session: Any) -> list[Any]:
     if list_page is None:
         return []
     try:
-        found, _ = await pages(list_page, "resourceTemplates")
-        return found or (await pages(list_page, "resource_templates"))[0]
-    except Exception:  # noqa: BLE001 - a server without them may say so with an error
+        return (await pages(list_page, "resource_templates", "resourceTemplates"))[0]
+    except Exception as error:  # noqa: BLE001 - a server without them may say so with an error
+        with suppress(Exception):  # of a handler, which is host code
+            _log.info("a server gave an error for its templates of resources", exc_info=error)
         return []
 
 

@@ -110,7 +110,7 @@ class McpServer:
     async def _list(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                tools, is_whole = await pages(self._session.list_tools, "tools", MAX_TOOLS)
+                tools, is_whole = await pages(self._session.list_tools, "tools", most=MAX_TOOLS)
                 lookups = await lookups_of(self._session, self._id, self._making)
             # In a thread of its own, where it takes turns with other work: schemas may be a stranger's.
             work = partial(self._listed, tools, lookups, is_whole=is_whole)

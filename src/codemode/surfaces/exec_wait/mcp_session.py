@@ -23,14 +23,14 @@ _ERRORS_OF_SERVERS = frozenset({"MCPError", "McpError"})
 _BINARY = ("data", "blob")
 
 
-async def pages(list_page: Callable[..., Awaitable[Any]], what: str, most: int = MAX_ITEMS) -> tuple[list[Any], bool]:
-    """Return what a server lists, at most so many, and whether that is all of it."""
+async def pages(list_page: Callable[..., Awaitable[Any]], *names: str, most: int = MAX_ITEMS) -> tuple[list[Any], bool]:
+    """Return what a server lists under one of these names, at most so many, and whether that is all of it."""
     found: list[Any] = []
     seen: set[str] = set()
     cursor = ""
     for _ in range(MAX_PAGES):
         page = await (_next(list_page, cursor) if cursor else list_page())
-        items = page if is_sequence(page) else read(page, what)
+        items = page if is_sequence(page) else read(page, *names)
         found += [*items][: most + 1 - len(found)] if is_sequence(items) else []
         if len(found) > most:
             return found[:most], False
