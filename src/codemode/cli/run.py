@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import CodeModeError
 from ..interrupts.interrupt import Interrupt
-from ..run.failure_text import failure_text
+from ..run.failure_text import failure_lines, failure_text
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from ..trace.trace import Trace
 from ..trace.visible_text import counted, one_line, visible
@@ -115,9 +115,9 @@ def _print_result(result: Any, *, as_json: bool) -> int:
 
 
 def _print_failure(error: CodeModeError, js: str, *, as_json: bool) -> None:
-    text = failure_text(error, js)
     if as_json:
+        text = failure_text(error, js)
         failure = {"name": type(error).__name__, "code": error.code, "message": error.message, "text": text}
         place = {key: error.details[key] for key in ("line", "column") if key in error.details}
         print(json.dumps({"status": "failed", "error": {**failure, **place}, "calls": error.calls}))
-    print(text, file=sys.stderr)
+    print(failure_lines(error, js), file=sys.stderr)

@@ -35,6 +35,7 @@ from ..errors import (
 from ..protocol.call_status import IN_ERRORS, may_have_run
 from ..protocol.left_calls import detached_text
 from ..trace.visible_text import clipped, visible
+from .printed import printed, unreturned_call
 
 MAX_CHARACTERS = 4000
 _MAX_MESSAGE_CHARACTERS = 1200
@@ -74,6 +75,7 @@ _UNDECIDED_HINT = "This is not the program's fault: the host could not decide ab
 _WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
 _LARGE_RESULT_HINT = "Return less: filter, slice or aggregate in the program."
 _LARGE_VALUE_HINT = "Send less in one call, or ask the tool for less: split the work or use its limits."
+_PRINTED = "It had printed:"
 _HIDDEN = {
     CodeModeWorkerError: "the sandbox ended without a result",
     CodeModeProtocolError: "the run broke a rule of the sandbox and was stopped",
@@ -83,12 +85,23 @@ _HIDDEN = {
 def failure_text(error: BaseException, js: str | None) -> str:
     """Return what the model is shown for an error of its program: at most 4,000 characters of plain text.
 
-    Name and message, the place with its line of source, the calls that are done or may be, one hint. ``js`` is the
-    program as the model wrote it; None when it sent none.
+    Name and message, the place with its line of source, the calls that are done or may be, one hint; and then at most
+    4,000 characters of what it had printed. ``js`` is the program as the model wrote it; None when it sent none.
     """
+    return failure_lines(error, js) + _printed(error)
+
+
+def failure_lines(error: BaseException, js: str | None) -> str:
+    """Return the same without what the program had printed, for who has seen it."""
     headline = clipped(_headline(error), _MAX_MESSAGE_CHARACTERS)
-    parts = [headline, *_places(error, js or ""), *_calls(error), _hint(error)]
+    parts = [headline, *_places(error, js or ""), *_calls(error), _hint(error, js or "")]
     return visible("\n".join(parts), keep=_KEPT)[:MAX_CHARACTERS]
+
+
+def _printed(error: BaseException) -> str:
+    trace = error.trace if isinstance(error, CodeModeError) else None
+    text = "" if trace is None else printed(trace.console)
+    return f"\n{_PRINTED}\n{text}" if text else ""
 
 
 def ended_text(what: str, error: BaseException | None) -> str:
@@ -210,7 +223,9 @@ def _listed(names: list[str]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _hint(error: BaseException) -> str:
+def _hint(error: BaseException, js: str) -> str:
+    if isinstance(error, CodeModeDetachedBridgeRequestError) and (call := unreturned_call(js)) is not None:
+        return f"Hint: The program ended before the function that it calls last: write {call} instead."
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
     return f"Hint: {(_closer_hint(error) if isinstance(error, CodeModeError) else '') or hint}"
 

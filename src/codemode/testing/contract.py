@@ -148,6 +148,22 @@ async def tells_what_was_done(plugin: PluginUnderTest) -> None:
     assert "stock" in outcome.text or not plugin.face.tells_what_was_done
 
 
+async def tells_what_was_printed(plugin: PluginUnderTest) -> None:
+    """The model of a failed program reads what it had printed."""
+    outcome = await run(plugin, Desk().tools, "console.log('half', 'way'); throw new TypeError('no luck');")
+    assert isinstance(outcome, Failed), outcome
+    assert "half way" in outcome.text, outcome
+
+
+async def shows_what_was_printed(plugin: PluginUnderTest) -> None:
+    """The model of a program that returns nothing reads what it printed, and what may be missing."""
+    js = "async function main() { console.log('half', 'way'); } main();"
+    outcome = await run(plugin, Desk().tools, js)
+    assert isinstance(outcome, Finished), outcome
+    assert "half way" in str(outcome.value), outcome
+    assert "return await main();" in str(outcome.value), outcome
+
+
 async def hides_host_errors(plugin: PluginUnderTest) -> None:
     """What a tool raises by accident is neither for the program nor for its result."""
 
@@ -233,7 +249,7 @@ async def pauses_again(plugin: PluginUnderTest) -> None:
     assert desk.did == [("refund", ("a", 500)), ("refund", ("b", 500))]
 
 
-_CODE_MODE_ALONE: tuple[Check, ...] = (shows_one_tool, has_an_object_of_tools)
+_CODE_MODE_ALONE: tuple[Check, ...] = (shows_one_tool, has_an_object_of_tools, shows_what_was_printed)
 _EVERY_FACE: tuple[Check, ...] = (
     gives_the_value,
     calls_any_name,
@@ -241,6 +257,7 @@ _EVERY_FACE: tuple[Check, ...] = (
     overlaps_calls,
     validates_inputs,
     tells_what_was_done,
+    tells_what_was_printed,
     hides_host_errors,
     shows_all_that_waits,
     edits_and_denies,

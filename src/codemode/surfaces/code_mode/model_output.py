@@ -40,27 +40,27 @@ class ModelOutputs:
         self._forgotten: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results that a run once gave
         self._lock = threading.Lock()
 
-    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> None:
+    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "") -> None:
         """Remember a run for its result, when anything of it is to be shown.
 
         ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
-        another run's. So is what is too large to be kept.
+        another run's. So is what is too large to be kept. ``said`` stands in place of a result that is nothing.
         """
-        if not self._options.tells_of_runs:
+        if result is not None and not self._options.tells_of_runs:
             return
-        run = self._run_of(outer_tool_call_id, result, trace)
+        run = self._run_of(outer_tool_call_id, result, trace, said)
         with self._lock:
             self._kept.append(run)
             self._kept_bytes += run.size
             while len(self._kept) > MAX_KEPT_TRACES or self._kept_bytes > MAX_KEPT_BYTES:
                 self._forget(self._kept.popleft())
 
-    def _run_of(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> _Run:
-        needed = None if trace is None else self._needed(trace)
-        size = 0 if needed is None else _kept_bytes(needed)
+    def _run_of(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str) -> _Run:
+        needed = None if trace is None or not self._options.tells_of_runs else self._needed(trace)
+        size = len(said) + (0 if needed is None else _kept_bytes(needed))
         if size > MAX_KEPT_BYTES:
-            return _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0)
-        return _Run(outer_tool_call_id, result, needed, size)
+            return _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0, said)
+        return _Run(outer_tool_call_id, result, needed, size, said)
 
     def _forget(self, run: _Run) -> None:
         self._kept_bytes -= run.size
@@ -72,10 +72,13 @@ class ModelOutputs:
 
     def show(self, result: Any, tool_call_id: str | None) -> Shown:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
+        run = self._run_that_gave(result, tool_call_id)
         if not self._options.tells_of_runs or _is_interrupt(result):
-            return shown(result)
-        trace = self._trace_of(result, tool_call_id)
+            return {"type": "text", "value": run.said} if run is not None and run.said else shown(result)
+        trace = None if run is None else run.trace
         value: dict[str, Any] = {"result": result}
+        if run is not None and run.said:
+            value["note"] = run.said
         if self._options.summarises:
             value |= self._summary(trace)
         if self._options.include_console:
@@ -93,13 +96,13 @@ class ModelOutputs:
         )
         return dataclasses.replace(trace, bridge_requests=requests)
 
-    def _trace_of(self, result: Any, tool_call_id: str | None) -> Trace | None:
-        """Return the trace of the one run that this result certainly came from, else None."""
+    def _run_that_gave(self, result: Any, tool_call_id: str | None) -> _Run | None:
+        """Return the one run that this result certainly came from, else None."""
         with self._lock:
             if _is_shared(result) and (tool_call_id or "", type(result), result) in self._forgotten:
                 return None
             runs = [run for run in self._kept if run.gave(result, tool_call_id)]
-        return runs[0].trace if len(runs) == 1 else None
+        return runs[0] if len(runs) == 1 else None
 
     def _summary(self, trace: Trace | None) -> dict[str, Any]:
         entries = list(self._entries(trace)) if trace is not None else []
@@ -137,26 +140,27 @@ class OneCallOutputs(ModelOutputs):
 
     _last: _Run | None = None
 
-    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None) -> None:
+    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "") -> None:
         """Remember the run, in place of the one before."""
-        self._last = self._run_of(outer_tool_call_id, result, trace)
+        self._last = self._run_of(outer_tool_call_id, result, trace, said)
 
-    def _trace_of(self, result: Any, tool_call_id: str | None) -> Trace | None:
+    def _run_that_gave(self, result: Any, tool_call_id: str | None) -> _Run | None:
         run = self._last
-        return run.trace if run is not None and run.gave(result, tool_call_id) else None
+        return run if run is not None and run.gave(result, tool_call_id) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
     """A run that completed. Keeping the result itself means that no other object can ever take its identity.
 
-    ``size`` counts the bytes that are kept.
+    ``size`` counts the bytes that are kept. ``said`` is what a model reads of a run that gave nothing.
     """
 
     outer_tool_call_id: str
     result: Any
     trace: Trace | None
     size: int
+    said: str = ""
 
     def gave(self, result: Any, tool_call_id: str | None) -> bool:
         """Return True when the result may come from this run.

@@ -12,16 +12,17 @@ from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
 from ...run.optional_parts import fetch_line, require_optional_parts
+from ...run.printed import nothing_text
 from ...run.starting import load_continuations, load_execution, prepared, started
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool, pool_or_default
+from .model_output import ModelOutputs, OneCallOutputs
 from .outcome import told
 from .profile import CODE_MODE
 
 if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
-    from .model_output import ModelOutputs
 
 _INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -57,11 +58,7 @@ class CodeModeTool:
         for tool in collected.values():
             tool.compile()
         self.catalog = Catalog(collected)
-        self._outputs: ModelOutputs | None = None  # nothing is shown of a run beside its result
-        if self.options.model_output.tells_of_runs:
-            from .model_output import ModelOutputs
-
-            self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
+        self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -107,10 +104,10 @@ class CodeModeTool:
         js = program_of(input)
         pool = await prepared(self._pool, self.options)
         run = load_execution()
-        traced = self._outputs is not None
+        traced = self.options.model_output.tells_of_runs
         outer = run.OuterCall(tool_call_id, messages, context, traced, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
-        return told(self._noted(await execution.start(js)))
+        return told(self._noted(await execution.start(js), js))
 
     def execute_sync(
         self,
@@ -158,7 +155,7 @@ class CodeModeTool:
             await pool.off_loop(load_continuations)
         run, go_on = load_execution(), load_continuations()
         answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
-        traced = self._outputs is not None
+        traced = self.options.model_output.tells_of_runs
         outer = run.OuterCall(None, messages, context, traced, None, context_binding, clock_ms)
         outcome = go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
         return told(self._noted(await outcome))
@@ -190,15 +187,12 @@ class CodeModeTool:
     def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
         """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
 
+        A program that returned nothing is told of with what it printed, where ``tool_call_id`` names its run.
         With ``options.model_output`` the value is ``{"result", "nestedTools"?, "console"?}``, about the very run that
         gave this result. Short results (None, numbers, booleans) need the ``tool_call_id`` of that run to be told
         apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
         """
-        if self._outputs is not None:
-            return self._outputs.show(result, tool_call_id)
-        from .model_output import shown
-
-        return shown(result)
+        return self._outputs.show(result, tool_call_id)
 
     def for_one_call(self) -> CodeModeTool:
         """Return this tool as if it had never run: its results are told apart from all others, whatever their ids.
@@ -206,10 +200,7 @@ class CodeModeTool:
         For plugins, which show each result as it comes.
         """
         tool = copy(self)
-        if self._outputs is not None:
-            from .model_output import OneCallOutputs
-
-            tool._outputs = OneCallOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
+        tool._outputs = OneCallOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
         return tool
 
     def without_journal(self) -> CodeModeTool:
@@ -218,9 +209,10 @@ class CodeModeTool:
         tool.options = self.options.without_journal()
         return tool
 
-    def _noted(self, outcome: RunOutcome) -> RunOutcome:
-        if self._outputs is not None and outcome.status == "completed":
-            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace)
+    def _noted(self, outcome: RunOutcome, js: str = "") -> RunOutcome:
+        if outcome.status == "completed":
+            said = nothing_text(outcome.console, js) if outcome.value is None else ""
+            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, said)
         return outcome
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:

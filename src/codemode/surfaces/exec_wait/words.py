@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
 from ...run.failure_text import ended_text, failure_text
+from ...run.printed import printed
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line
@@ -56,7 +57,8 @@ class Words:
         telemetry, output = self.telemetry(one, outcome, notes), output_of(written)
         if outcome.error is not None:
             return self.of_error(one, outcome.error, output, telemetry)
-        return completed(outcome.value, output, telemetry)
+        said = printed(outcome.console) if outcome.value is None and not output else ""
+        return completed(outcome.value, output, telemetry, said)
 
     def of_person(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a run that waits for a person, saying so."""
