@@ -16,9 +16,10 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 from scripted_agent import APPROVE, Session, SqliteSession, content, model
+from thoroughness import rounds
 
-PROGRAMS = 200
-SHARES = 8
+PROGRAMS = rounds(24, 200)
+SHARES = rounds(4, 8)
 
 
 @dataclass

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from thoroughness import more_of_the_same
+from warm_python import WarmPython
 
 HOST = Path(__file__).with_name("killed_process.py")
 
@@ -20,10 +22,11 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
-@pytest.mark.parametrize("face", ["mode", "call"])
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_killed_between_interrupt_and_resume(tmp_path: Path, mode: str, face: str):
-    started = run(tmp_path, "start", mode, face)
+@pytest.mark.parametrize(
+    ("mode", "face"), [("sync", "call"), ("async", "mode"), *more_of_the_same(("sync", "mode"), ("async", "call"))]
+)
+def test_killed_between_interrupt_and_resume(langchain_python: WarmPython, tmp_path: Path, mode: str, face: str):
+    started = langchain_python.run(str(HOST), str(tmp_path), "start", mode, face)
     assert started.returncode == -signal.SIGKILL, started.stderr
     assert (tmp_path / "log").read_text().split("\n") == ["before", ""]
     # Sync in one process, async in the other is fine too: the checkpoint is the same.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,25 +14,36 @@ from codemode_langchain import CodeModeMiddleware
 from langchain_core.tools import tool
 from langgraph.types import Command
 from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, results
+from thoroughness import more_of_the_same
+from warm_python import WarmPython
 
 SCRIPT = Path(__file__).with_name("killed_in_a_call.py")
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("answer", ["approve", "reject"])
-@pytest.mark.parametrize("where", ["start", "resume"])
-def test_loss_of_the_process_in_a_call_is_asked_about(tmp_path: Path, mode: str, answer: str, where: str):
-    died = run(str(tmp_path), where, answer, mode)
+@pytest.mark.parametrize(
+    ("where", "answer", "mode"),
+    [
+        ("start", "approve", "async"),
+        ("start", "reject", "sync"),
+        ("resume", "approve", "sync"),
+        ("resume", "reject", "async"),
+        *more_of_the_same(
+            ("start", "approve", "sync"),
+            ("start", "reject", "async"),
+            ("resume", "approve", "async"),
+            ("resume", "reject", "sync"),
+        ),
+    ],
+)
+def test_loss_of_the_process_in_a_call_is_asked_about(
+    langchain_python: WarmPython, tmp_path: Path, mode: str, answer: str, where: str
+):
+    given = (str(SCRIPT), str(tmp_path), where, answer, mode)
+    died = langchain_python.run(*given)
     assert died.returncode == -signal.SIGKILL, died.stderr
     happened = (tmp_path / "log").read_text().split()
     assert "dies" in happened
-    came_back = run(str(tmp_path), where, answer, mode)
+    came_back = langchain_python.run(*given)
     assert came_back.returncode == 0, came_back.stderr
     told = json.loads(came_back.stdout)
     # Nothing has run by the time somebody is asked.

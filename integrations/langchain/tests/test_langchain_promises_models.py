@@ -33,8 +33,9 @@ from pydantic import (
 )
 from pydantic_core import to_jsonable_python
 from scripted_agent import APPROVE, Session, agent, calls, results
+from thoroughness import rounds
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=rounds(12, 60), deadline=None)
 
 
 class Colour(Enum):

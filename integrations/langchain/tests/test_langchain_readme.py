@@ -7,11 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from required import missing
+from thoroughness import more_of_the_same
+from warm_python import WarmPython
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- continues -->\n)?```python\n(.*?)```", re.DOTALL)
@@ -36,16 +39,21 @@ def test_every_block_is_run():
     assert len(blocks()) == 8
 
 
-def terminal(directory: Path, answers: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "examples" / "approvals.py"), str(directory / "approvals.db")]
-    return subprocess.run(command, input=answers, capture_output=True, text=True, timeout=60, check=False)
+EXAMPLE = str(ROOT / "examples" / "approvals.py")
+Terminal = Callable[[str], subprocess.CompletedProcess[str]]
 
 
-def test_the_example_in_two_sittings(tmp_path: Path):
-    first = terminal(tmp_path, "y\n")  # the input ends at the second question
+@pytest.fixture
+def terminal(langchain_python: WarmPython, tmp_path: Path) -> Terminal:
+    """Run the example over one file, with these answers."""
+    return lambda answers: langchain_python.run(EXAMPLE, str(tmp_path / "approvals.db"), said=answers)
+
+
+def test_the_example_in_two_sittings(terminal: Terminal):
+    first = terminal("y\n")  # the input ends at the second question
     assert first.stdout.count("(looking") == 1
     assert "(refunding A-1: 12.50)" in first.stdout
-    second = terminal(tmp_path, "no\n100\n")
+    second = terminal("no\n100\n")
     assert second.returncode == 0, second.stderr
     assert "(looking" not in second.stdout
     assert "(refunding A-1" not in second.stdout
@@ -72,8 +80,7 @@ def test_33_what_is_to_be_installed_can_be_installed_from_a_clone():
 
 
 def test_33_the_example_says_what_it_needs(tmp_path: Path):
-    example = str(ROOT / "examples" / "approvals.py")
-    bare = [sys.executable, "-I", "-S", example]
+    bare = [sys.executable, "-I", "-S", EXAMPLE]
     done = subprocess.run(bare, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "pip install . './integrations/langchain[agents]'" in done.stderr
@@ -85,7 +92,7 @@ def test_33_the_example_says_what_it_needs(tmp_path: Path):
         "sys.modules['langgraph.checkpoint.sqlite'] = None; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", hidden, example],
+        [sys.executable, "-c", hidden, EXAMPLE],
         input="y\nno\n100\n",
         cwd=tmp_path,
         capture_output=True,
@@ -100,19 +107,19 @@ def test_33_the_example_says_what_it_needs(tmp_path: Path):
     assert [one.name for one in tmp_path.iterdir()] == ["approvals.db.resumed"]
 
 
-def test_33_the_example_without_a_terminal(tmp_path: Path):
-    done = terminal(tmp_path, "")
+def test_33_the_example_without_a_terminal(terminal: Terminal):
+    done = terminal("")
     assert done.returncode == 1
     assert "A-1? [y]es" in done.stdout
     assert "Stopped at a question" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_33_the_example_when_nobody_reads_any_more(tmp_path: Path, unbuffered: str):
+@pytest.mark.parametrize("unbuffered", ["", *more_of_the_same("1")])
+def test_33_the_example_when_nobody_reads_any_more(terminal: Terminal, tmp_path: Path, unbuffered: str):
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, str(ROOT / "examples" / "approvals.py"), str(tmp_path / "approvals.db")]
+    command = [sys.executable, EXAMPLE, str(tmp_path / "approvals.db")]
     done = subprocess.run(
         command,
         input="y\ny\ny\n",
@@ -126,6 +133,6 @@ def test_33_the_example_when_nobody_reads_any_more(tmp_path: Path, unbuffered: s
     os.close(writing)
     assert done.returncode == 1
     assert done.stderr.strip().startswith("Stopped at a question")
-    again = terminal(tmp_path, "no\nno\nno\n")
+    again = terminal("no\nno\nno\n")
     assert "(refunding" not in again.stdout
     assert again.stdout.count("was denied") == 3

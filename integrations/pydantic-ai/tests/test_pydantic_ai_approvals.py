@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
+from warm_python import WarmPython
 
 WAIT_SECONDS = 30.0
 REFUNDS = """
@@ -168,26 +168,24 @@ print(json.dumps([result.output, script.returned(), desk.did]))
 """
 
 
-def in_another_process(paused: Any) -> subprocess.CompletedProcess[str]:
+def in_another_process(python: WarmPython, paused: Any) -> subprocess.CompletedProcess[str]:
     waiting = [call.tool_call_id for call in paused.output.approvals]
     given = {"messages": ModelMessagesTypeAdapter.dump_python(paused.all_messages(), mode="json"), "waiting": waiting}
-    command = [sys.executable, "-c", OTHER_PROCESS]
-    here = Path(__file__).parent
-    return subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=here, timeout=60)
+    return python.run("-c", OTHER_PROCESS, said=json.dumps(given), cwd=Path(__file__).parent)
 
 
-def test_another_process_with_the_same_key_goes_on() -> None:
+def test_another_process_with_the_same_key_goes_on(pydantic_ai_python: WarmPython) -> None:
     options = {"continuation": {"keys": "a key that both know"}}
     paused = within(Desk().agent(Script(program(REFUNDS)), options=options).run("go"))
-    done = in_another_process(paused)
+    done = in_another_process(pydantic_ai_python, paused)
     assert done.returncode == 0, done.stderr
     output, returned, did = json.loads(done.stdout)
     assert (output, returned) == ("done", [7, "refunded a: 500", "refunded b: 500"])
     assert sorted(did) == [["refund", "a", 500], ["refund", "b", 500]]
 
 
-def test_another_process_with_another_key_refuses() -> None:
-    done = in_another_process(within(Desk().agent(Script(program(REFUNDS))).run("go")))
+def test_another_process_with_another_key_refuses(pydantic_ai_python: WarmPython) -> None:
+    done = in_another_process(pydantic_ai_python, within(Desk().agent(Script(program(REFUNDS))).run("go")))
     assert done.returncode != 0
     assert "set_continuation_signing_key" in done.stderr
 

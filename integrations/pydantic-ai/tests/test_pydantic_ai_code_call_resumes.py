@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, meta, program, script
+from warm_python import WarmPython
 
 from codemode import CodeModeProtocolError, SqliteResumeGuard
 
@@ -75,7 +74,7 @@ print(json.dumps([result.output, [steps.returned(one) for one in ("outer", "dire
 """
 
 
-def test_another_process_goes_on_and_no_process_does_so_again(tmp_path: Path) -> None:
+def test_another_process_goes_on_and_no_process_does_so_again(pydantic_ai_python: WarmPython, tmp_path: Path) -> None:
     guard = str(tmp_path / "guard.sqlite")
     settings = {"continuation": {"keys": "a key that both know", "guard": SqliteResumeGuard(guard)}}
     calls = [*script(REFUNDS), *meta("invoke", "direct", tool="refund", input={"order": "c"})]
@@ -84,9 +83,7 @@ def test_another_process_goes_on_and_no_process_does_so_again(tmp_path: Path) ->
     paused = within(agent.run("go"))
     messages = ModelMessagesTypeAdapter.dump_python(paused.all_messages(), mode="json")
     given = {"messages": messages, "waiting": waiting(paused), "guard": guard}
-    command = [sys.executable, "-c", OTHER_PROCESS]
-    here = Path(__file__).parent
-    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=here, timeout=60)
+    done = pydantic_ai_python.run("-c", OTHER_PROCESS, said=json.dumps(given), cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr
     output, returned, did = json.loads(done.stdout)
     assert output == "done"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse
 from scripted import Script, program
+from warm_python import WarmPython
 
 HERE = Path(__file__).parent
 WAIT_SECONDS = 90
@@ -27,27 +31,30 @@ WAIT_SECONDS = 90
 class Desk:
     """The process of `durable_desk.py`, started again and again over one folder."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
+    def __init__(self, python: WarmPython, folder: Path, name: str) -> None:
+        self.python, self.folder, self.name = python, folder, name
 
     @property
     def did(self) -> list[str]:
         return (self.folder / "did").read_text(encoding="utf-8").splitlines()
 
     @contextlib.contextmanager
-    def started(self, decision: Any = None) -> Generator[subprocess.Popen[str], None, None]:
-        command = [sys.executable, str(HERE / "durable_desk.py"), str(self.folder), self.name]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(command, text=True, **pipes) as process:
+    def started(self, decision: Any = None) -> Generator[Iterable[str], None, None]:
+        """Have the process while the block runs, and read what it says."""
+        reading, writing = os.pipe()
+        with tempfile.TemporaryFile("w+") as given, Path(os.devnull).open("w") as nowhere, os.fdopen(reading) as said:
+            given.write(json.dumps(decision) + "\n")
+            given.seek(0)
+            command = (str(HERE / "durable_desk.py"), str(self.folder), self.name)
+            process = self.python.begin(*command, streams=(given.fileno(), writing, nowhere.fileno()))
+            os.close(writing)
             late = threading.Timer(WAIT_SECONDS, process.kill)
             late.start()
             try:
-                assert process.stdin is not None
-                process.stdin.write(json.dumps(decision) + "\n")
-                process.stdin.flush()
-                yield process
+                yield said
             finally:
                 late.cancel()
+                late.join()
                 process.kill()
 
     def killed_at(self, said: str, decision: Any = None) -> Any:
@@ -60,21 +67,28 @@ class Desk:
             return told(process, "ended")
 
 
-def told(process: subprocess.Popen[str], said: str) -> Any:
-    assert process.stdout is not None
-    for line in process.stdout:
+def told(process: Iterable[str], said: str) -> Any:
+    for line in process:
         word, _, text = line.partition(" ")
         if word.strip() == said:
             return json.loads(text) if text else None
     raise AssertionError(f"the process ended without saying {said!r}")
 
 
+Begin = Callable[[str], Desk]
+
+
+@pytest.fixture
+def begin(pydantic_ai_python: WarmPython, tmp_path: Path) -> Begin:
+    return partial(Desk, pydantic_ai_python, tmp_path)
+
+
 def approved(waiting: list[Any]) -> dict[str, bool]:
     return {tool_call_id: True for tool_call_id, _, _ in waiting}
 
 
-def test_13_a_workflow_that_recovers_finds_the_approval_it_waits_for(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "one approval")
+def test_13_a_workflow_that_recovers_finds_the_approval_it_waits_for(begin: Begin) -> None:
+    desk = begin("one approval")
     waiting = desk.killed_at("waiting")
     assert [(name, shown) for _, name, shown in waiting] == [("refund", {"order": "a", "cents": 500})]
     assert desk.killed_at("waiting") == waiting
@@ -95,9 +109,11 @@ def test_13_a_workflow_that_recovers_finds_the_approval_it_waits_for(tmp_path: P
         ("direct call", "refunded 500 for a", ["refund a 500"]),
     ],
 )
-def test_13_so_does_what_runs_behind_code_call(tmp_path: Path, name: str, result: Any, did: list[str]) -> None:
+def test_13_so_does_what_runs_behind_code_call(
+    begin: Begin, tmp_path: Path, name: str, result: Any, did: list[str]
+) -> None:
     (tmp_path / "did").touch()
-    desk = Desk(tmp_path, name)
+    desk = begin(name)
     waiting = desk.killed_at("waiting")
     assert desk.killed_at("waiting") == waiting
     assert desk.did == [one for one in did[:1] if one.startswith("stock")]
@@ -108,8 +124,8 @@ def test_13_so_does_what_runs_behind_code_call(tmp_path: Path, name: str, result
     assert desk.did == did
 
 
-def test_13_a_process_killed_after_the_approval_repeats_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "one approval")
+def test_13_a_process_killed_after_the_approval_repeats_nothing(begin: Begin, tmp_path: Path) -> None:
+    desk = begin("one approval")
     waiting = desk.killed_at("waiting")
     (tmp_path / "hang").touch()
     desk.killed_at("resumed", approved(waiting))
@@ -119,8 +135,8 @@ def test_13_a_process_killed_after_the_approval_repeats_nothing(tmp_path: Path) 
     assert desk.did == did == ["stock nut", "refund a 500", "stock bolt"]
 
 
-def test_13_recorded_answers_are_given_to_the_same_arguments_alone(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "chains")
+def test_13_recorded_answers_are_given_to_the_same_arguments_alone(begin: Begin, tmp_path: Path) -> None:
+    desk = begin("chains")
     waiting = desk.killed_at("waiting")
     assert len(desk.did) == 12
     (tmp_path / "hang").touch()
@@ -132,11 +148,11 @@ def test_13_recorded_answers_are_given_to_the_same_arguments_alone(tmp_path: Pat
     assert len(set(did)) == len(did) == 12 + 1 + 8
 
 
-def test_13_the_records_of_the_engine_are_the_journal_of_its_runs(tmp_path: Path) -> None:
+def test_13_the_records_of_the_engine_are_the_journal_of_its_runs(begin: Begin, tmp_path: Path) -> None:
     """What it has recorded it gives to the next call in order: a call that came from a journal would shift them."""
     (tmp_path / "journaled").touch()
     (tmp_path / "hang in stock").touch()
-    desk = Desk(tmp_path, "nobody asked")
+    desk = begin("nobody asked")
     desk.killed_at("hangs")
     assert desk.did == ["stock nut"]
     (tmp_path / "hang in stock").unlink()
@@ -182,8 +198,10 @@ def waiting_in_a_process(*given: tuple[str | None, str, str]) -> list[Any]:
     return json.loads(done.stdout)
 
 
-def test_13_two_processes_come_to_one_pause_in_one_conversation() -> None:
-    (first,) = waiting_in_a_process((KEY, RANDOM, "c1"))
+def test_13_two_processes_come_to_one_pause_in_one_conversation(pydantic_ai_python: WarmPython) -> None:
+    done = pydantic_ai_python.run("-c", IDS, said=json.dumps([(KEY, RANDOM, "c1")]))
+    assert done.returncode == 0, done.stderr
+    (first,) = json.loads(done.stdout)
     again, *others = waiting_in_a_process(
         (KEY, RANDOM, "c1"),
         (KEY, RANDOM, "c2"),

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thoroughness import more_of_the_same
+from warm_python import WarmPython
 
 HERE = Path(__file__).parents[1]
 ROOT = HERE.parents[1]
@@ -25,10 +27,21 @@ def run(*command: str, **settings: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, text=True, timeout=600, check=False, **given)
 
 
-def test_33_the_install_line_works_as_it_is_written(tmp_path: Path) -> None:
+def install_line() -> list[str]:
     (line,) = re.findall(r"^\$ (pip install .*)$", README, re.MULTILINE)
-    pip, *arguments = shlex.split(line)
     assert line in EXAMPLE.read_text(encoding="utf-8")
+    return shlex.split(line)
+
+
+def test_33_what_is_to_be_installed_can_be_installed_from_a_clone() -> None:
+    # Nothing that is installed here may help; and nothing is installed.
+    done = run(sys.executable, "-m", *install_line(), "--dry-run", "--ignore-installed", "--quiet", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.thorough
+def test_33_the_install_line_works_as_it_is_written(tmp_path: Path) -> None:
+    pip, *arguments = install_line()
     venv.create(tmp_path / "fresh", with_pip=True)
     programs = tmp_path / "fresh" / "bin"
     done = run(str(programs / pip), *arguments, "--quiet", "--no-compile", cwd=ROOT)
@@ -38,13 +51,13 @@ def test_33_the_install_line_works_as_it_is_written(tmp_path: Path) -> None:
     assert "Note: refunded 4200 cents of order 11; the desk refused to refund order 13" in done.stdout
 
 
-def test_33_the_example_ends_without_a_terminal() -> None:
-    done = run(sys.executable, str(EXAMPLE))
+def test_33_the_example_ends_without_a_terminal(pydantic_ai_python: WarmPython) -> None:
+    done = pydantic_ai_python.run(str(EXAMPLE), env=NO_KEYS)
     assert done.returncode == 1
     assert done.stderr == "\nNobody answers, so nothing is refunded. Run this in a terminal.\n"
 
 
-@pytest.mark.parametrize("said", ["", "e\nmuch\n5\nno\n"])
+@pytest.mark.parametrize("said", ["e\nmuch\n5\nno\n", *more_of_the_same("")])
 def test_33_the_example_ends_quietly_when_nobody_reads_on(said: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -71,11 +84,11 @@ def test_33_the_example_without_the_plugin_says_what_it_needs() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_33_the_example_with_a_key_and_no_sdk_says_what_it_needs() -> None:
+def test_33_the_example_with_a_key_and_no_sdk_says_what_it_needs(pydantic_ai_python: WarmPython) -> None:
     hidden = (
         "import sys; sys.modules['anthropic'] = None; import runpy; runpy.run_path(sys.argv[1], run_name='__main__')"
     )
-    done = run(sys.executable, "-c", hidden, str(EXAMPLE), env={**NO_KEYS, "ANTHROPIC_API_KEY": "none"})
+    done = pydantic_ai_python.run("-c", hidden, str(EXAMPLE), env={**NO_KEYS, "ANTHROPIC_API_KEY": "none"})
     assert done.returncode == 1
     assert "anthropic" in done.stderr
     assert "Traceback" not in done.stderr

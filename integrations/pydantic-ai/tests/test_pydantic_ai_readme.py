@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 HERE = Path(__file__).parents[1]
 BLOCKS = re.findall(
@@ -17,25 +17,30 @@ BLOCKS = re.findall(
 NO_KEYS = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
 
 
-def run(*arguments: str, said: str = "", folder: Path | None = None) -> str:
-    command = [sys.executable, "-W", "error", *arguments]
-    done = subprocess.run(command, input=said, text=True, capture_output=True, timeout=60, env=NO_KEYS, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(pydantic_ai_python: WarmPython, tmp_path: Path) -> Run:
+    def run(*arguments: str, said: str = "") -> str:
+        done = pydantic_ai_python.run(*arguments, said=said, env=NO_KEYS, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return run
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_block_runs(block: str, tmp_path: Path) -> None:
-    run("-", said=block, folder=tmp_path)
+def test_block_runs(run: Run, block: str) -> None:
+    run("-c", block)
 
 
-def test_the_example_with_one_refund_edited_and_one_denied() -> None:
+def test_the_example_with_one_refund_edited_and_one_denied(run: Run) -> None:
     printed = run(str(HERE / "examples" / "support_desk.py"), said="e\n1000\nno\n")
     assert "The program wants: refund" in printed
     assert "Note: refunded 1000 cents of order 11; the desk refused to refund order 13" in printed
 
 
-def test_the_example_with_everything_approved() -> None:
+def test_the_example_with_everything_approved(run: Run) -> None:
     printed = run(str(HERE / "examples" / "support_desk.py"), said="a\na\n")
     assert '"refunded": 16700' in printed
