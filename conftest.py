@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from thoroughness import IS_THOROUGH
+from thoroughness import IS_THOROUGH, rounds
 
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=rounds(40, 100))
 settings.load_profile("untimed")
 
 PATIENCE_MS = 60_000

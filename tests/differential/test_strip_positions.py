@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strip_corpus.corpus import SAME_AS_NODE, programs, result_of
+from thoroughness import rounds
 
 NEWLINES = "\n\r\u2028\u2029"
 ALL = {name: source for theme in (*SAME_AS_NODE, "deviations", "gaps") for name, source in programs(theme).items()}
@@ -34,7 +35,7 @@ def test_what_was_stripped_is_plain_javascript(name):
     assert result_of(js)["js"] == js
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 @given(
     st.lists(st.sampled_from(sorted(ALL.values())), min_size=2, max_size=5), st.sampled_from(["", "\n", "\n;\n", " "])
 )
@@ -108,7 +109,7 @@ PIECES = (
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join))
 def test_any_pieces_of_typescript(source):
     result = result_of(source)
@@ -117,7 +118,7 @@ def test_any_pieces_of_typescript(source):
         assert_nothing_moved(source, result["js"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 @given(st.sampled_from(sorted(ALL.values())), st.data())
 def test_damaged_programs(source, data):
     start = data.draw(st.integers(0, len(source)))

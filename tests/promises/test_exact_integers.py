@@ -10,6 +10,7 @@ import pytest
 from exact_programs import ECHO, LONGEST, ORDER, giving, run, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import rounds
 
 from codemode import (
     CodeModeError,
@@ -120,7 +121,7 @@ def test_18_the_limit_of_digits_does_not_follow_the_processes_own(digits):
         sys.set_int_max_str_digits(was)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 @given(st.lists(values, max_size=4))
 def test_18_every_json_value_comes_back_as_it_was(value):
     expected = as_numbers_leave(value)

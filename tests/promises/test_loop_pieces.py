@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, start
 from pydantic import BaseModel
+from thoroughness import rounds
 from waiting import within
 
 from codemode import (
@@ -127,7 +128,7 @@ def test_loop_too_long_an_integer_is_refused_in_every_direction():
         within(continue_interrupt(paused, edited, tools=[guarded], options=PAUSING))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=rounds(60, 300))
 @given(
     st.lists(st.text(st.sampled_from('\\"u01d8ef\x01\x7f\u00e9\u0800\ud800\udbff\udc00\udfff\U0001f600\n'))),
     st.integers(1, 20),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Discriminator, Field, TypeAdapter, ValidationError
+from thoroughness import rounds
 
 from codemode import CodeModeToolError, Tool, run_code_mode_sync
 from codemode.host import steps
@@ -192,7 +193,7 @@ def keywords(inside: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = st.recursive(st.booleans() | keywords(st.booleans()), keywords, max_leaves=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(SCHEMAS, SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=1, max_size=4))
 def test_loop_schemas_take_what_another_implementation_takes(root, left, right, values):
     schema = {"allOf": [root], "$defs": {"x": left, "y": {"not": right}}}

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pausing import OK, Spy, go_on, start
+from thoroughness import rounds
 
 from codemode import (
     CodeModeProtocolError,
@@ -95,7 +96,7 @@ def as_in_ledger(tool, given_input):
     return shown, entry
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(80, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_12_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
     kinds = data.draw(fields)
@@ -127,7 +128,7 @@ def test_12_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
     assert all(ran.json_value[key] == value for key, value in given_input.items() if key in hidden)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(60, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_12_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
     kinds = data.draw(fields)

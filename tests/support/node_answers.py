@@ -9,15 +9,15 @@ from typing import Any, Self
 
 from required import node_path
 
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 240
 
 
 class NodeAnswers:
-    """A script of the tests under Node with these flags; called with what is JSON it returns the answer."""
+    """A script of the tests under Node; called with what is JSON it returns the answer."""
 
-    def __init__(self, script: Path, *flags: str) -> None:
+    def __init__(self, script: Path, *flags: str, arguments: tuple[str, ...] = ()) -> None:
         self._script = script
-        command = [node_path(), "--no-warnings", *flags, str(script)]
+        command = [node_path(), "--no-warnings", *flags, str(script), *arguments]
         self._node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:

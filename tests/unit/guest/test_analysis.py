@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import rounds
 
 from codemode.guest.analysis import analyse
 
@@ -114,7 +115,7 @@ def test_a_line_of_a_million_characters(analyser):
     assert analyser("x" * 1_000_000, LONG_MS)["js"] == "x" * 1_000_000
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
 def test_any_text_gives_text_or_problems(source):
     result = _shared(source, LONG_MS)

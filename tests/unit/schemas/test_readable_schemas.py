@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import rounds
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatch
@@ -255,7 +256,7 @@ JUNK = st.recursive(
 
 
 @given(schema=JUNK)
-@settings(max_examples=300)
+@settings(max_examples=rounds(60, 300))
 def test_whatever_it_is_a_tool_comes_of_it(schema: Any):
     if isinstance(schema, str):
         return  # the name of a type

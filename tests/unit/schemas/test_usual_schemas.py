@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator
+from thoroughness import rounds
 
 from codemode import Tool
 from codemode.schemas.json_schemas import DictSchema
@@ -38,7 +39,7 @@ def is_allowed(schema: Any) -> bool:
     return all(each(each.META_SCHEMA).is_valid(schema) for each in DIALECTS)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(80, 400), deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYWORDS), VALUES, max_size=3))
 def test_what_is_recognised_is_allowed(schema: dict[str, Any]):
     if is_surely_valid(schema):

@@ -11,6 +11,7 @@ import tree_sitter_typescript
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
+from thoroughness import rounds
 from tree_sitter import Language, Parser
 
 from codemode.signatures.declarations import declare_tools
@@ -152,7 +153,7 @@ def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 _junk = st.recursive(_scalars, _schemas, max_leaves=20)
-_relaxed = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_relaxed = settings(max_examples=rounds(40, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Making four tools of junk takes far longer than describing them.
 _few = settings(_relaxed, max_examples=20)
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from thoroughness import rounds
 
 from codemode.guest.analysis import analyse
 from codemode.source.checks import MAX_PROBLEMS, check_program
@@ -176,7 +177,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=rounds(120, 600), deadline=None)
 @given(st.sampled_from(TYPES), VALUES)
 def test_no_certain_mistake_is_accepted_by_pydantic(kind, value):
     """Pydantic's lax mode converts; whatever it takes must not have been called a mistake."""
@@ -237,7 +238,7 @@ LOOSE_SCHEMA = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(60, 300), deadline=None)
 @given(HOSTILE, LOOSE_SCHEMA)
 def test_hostile_facts_are_harmless(facts, schema):
     call = {"name": "known", "line": 1, "column": 1, "input": facts}

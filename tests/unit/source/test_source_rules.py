@@ -5,6 +5,7 @@ import sysconfig
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import rounds
 
 from codemode.guest.analysis import analyse
 from codemode.host.steps import TooLongForTheLoop, run_metered
@@ -95,7 +96,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.dictionaries(st.sampled_from([*GOOD, "named_calls", "definitions"]), JSON))
 def test_any_facts_are_survived(facts):
     for found in rules.violations(facts, STRICT, "eval\n(1)"):

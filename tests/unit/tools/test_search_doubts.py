@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
+from thoroughness import rounds
 
 from codemode.tools.search import forms as forms_of_values
 from codemode.tools.search.forms import forms_of_parameter, taken_apart
@@ -91,7 +92,7 @@ def test_no_query_in_any_script_finds_nothing(query):
     assert [one.position for one in INDEX.answer(query, 3, {7, 5}).found] == [5, 7]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.text(max_size=60), st.integers(-1, 9))
 def test_any_query_gets_tools_or_is_told_why_not(query, limit):
     answer = INDEX.answer(query, limit)

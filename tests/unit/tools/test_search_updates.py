@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
+from thoroughness import rounds
 
 from codemode.host import steps
 from codemode.tools.search import postings
@@ -55,7 +56,7 @@ def answers(index: ToolIndex) -> list[object]:
     return [index.search(query, limit) for query in QUERIES for limit in (1, 50)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 150), deadline=None)
 @given(st.lists(TOOLS, min_size=3, max_size=8, unique_by=id), st.data())
 def test_what_is_updated_answers_like_what_is_made_afresh(stock, data):
     """Added, removed, changed, moved, the same twice, and equal ones made again; asked or not asked in between."""
