@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from public_servers import require_servers
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NO_KEYS = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+CUT_OFF = [
+    pytest.param(path, id=path.stem, marks=() if path.stem == "demo" else pytest.mark.thorough) for path in EXAMPLES
+]
 everyone = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -33,7 +37,23 @@ def test_33_an_example_runs_without_a_terminal(example: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@everyone
+def test_33_every_example_prints_in_the_way_of_the_one_that_is_cut_off() -> None:
+    ways = {example.stem: printing(example) for example in EXAMPLES}
+    assert set(map(tuple, ways.values())) == {tuple(ways["demo"])}, ways
+
+
+def printing(example: Path) -> list[str]:
+    """Return the functions of an example that print, as they are written."""
+    tree = ast.parse(example.read_text(encoding="utf-8"))
+    made = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [ast.unparse(one) for one in made if any(map(is_print, ast.walk(one)))]
+
+
+def is_print(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+
+
+@pytest.mark.parametrize("example", CUT_OFF)
 def test_33_an_example_ends_quietly_when_nobody_reads_on(example: Path) -> None:
     require_what_it_needs(example)
     reader, writer = os.pipe()

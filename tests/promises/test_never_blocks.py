@@ -17,33 +17,25 @@ from codemode.workers.generations import Generation
 from codemode.workers.stock import Stock
 
 HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
+# Those of one process come to other parts of the package each, so that each has its own first imports.
 SCENARIOS = [
-    "first_run",
-    "many_runs",
+    "first_run,many_runs,timeouts,cancelled,workers_that_die",
     "by_exec",
-    "without_spares",
-    "timeouts",
-    "cancelled",
-    "workers_that_die",
-    "paused",
+    "without_spares,closed_on_the_loop,shares_and_waiting",
+    "paused,sealed,traced",
     "paused_elsewhere",
-    "shares_and_waiting",
-    "closed_on_the_loop",
-    "sealed",
-    "with_schemas",
-    "fetching",
-    "traced",
+    "with_schemas,fetching",
 ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a zygote needs Linux")
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_29_nothing_blocks_the_event_loop(scenario: str, tmp_path: Path):
+@pytest.mark.parametrize("scenarios", SCENARIOS)
+def test_29_nothing_blocks_the_event_loop(scenarios: str, tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(HOST), scenario, str(tmp_path)],
+        [sys.executable, "-W", "error", str(HOST), scenarios, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (0, "ok", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +29,14 @@ def _needs_pyright() -> None:  # pyright: ignore[reportUnusedFunction]
         missing("pyright", f"pyright cannot be started: {said.stderr[-200:]}")
 
 
+def test_the_check_of_the_whole_tree_reads_these_folders() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pyright"]
+    folders = {folder for folder in FOLDERS if any(path.parent == folder for path in FILES)}
+    assert {str(folder.relative_to(ROOT)) for folder in folders} <= set(settings["include"])
+    assert settings["typeCheckingMode"] == "strict"
+
+
+@pytest.mark.thorough  # `make check` reads the same files
 def test_it_type_checks_and_its_mistakes_are_found() -> None:
     assert len(FILES) >= 5
     done = pyright(*map(str, FILES))

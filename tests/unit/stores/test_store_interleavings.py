@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from postgres_cluster import new_database
+from thoroughness import rounds
 from waiting import within
 
 from codemode import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit
@@ -198,7 +199,7 @@ def test_any_interleaving_keeps_the_states_and_applies_no_decision_twice(kind, r
     folder = request.getfixturevalue("postgres_folder") if kind == "postgres" else None
 
     @settings(
-        max_examples=4,
+        max_examples=rounds(1, 4),
         deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

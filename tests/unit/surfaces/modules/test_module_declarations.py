@@ -164,9 +164,9 @@ def test_a_module_that_does_not_fit_is_seen_before_its_types_are_read():
 def test_schemas_without_end_are_not_read_for_a_text_that_has_one():
     every = {f"p{at}": {"$ref": f"#/$defs/D{at}"} for at in range(60)}
     mesh = {"$ref": "#/$defs/D0", "$defs": {f"D{at}": {"properties": {**every, f"own{at}": True}} for at in range(60)}}
-    server = listed("s", [{"name": f"t{at:03}", "inputSchema": {**mesh, "title": f"T{at}"}} for at in range(100)])
-    assert fits_in(server, 4_000) is None
-    text = declarations_for([server], 16_000)
-    assert len(EXPORTED.findall(text)) == 100
+    server = listed("s", [{"name": f"t{at:03}", "inputSchema": {**mesh, "title": f"T{at}"}} for at in range(20)])
+    assert fits_in(server, 800) is None
+    text = declarations_for([server], 3_200)
+    assert len(EXPORTED.findall(text)) == 20
     assert "_declared_0" not in vars(server)
     assert "_declared_1" not in vars(server)
