@@ -10,6 +10,7 @@ import pytest
 from tests.fuzz import seeds
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, TOOLS, Target
+from thoroughness import rounds
 
 from codemode.protocol.continuation import Continuation
 from codemode.run.resume import verified
@@ -17,8 +18,8 @@ from codemode.source.checks import check_program
 from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.hello import HelloCheck
 
-INPUTS = {"analysis": 3000, "interrupt": 3000, "modules": 1500}
-MOST_INPUTS = 8000
+INPUTS = {"analysis": rounds(1000, 3000), "interrupt": rounds(1000, 3000), "modules": rounds(500, 1500)}
+MOST_INPUTS = rounds(2500, 8000)
 FINDINGS = Path(__file__).parent / "findings"
 
 

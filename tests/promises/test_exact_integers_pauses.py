@@ -9,6 +9,7 @@ import pytest
 from exact_programs import ORDER, giving, numbers, run, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import rounds
 
 from codemode import (
     CodeModeProtocolError,
@@ -221,7 +222,7 @@ def _integers(value: Any) -> list[int]:
     return [value] if isinstance(value, int) else []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(25, 60), deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=30))
 def test_18_a_browser_changes_nothing_that_is_compared(shown):
     sent = with_texts({"input": shown})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from stored_pauses import NO, OK, paused, request
 from test_store_audit import lines
 from test_store_contract import claimed, decided, through
+from thoroughness import rounds
 from waiting import within
 
 from codemode import (
@@ -44,7 +45,10 @@ _JSON = st.recursive(
 )
 _NUMBERS = st.integers(1, _COUNT)
 _MANY = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+    max_examples=rounds(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
 )
 
 

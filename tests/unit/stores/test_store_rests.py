@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_pauses import HOUR_MS, NO, OK, Catalog, Clock, paused
+from thoroughness import rounds
 from waiting import within
 
 from codemode import (
@@ -353,7 +354,7 @@ class Hosts:
             self.ended += what == "settle"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(25, 60), deadline=None)
 @given(STEPS)
 def test_whatever_hosts_do_one_holds_a_program_and_it_ends_once(steps):
     async def scenario():
