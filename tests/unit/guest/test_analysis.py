@@ -82,7 +82,7 @@ def test_a_quadratic_program_is_answered_in_time(analyser):
     start = time.perf_counter()
     assert analyser(source, 50) == {"js": source, "facts": None}
     # It would take hours; the allowance is for a busy machine.
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 60
 
 
 @pytest.mark.parametrize(
