@@ -32,9 +32,10 @@ servers: $(STAMP) $(SERVERS)/.installed
 conformance: $(STAMP) $(CONFORMANCE)/.installed
 	$(BIN)/python -m tests.conformance.run
 
-# The gateway under clients of other makers.
+# The gateway under clients of other makers, one of which gives tools to the plugin of LangChain too.
 clients: $(STAMP) $(CLIENTS)/.installed
-	CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py
+	CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py \
+	  integrations/langchain/tests/test_langchain_mcp.py
 
 # A console in the browser, with programs that wait for whoever looks at it.
 demo-console: $(VENV)/.console
@@ -195,7 +196,8 @@ $(CONFORMANCE)/.installed: $(STAMP)
 $(CLIENTS)/.installed: $(STAMP)
 	@$(PYTHON) -m venv $(CLIENTS) && $(PYTHON) -m venv $(CLIENTS)-older
 	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check "openai-agents>=0.24"
-	@$(CLIENTS)-older/bin/python -m pip install --quiet --disable-pip-version-check "langchain-mcp-adapters>=0.3"
+	@$(CLIENTS)-older/bin/python -m pip install --quiet --disable-pip-version-check "langchain-mcp-adapters>=0.3" \
+	  "langgraph-checkpoint-sqlite>=3.1" --editable . --editable './integrations/langchain[agents]'
 	@$(NPM) install --prefix $(CLIENTS)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
 	  "@modelcontextprotocol/inspector@2" "@modelcontextprotocol/sdk@1"
 	@touch $(CLIENTS)-older/.installed $@

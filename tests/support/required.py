@@ -16,6 +16,7 @@ PACKAGES = {
     "chromium": "Debian's package chromium",
     "postgres": "Debian's package postgresql",
     "index": "nothing: pip needs a network or an index of its own",
+    "fastmcp": "pydantic-ai-slim[mcp] of the dev group, which brings it",
     "deepagents": "deepagents of the dev group",
     "blockbuster": "blockbuster of the dev group",
     "pyright": "pyright of the dev group",

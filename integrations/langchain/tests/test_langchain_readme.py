@@ -28,7 +28,8 @@ def blocks() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.filterwarnings("ignore:`langchain.mcp` is in beta")
+@pytest.mark.parametrize("number", range(9))
 def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "readme"}
@@ -36,7 +37,7 @@ def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_every_block_is_run():
-    assert len(blocks()) == 8
+    assert len(blocks()) == 9
 
 
 EXAMPLE = str(ROOT / "examples" / "approvals.py")

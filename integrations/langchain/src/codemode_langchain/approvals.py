@@ -18,8 +18,10 @@ from codemode.plugins import PreparedTool, can_be_called, integers_as_in, resolv
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval
+from .server_tools import may_destroy
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
+DESTRUCTIVE = "destructive"
 _MAX_SCHEMA_PARTS = 5_000
 ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
 
@@ -35,7 +37,8 @@ class ApprovalConfig(TypedDict):
 
 
 ApprovalRule: TypeAlias = bool | ApprovalCheck | ApprovalConfig
-ApprovalRules: TypeAlias = Mapping[str, ApprovalRule] | Callable[[str, dict[str, Any]], bool]
+ApprovalRules: TypeAlias = Mapping[str, ApprovalRule] | Callable[[str, dict[str, Any]], bool] | Literal["destructive"]
+_NOTHING_DECLARED: Mapping[str, Any] = {}
 
 
 class ApproveDecision(TypedDict):
@@ -76,10 +79,14 @@ class Approvals:
     """The rules of one set of tools. Raises `ValueError` for a malformed rule."""
 
     def __init__(self, rules: ApprovalRules | None) -> None:
-        if not (rules is None or callable(rules) or isinstance(cast("Any", rules), Mapping)):
-            raise ValueError(f"approve must map names of tools to rules, or be a function or None, got {rules!r}")
+        self._is_declared = rules == DESTRUCTIVE
+        if not (rules is None or self._is_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
+            raise ValueError(
+                "approve must map names of tools to rules, or be a function,"
+                f" {DESTRUCTIVE!r} (what tools declare of themselves) or None, got {rules!r}"
+            )
         self._ask_all = rules if callable(rules) else None
-        self._rules: dict[str, ApprovalRule] = {} if rules is None or callable(rules) else dict(rules)
+        self._rules: dict[str, ApprovalRule] = dict(cast("Any", rules)) if isinstance(rules, Mapping) else {}
         for name, rule in self._rules.items():
             _check_rule(name, rule)
 
@@ -128,19 +135,27 @@ class Approvals:
                 " scripts, and direct calls, wait for a person"
             )
 
-    def may_ask(self, name: str) -> bool:
-        """Tell whether calls of a tool may need a person."""
+    def may_ask(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> bool:
+        """Tell whether calls of a tool that declares this of itself may need a person."""
+        if self._is_declared:
+            return may_destroy(annotations)
         return self._ask_all is not None or self._rules.get(name, False) is not False
 
-    def asks_about(self, name: str, arguments: dict[str, Any]) -> bool:
+    def asks_about(
+        self, name: str, arguments: dict[str, Any], annotations: Mapping[str, Any] = _NOTHING_DECLARED
+    ) -> bool:
         """Tell whether one call with validated arguments needs a person."""
+        if self._is_declared:
+            return may_destroy(annotations)
         if self._ask_all is not None:
             return bool(self._ask_all(name, arguments))
         when = self._when(name)
         return when if isinstance(when, bool) else bool(when(arguments))
 
-    def needs_approval(self, name: str) -> NeedsApproval:
+    def needs_approval(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> NeedsApproval:
         """Return what the core asks about calls of a tool."""
+        if self._is_declared:
+            return may_destroy(annotations)
         if self._ask_all is not None:
             return partial(_asks_all, self._ask_all, name)
         when = self._when(name)

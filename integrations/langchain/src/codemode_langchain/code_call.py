@@ -19,6 +19,7 @@ from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
 from .nested import Caller
 from .segment_work import Outcome
 from .segments import as_text, failure_of
+from .server_tools import annotations_of
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Makes what scripts read as ``codecallContext`` of a tool's configuration, or of an agent's ``ToolRuntime``."""
@@ -180,7 +181,7 @@ def create_code_call_tools(
     approvals = Approvals(approve)
     wrapped = tools_of(tools, approvals, "CodeCallMiddleware")
     face = CodeCallFace(wrapped, no_tools(options, pool), approvals)
-    if ungated := sorted(filter(approvals.may_ask, face.visible())):
+    if ungated := sorted(one for one in face.visible() if approvals.may_ask(one, annotations_of(face.tools[one]))):
         raise ValueError(
             f"{ungated[0]!r} stays visible to the model, and approve may ask about it: only calls from scripts and of"
             " invoke wait for a person. Use CodeCallMiddleware in an agent, or do not let it be visible"

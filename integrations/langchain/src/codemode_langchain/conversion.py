@@ -20,6 +20,7 @@ from codemode import CodeModeError, CodeModeToolError, Tool, ToolCallContext, To
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, prepared
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
+from .server_tools import annotations_of, answer_of, declared_output, is_of_server, text_in
 
 # As LangChain itself describes it to a model.
 _SINGLE_INPUT = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
@@ -103,16 +104,6 @@ def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsAp
     )
 
 
-def annotations_of(tool: BaseTool) -> dict[str, Any]:
-    """Return a tool's hints, which an MCP tool has in its metadata."""
-    given = tool.metadata or {}
-    return {
-        key: one
-        for key, one in given.items()
-        if isinstance(one, bool if key.endswith("Hint") else str) and (key.endswith("Hint") or key == "title")
-    }
-
-
 def _metadata_of(tool: BaseTool) -> dict[str, Any]:
     """Return what a tool says to CodeCall, in its metadata and with its tags, and of what kind it is."""
     said: Any = (tool.metadata or {}).get(_CODE_CALL)
@@ -193,12 +184,15 @@ class Capture:
     def value_of(self, message: ToolMessage) -> Any:
         """Return what the tool gave when the message says just that, else the message's own content."""
         for given in reversed(self._given):
-            content = given
+            content, artifact = given, None
             if self.original.response_format == "content_and_artifact" and isinstance(given, tuple):
-                content = cast("tuple[Any, ...]", given)[0]
+                content, artifact = cast("tuple[Any, ...]", given)[0], cast("tuple[Any, ...]", given)[-1]
             if _says(message, content):
-                return content
-        return cast("Any", message).content
+                return self._answer(content, artifact)
+        return self._answer(cast("Any", message).content)
+
+    def _answer(self, content: Any, artifact: Any = None) -> Any:
+        return answer_of(content, artifact) if is_of_server(self.original) else content
 
     def _keep(self, given: Any) -> Any:
         self._given.append(given)
@@ -254,7 +248,8 @@ def _refuse(value: Any) -> Any:
 
 
 def _text(content: Any) -> str:
-    return content if isinstance(content, str) else json.dumps(content, default=str)
+    said = text_in(cast("list[Any]", content)) if isinstance(content, list) else content
+    return said if isinstance(said, str) else json.dumps(content, default=str)
 
 
 def _described(tool: BaseTool) -> Any:
@@ -272,7 +267,19 @@ def _without_title(schema: Any) -> dict[str, Any]:
 
 
 def _declared_output(tool: BaseTool) -> Any:
-    """Return the type that the function behind a tool says it returns, if pydantic can describe it."""
+    """Return what a server, or the function behind a tool, says that it gives, if it can be described."""
+    declared = declared_output(tool) if is_of_server(tool) else _annotated_output(tool)
+    if declared is None:
+        return None
+    try:
+        prepared(Tool("output", execute=None, output_schema=declared)).compile()
+    except ValueError:
+        return None
+    return declared
+
+
+def _annotated_output(tool: BaseTool) -> Any:
+    """Return the type that the function behind a tool says it returns; None for one that says nothing of the value."""
     function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
     if function is None:
         return None
@@ -283,10 +290,6 @@ def _declared_output(tool: BaseTool) -> Any:
     if tool.response_format == "content_and_artifact":
         declared = get_args(declared)[0] if get_origin(declared) is tuple and get_args(declared) else None
     if declared is None or declared is Any or declared is type(None) or _is_message_or_command(declared):
-        return None
-    try:
-        prepared(Tool("output", execute=None, output_schema=declared)).compile()
-    except ValueError:
         return None
     return declared
 

@@ -157,7 +157,7 @@ class ExecWaitFace(Face):
         rule = self.approvals.rule_for(tool_id, name)
         made = prepared(tool)
         made.compile()
-        asks = self.approvals.needs_approval(rule)
+        asks = self.approvals.needs_approval(rule, tool.annotations or {})
 
         async def foreign(value: Any, context: Any) -> Any:
             program = program_of(context)

@@ -32,6 +32,7 @@ from .outer_calls import OuterCall
 from .questions import digest
 from .segment_work import Outcome
 from .segments import Segments
+from .server_tools import annotations_of
 from .state_updates import one_result
 
 MAX_AGE_MS = 30 * 24 * 3_600_000
@@ -82,7 +83,7 @@ class Face:
         async def arun(arguments: Arguments, context: ToolCallContext) -> Any:
             return await context.context.arun(one, arguments, context)
 
-        blocking = convert(one, run, self.approvals.needs_approval(one.name))
+        blocking = convert(one, run, self.approvals.needs_approval(one.name, annotations_of(one)))
         return blocking, blocking.executed_by(arun)
 
 

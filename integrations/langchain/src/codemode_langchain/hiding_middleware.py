@@ -36,6 +36,7 @@ from .neighbours import (
     warn_of_sub_agents,
 )
 from .nested import Caller
+from .server_tools import annotations_of
 from .shown_tools import CodeModeState, ShownTools, name_of
 
 Result = ToolMessage | Command[Any]
@@ -196,7 +197,9 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         # Middleware listed before may have put another tool in its place.
         names = {name, name if tool is None else tool.name}
         if self._may_call(names, request):
-            return self._allowed(request, names) if any(map(self._approvals.may_ask, names)) else request
+            declared = {} if tool is None else annotations_of(tool)
+            may_ask = any(self._approvals.may_ask(one, declared) for one in names)
+            return self._allowed(request, names) if may_ask else request
         return self._refused(request, names) or request
 
     def _allowed(self, request: ToolCallRequest, names: Collection[str]) -> ToolCallRequest | ToolMessage:
@@ -212,7 +215,8 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
             args = validated.json_value
             stand_in = Capture(cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value).tool
             request = request.override(tool=stand_in, tool_call=tool_call(call["name"], args, call["id"] or ""))
-        if not any(self._approvals.asks_about(one, dict(args)) for one in names):
+        declared = {} if tool is None else annotations_of(tool)
+        if not any(self._approvals.asks_about(one, dict(args), declared) for one in names):
             return request
         why = f"needs a person's approval for this: only calls from {self.words.programs} can wait for one"
         return self._error(request, f"{call['name']} {why}")

@@ -11,9 +11,11 @@ from typing import Any, cast
 
 from langchain.agents import middleware as built_in
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ToolCallLimitMiddleware
+from langchain_core.tools import BaseTool
 
 from codemode.plugins import can_be_called
 
+from .server_tools import annotations_of
 from .shown_tools import name_of
 
 _log = logging.getLogger("codemode.tools")
@@ -121,7 +123,7 @@ def _check_wrapping(one: Any, seen: _Seen, words: HidingWords) -> None:
 
 
 def warn_of_sub_agents(
-    own: AgentMiddleware[Any, Any, Any], may_ask: Callable[[str], bool], words: HidingWords, kind: type
+    own: AgentMiddleware[Any, Any, Any], may_ask: Callable[..., bool], words: HidingWords, kind: type
 ) -> None:
     """Log which sub-agents of a deep agent have tools that wait for a person in the agent itself, and not there.
 
@@ -129,7 +131,9 @@ def warn_of_sub_agents(
     """
     for one in listed_with(own):
         for spec in cast("Sequence[Any]", getattr(one, "_subagents", None) or ()):
-            if ungated := sorted(name for name in _unreviewed(spec, kind) if may_ask(name)):
+            if ungated := sorted(
+                name for name, one in _unreviewed(spec, kind).items() if may_ask(name, _declared(one))
+            ):
                 _log.warning(
                     "sub-agent %r runs %s without approval: approve is the rule of one agent. Give the sub-agent"
                     " interrupt_on, or a %s(approve=...) of its own",
@@ -139,15 +143,20 @@ def warn_of_sub_agents(
                 )
 
 
-def _unreviewed(spec: Mapping[str, Any], kind: type) -> set[str]:
+def _unreviewed(spec: Mapping[str, Any], kind: type) -> dict[str, Any]:
     """Return the tools of a sub-agent that no middleware of its own reviews; of one that is compiled nobody knows."""
     listed = spec.get("middleware") or ()
     if any(isinstance(one, kind) for one in listed):
-        return set()
+        return {}
     reviewed = set(spec.get("interrupt_on") or ())
     for one in listed:
         reviewed |= set(one.interrupt_on) if isinstance(one, HumanInTheLoopMiddleware) else set()
-    return {name for one in spec.get("tools") or () if (name := name_of(one)) is not None} - reviewed
+    named = {name: one for one in spec.get("tools") or () if (name := name_of(one)) is not None}
+    return {name: one for name, one in named.items() if name not in reviewed}
+
+
+def _declared(one: Any) -> Mapping[str, Any]:
+    return annotations_of(one) if isinstance(one, BaseTool) else {}
 
 
 @dataclass(frozen=True)
