@@ -21,6 +21,7 @@ from .checked_fields import (
     not_negative,
     one_of,
     optional_limit,
+    positive,
     strings,
     text_or_none,
 )
@@ -42,7 +43,14 @@ MAX_LEDGER_BYTES = 512 * MIB
 MAX_STACK_SIZE_BYTES = 6 * MIB
 """A worker's native stack is 8 MiB."""
 
+MIN_MODEL_CHARACTERS = 1000
+"""Fewer would not tell a model what is wrong with its result."""
+
 Hook = Callable[[Any], Awaitable[None] | None]
+
+
+def _model_characters(value: Any, path: str) -> int | None:
+    return None if value is None else positive(value, path, minimum=MIN_MODEL_CHARACTERS)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -178,7 +186,11 @@ class Telemetry(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ModelOutput(OptionPart):
-    """What `CodeModeTool.to_model_output` shows the model beside the result."""
+    """What `CodeModeTool.to_model_output` shows the model beside the result, and how much of it.
+
+    A result of more than ``max_model_characters``, text or compact JSON, is told of instead: its size, its shape, its
+    beginning. None shows all of it.
+    """
 
     path: ClassVar[str] = "model_output"
 
@@ -187,6 +199,7 @@ class ModelOutput(OptionPart):
     include_fetch_summary: bool = flag(default=False)
     include_console: bool = flag(default=False)
     max_summary_entries: int = checked(32, none_below_zero)
+    max_model_characters: int | None = checked(None, _model_characters)
 
     @property
     def summarises(self) -> bool:

@@ -287,7 +287,7 @@ class Execution:
         elif self._outer.is_traced:
             trace = self._reporter.ended_unheard(result_bytes)
         more: dict[str, Any] = {"warnings": (*ending.warnings, *self._warnings), "abandoned": ending.abandoned}
-        return RunOutcome("completed", *self._record, value=value, trace=trace, **more)
+        return RunOutcome("completed", *self._record, value=value, trace=trace, result_bytes=result_bytes, **more)
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine

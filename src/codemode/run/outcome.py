@@ -141,7 +141,8 @@ class RunOutcome:
     calls unless it is an error, and without console unless the profile cuts results. ``ended_calls`` are the calls of
     tools and fetches that have ended, as they were noted. ``abandoned`` are calls that the
     program did not wait for, each with id, kind, name and status: pending, waiting, not sent, or failed unseen.
-    ``began_at_ms`` is when a recorded run began, which else its trace says.
+    ``began_at_ms`` is when a recorded run began, which else its trace says. ``result_bytes`` are those of the JSON that
+    it returned, where that is known.
     """
 
     status: Literal["completed", "interrupted", "failed", "resting"]
@@ -159,6 +160,7 @@ class RunOutcome:
     began_at_ms: float | None = None
     output: Sequence[OutputItem] = ()
     rest: AtRest | None = None
+    result_bytes: int | None = None
 
     @property
     def calls(self) -> tuple[CallSummary, ...]:

@@ -54,6 +54,7 @@ __all__ = [
 ]
 
 _WAIT_SECONDS = 20.0
+_MODEL_CHARACTERS = 20_000
 
 
 async def shows_one_tool(plugin: PluginUnderTest) -> None:
@@ -164,6 +165,17 @@ async def shows_what_was_printed(plugin: PluginUnderTest) -> None:
     assert "return await main();" in str(outcome.value), outcome
 
 
+async def tells_of_large_results(plugin: PluginUnderTest) -> None:
+    """A result that would fill the model's context is told of: its size, its shape, its beginning."""
+    outcome = await run(plugin, Desk().tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
+    assert isinstance(outcome, Finished), outcome
+    assert isinstance(outcome.value, str), outcome
+    assert len(outcome.value) <= _MODEL_CHARACTERS, outcome
+    assert "an array of 500 items" in outcome.value, outcome
+    assert "string[]" in outcome.value, outcome
+    assert '["0xxx' in outcome.value, outcome
+
+
 async def hides_host_errors(plugin: PluginUnderTest) -> None:
     """What a tool raises by accident is neither for the program nor for its result."""
 
@@ -258,6 +270,7 @@ _EVERY_FACE: tuple[Check, ...] = (
     validates_inputs,
     tells_what_was_done,
     tells_what_was_printed,
+    tells_of_large_results,
     hides_host_errors,
     shows_all_that_waits,
     edits_and_denies,

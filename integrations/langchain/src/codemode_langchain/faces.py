@@ -36,6 +36,7 @@ from .server_tools import annotations_of
 from .state_updates import one_result
 
 MAX_AGE_MS = 30 * 24 * 3_600_000
+MAX_MODEL_CHARACTERS = 20_000
 _tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
 
 
@@ -195,7 +196,8 @@ def for_agents(
     # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
     clock = {"clock": "program"} if has_clock else {}
     policy = given.execution_policy.with_defaults(**clock, **({} if has_pool else {"on_saturation": "wait"}))
-    return given.having(approval=approval, continuation=continuation, execution_policy=policy)
+    output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
+    return given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
 
 
 def _as_tool(given: Any) -> BaseTool:

@@ -18,6 +18,7 @@ from .failures import ErrorWords
 
 MAX_AGE_MS = 7 * 24 * 60 * 60 * 1000
 MAX_RETRIES = 3
+MAX_MODEL_CHARACTERS = 20_000
 
 
 class FaceCall(Protocol):
@@ -106,7 +107,8 @@ def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str |
     sealed: ContinuationOptions = dataclasses.replace(kept, seal=True, max_age_ms=max_age_ms)
     waits: dict[str, Any] = {"on_saturation": "wait" if pool is None else None}
     policy = given.execution_policy.with_defaults(**waits, **({} if clock is None else {"clock": clock}))
-    return given.having(continuation=sealed, execution_policy=policy)
+    output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
+    return given.having(continuation=sealed, execution_policy=policy, model_output=output)
 
 
 def check_settings(keep: Collection[str], max_retries: int, pool: WorkerPool | None) -> None:

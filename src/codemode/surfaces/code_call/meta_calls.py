@@ -49,6 +49,7 @@ class MetaCalls:
         self._profile = profile_of(self.options)
         self._settings = settings.having(execution_policy=settings.execution_policy.without(*_LIMITS_OF_VM))
         self._of_new_runs = self._settings.under(self._profile.limits)
+        self._most = settings.model_output.max_model_characters
         self._tools = ToolSet.of(tools, self.options)
 
     def without_journal(self) -> Self:
@@ -122,7 +123,7 @@ class MetaCalls:
         run = load_execution()
         outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
-        return placed(told(await execution.start(script)), script)
+        return placed(told(await execution.start(script), self._most), script)
 
     async def invoke(
         self,
@@ -153,7 +154,7 @@ class MetaCalls:
         given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
         outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
-        return told(await execution.call(name, text=text))
+        return told(await execution.call(name, text=text), self._most)
 
     async def resume(
         self,
@@ -178,7 +179,8 @@ class MetaCalls:
         answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
         outer = self._outer(None, messages, context, None, context_binding, clock_ms)
         catalog = self._tools.catalog
-        return told(await go_on.resume(self._profile, interrupt, answers_to, catalog, self._settings, outer, pool))
+        outcome = go_on.resume(self._profile, interrupt, answers_to, catalog, self._settings, outer, pool)
+        return told(await outcome, self._most)
 
     async def call(
         self,

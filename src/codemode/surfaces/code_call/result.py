@@ -23,6 +23,7 @@ from ...errors import (
     guest_view,
 )
 from ...protocol.call_status import IN_ERRORS, may_have_run
+from ...run.large_results import shown_value
 from ...trace.public_message import without_paths
 from .profile import TOOL_ERROR_CODES
 
@@ -56,8 +57,11 @@ class CodeCallResult(dict[str, Any]):
     recovery: Resumable | None = None
 
 
-def told(outcome: RunOutcome) -> Any:
-    """Return the result, or the interrupt, that a run came to; raise the host's own trouble."""
+def told(outcome: RunOutcome, most: int | None) -> Any:
+    """Return the result, or the interrupt, that a run came to; raise the host's own trouble.
+
+    Of a value with more than ``most`` characters a model is told instead.
+    """
     if outcome.interrupt is not None:
         return outcome.interrupt
     error = outcome.error
@@ -66,7 +70,10 @@ def told(outcome: RunOutcome) -> Any:
             raise error
         finally:
             del error, outcome  # the traceback holds this frame: nothing in it may hold the error
-    result = CodeCallResult(status="ok", result=outcome.value) if error is None else failed(error)
+    if error is not None:
+        result = failed(error)
+    else:
+        result = CodeCallResult(status="ok", result=shown_value(outcome.value, most, outcome.result_bytes))
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from ...data.json_values import decode_json, encode_json
 from ...errors import CodeModeProtocolError
 from ...options.parts import ModelOutput
+from ...run.large_results import is_beyond, too_large_text
+from ...run.printed import printed
 from ...trace.failures import log_tool_failure
 from ...trace.late_values import held
 
@@ -40,24 +42,27 @@ class ModelOutputs:
         self._forgotten: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results that a run once gave
         self._lock = threading.Lock()
 
-    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "") -> None:
+    def keep(
+        self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "", json_bytes: int = 0
+    ) -> None:
         """Remember a run for its result, when anything of it is to be shown.
 
         ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
-        another run's. So is what is too large to be kept. ``said`` stands in place of a result that is nothing.
+        another run's. So is what is too large to be kept. ``said`` stands in place of a result that is nothing, or of
+        one of ``json_bytes`` that is too large.
         """
-        if result is not None and not self._options.tells_of_runs:
+        if result is not None and not said and not self._options.tells_of_runs:
             return
-        run = self._run_of(outer_tool_call_id, result, trace, said)
+        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes)
         with self._lock:
             self._kept.append(run)
             self._kept_bytes += run.size
             while len(self._kept) > MAX_KEPT_TRACES or self._kept_bytes > MAX_KEPT_BYTES:
                 self._forget(self._kept.popleft())
 
-    def _run_of(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str) -> _Run:
+    def _run_of(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str, json_bytes: int) -> _Run:
         needed = None if trace is None or not self._options.tells_of_runs else self._needed(trace)
-        size = len(said) + (0 if needed is None else _kept_bytes(needed))
+        size = len(said) + (json_bytes if needed is None else _kept_bytes(needed))
         if size > MAX_KEPT_BYTES:
             return _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0, said)
         return _Run(outer_tool_call_id, result, needed, size, said)
@@ -72,18 +77,33 @@ class ModelOutputs:
 
     def show(self, result: Any, tool_call_id: str | None) -> Shown:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
-        run = self._run_that_gave(result, tool_call_id)
-        if not self._options.tells_of_runs or _is_interrupt(result):
-            return {"type": "text", "value": run.said} if run is not None and run.said else shown(result)
-        trace = None if run is None else run.trace
-        value: dict[str, Any] = {"result": result}
-        if run is not None and run.said:
-            value["note"] = run.said
+        if _is_interrupt(result):
+            return shown(result)
+        run, most = self._run_that_gave(result, tool_call_id), self._options.max_model_characters
+        said = "" if run is None else run.said
+        if not said and most is not None and is_beyond(result, most):
+            said = too_large_text(result, most)
+        if not self._options.tells_of_runs:
+            return {"type": "text", "value": said} if said else shown(result)
+        value = self._told(result, said, None if run is None else run.trace)
+        if most is not None and is_beyond(value, most):
+            for entry in value.get("nestedTools", ()):
+                entry.pop("output", None)
+            value["outputsLeftOut"] = True
+        return {"type": "json", "value": value}
+
+    def _told(self, result: Any, said: str, trace: Trace | None) -> dict[str, Any]:
+        """Return a result, or what is said in its place, beside what is to be told of its run."""
+        value: dict[str, Any] = {"result": said if said and result is not None else result}
+        if said and result is None:
+            value["note"] = said
         if self._options.summarises:
             value |= self._summary(trace)
         if self._options.include_console:
-            value["console"] = "\n".join(line.text for line in trace.console) if trace is not None else ""
-        return {"type": "json", "value": value}
+            lines = () if trace is None else trace.console
+            is_bounded = self._options.max_model_characters is not None
+            value["console"] = printed(lines) if is_bounded else "\n".join(line.text for line in lines)
+        return value
 
     def _needed(self, trace: Trace) -> Trace:
         """Return the trace without what is never shown: it is kept for a while, and outputs may be large."""
@@ -131,8 +151,11 @@ class ModelOutputs:
     def _output(self, request: NestedToolResultEvent) -> dict[str, Shown]:
         if not self._options.include_nested_tool_outputs or request.status != "fulfilled":
             return {}
-        show = self._show_of(request.tool_name)
-        return {"output": _shown(request.output) if show is None else _shown_by(show, request.output)}
+        show, most = self._show_of(request.tool_name), self._options.max_model_characters
+        output = _shown(request.output) if show is None else _shown_by(show, request.output)
+        if most is not None and is_beyond(output.get("value"), most):
+            output = {"type": "text", "value": too_large_text(output.get("value"), most)}
+        return {"output": output}
 
 
 class OneCallOutputs(ModelOutputs):
@@ -140,9 +163,12 @@ class OneCallOutputs(ModelOutputs):
 
     _last: _Run | None = None
 
-    def keep(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "") -> None:
-        """Remember the run, in place of the one before."""
-        self._last = self._run_of(outer_tool_call_id, result, trace, said)
+    def keep(
+        self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "", json_bytes: int = 0
+    ) -> None:
+        """Remember the run, in place of the one before, however large it is."""
+        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes)
+        self._last = dataclasses.replace(run, result=result)
 
     def _run_that_gave(self, result: Any, tool_call_id: str | None) -> _Run | None:
         run = self._last
@@ -153,7 +179,7 @@ class OneCallOutputs(ModelOutputs):
 class _Run:
     """A run that completed. Keeping the result itself means that no other object can ever take its identity.
 
-    ``size`` counts the bytes that are kept. ``said`` is what a model reads of a run that gave nothing.
+    ``size`` counts the bytes that are kept. ``said`` is what a model reads in place of the result.
     """
 
     outer_tool_call_id: str

@@ -11,6 +11,7 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
+from ...run.large_results import is_beyond, too_large_text
 from ...run.optional_parts import fetch_line, require_optional_parts
 from ...run.printed import nothing_text
 from ...run.starting import load_continuations, load_execution, prepared, started
@@ -211,9 +212,18 @@ class CodeModeTool:
 
     def _noted(self, outcome: RunOutcome, js: str = "") -> RunOutcome:
         if outcome.status == "completed":
-            said = nothing_text(outcome.console, js) if outcome.value is None else ""
-            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, said)
+            said, size = self._said_of(outcome, js), outcome.result_bytes or 0
+            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, said, size)
         return outcome
+
+    def _said_of(self, outcome: RunOutcome, js: str) -> str:
+        """Return what a model reads in place of a result that is nothing, or too large."""
+        if outcome.value is None:
+            return nothing_text(outcome.console, js)
+        most = self.options.model_output.max_model_characters
+        if most is None or not is_beyond(outcome.value, most, outcome.result_bytes):
+            return ""
+        return too_large_text(outcome.value, most, outcome.result_bytes)
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

@@ -50,6 +50,7 @@ class Endings:
 
     def __init__(self, setup: Setup, runs: Runs, words: Words) -> None:
         self._options = setup.options
+        self._most = setup.settings.model_output.max_model_characters
         self._stored = setup.stored
         self._runs = runs
         self._words = words
@@ -80,7 +81,7 @@ class Endings:
         if outcome.interrupt is not None:
             return await self._asked(one, outcome, outcome.interrupt)
         if one.is_lost and outcome.error is not None:
-            return self._words.failed(_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output_of(outcome.output))
+            return self._words.failed(_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output_of(outcome.output, self._most))
         is_aborted = one.aborting is not None and outcome.error is not None
         if outcome.error is not None and not is_aborted and is_of_store(outcome.error):
             return await self._cut_off(one, outcome, outcome.error)
@@ -99,7 +100,7 @@ class Endings:
 
     async def _cut_off(self, one: WaitingRun, outcome: RunOutcome, error: CodeModeError) -> dict[str, Any]:
         """Return the result of a run that has ended here alone: by its journal others go on, or this process later."""
-        telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output)
+        telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output, self._most)
         if self._stored is None or one.lease is None:
             self._runs.end(one, FAILED)
             return self._words.failed(
@@ -116,7 +117,7 @@ class Endings:
         self, one: WaitingRun, outcome: RunOutcome, rest: AtRest, run: RestingRun, notes: Sequence[str]
     ) -> Any:
         one.run = run
-        telemetry, output = self._words.telemetry(one, outcome, notes), output_of(outcome.output)
+        telemetry, output = self._words.telemetry(one, outcome, notes), output_of(outcome.output, self._most)
         size, most = run.size_bytes, self._options.max_snapshot_bytes
         if (size_now := size + rest.output_bytes) > most and one.aborting is None:
             await run.abort("it takes more than may be kept")
@@ -164,7 +165,7 @@ class Endings:
         if self._stored is None or not (is_parked or one.lease is not None):
             self._runs.end(one, COMPLETED)
             return interrupt
-        telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output)
+        telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output, self._most)
         if one.aborting is not None:
             self._runs.end(one, RUN_ABORTED)
             return await self.settled(one, self._words.aborted(one, output, telemetry))

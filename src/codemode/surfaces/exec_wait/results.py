@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...data.json_shape import UNLIMITED
 from ...errors import (
     CALL_TIMEOUT,
     CodeModeAbortedError,
@@ -20,6 +21,8 @@ from ...errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
+from ...options.parts import MIN_MODEL_CHARACTERS
+from ...run.large_results import characters_of, too_large_text
 from .requests import INVALID_INPUT
 
 if TYPE_CHECKING:
@@ -93,13 +96,30 @@ def _code_of_value(error: CodeModeError) -> str:
     return OUTPUT_LIMIT if "max_bytes" in error.details else INTERNAL_ERROR
 
 
-def output_of(items: Sequence[OutputItem]) -> list[dict[str, Any]]:
-    """Return the items that a program has written, in order; what it has logged is not among them."""
-    return [
-        {"type": "text", "text": one.value} if one.kind == "text" else {"type": "json", "value": one.value}
-        for one in items
-        if one.kind != "console"
-    ]
+def output_of(items: Sequence[OutputItem], most: int | None = None) -> list[dict[str, Any]]:
+    """Return the items that a program has written, in order; what it has logged is not among them.
+
+    Of what has more than ``most`` characters, in all, a model is told instead.
+    """
+    written = [one for one in items if one.kind != "console"]
+    shown: list[dict[str, Any]] = []
+    left = UNLIMITED if most is None else most
+    for at, one in enumerate(written):
+        size = 0 if most is None else characters_of(one.value, left)
+        if size <= left:
+            shown.append(
+                {"type": "text", "text": one.value} if one.kind == "text" else {"type": "json", "value": one.value}
+            )
+            left -= size
+            continue
+        more = len(written) - at
+        if left >= MIN_MODEL_CHARACTERS:
+            shown.append({"type": "text", "text": too_large_text(one.value, left)})
+            more -= 1
+        if more:
+            shown.append({"type": "text", "text": f"{more} more items were left out: write less."})
+        break
+    return shown
 
 
 def pending_of(calls: Sequence[PendingCall], *, for_person: bool = False) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
 from ...run.failure_text import ended_text, failure_text
+from ...run.large_results import shown_value
 from ...run.printed import printed
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
@@ -48,17 +49,19 @@ class Words:
     def __init__(self, setup: Setup) -> None:
         self._catalog = setup.catalog
         self._options = setup.options
+        self._most = setup.settings.model_output.max_model_characters
         self._counts = setup.counts
 
     def ended(
         self, one: WaitingRun, outcome: RunOutcome, written: Sequence[OutputItem], notes: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the result of a program that has ended."""
-        telemetry, output = self.telemetry(one, outcome, notes), output_of(written)
+        telemetry, output = self.telemetry(one, outcome, notes), output_of(written, self._most)
         if outcome.error is not None:
             return self.of_error(one, outcome.error, output, telemetry)
         said = printed(outcome.console) if outcome.value is None and not output else ""
-        return completed(outcome.value, output, telemetry, said)
+        value = shown_value(outcome.value, self._most, outcome.result_bytes)
+        return completed(value, output, telemetry, said)
 
     def of_person(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a run that waits for a person, saying so."""

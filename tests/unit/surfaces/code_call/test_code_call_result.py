@@ -45,7 +45,7 @@ ALL = (
 
 
 def answer_to(error: CodeModeError) -> Any:
-    return told(RunOutcome("failed", "outer", error=error, warnings=("w",)))
+    return told(RunOutcome("failed", "outer", error=error, warnings=("w",)), None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,183 @@
+"""A result that is too large for a model: its size, its shape and its beginning. Looks at no more than it shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from ..data.narrowing import is_array, is_mapping
+from ..trace.visible_text import clipped, counted
+
+_MAX_BEGINNING = 2000
+_MAX_SHAPE = 400
+_SHAPE_DEPTH = 4
+_SHOWN_DEPTH = 8
+_SHOWN_MEMBERS = 20
+_SHOWN_TEXT = 200
+_SHOWN_KEY = 80
+_RETURN_LESS = "Return less: filter, slice, count or aggregate in the program."
+_DROPPED = f"The rest was dropped. {_RETURN_LESS}"
+
+
+def is_beyond(value: Any, most: int, json_bytes: int | None = None) -> bool:
+    """Tell whether a result has more than ``most`` characters as a model reads it: text, or compact JSON.
+
+    ``json_bytes`` are those of its JSON, if they are known. Takes as long as ``most`` is large, however large it is.
+    """
+    if isinstance(value, str):
+        return len(value) > most
+    if json_bytes is not None and json_bytes <= most:
+        return False
+    if json_bytes is not None and json_bytes > 4 * most:
+        return True  # no character takes more bytes
+    return characters_of(value, most) > most
+
+
+def characters_of(value: Any, most: int) -> int:
+    """Count the characters of a value as a model reads it, about; beyond ``most`` no further."""
+    if isinstance(value, str):
+        return len(value)
+    count = 0
+    for characters in _characters(value, most):
+        count += characters
+        if count > most:
+            break
+    return count
+
+
+def _characters(value: Any, most: int) -> Iterator[int]:
+    """Yield the characters of a value's JSON, piece by piece."""
+    pending: list[Iterator[Any]] = [iter((value,))]
+    while pending:
+        for one in pending[-1]:
+            if isinstance(one, str):
+                yield len(one) + 3 if len(one) > most else len(json.dumps(one, ensure_ascii=False)) + 1
+            elif is_mapping(one):
+                yield 3
+                pending.append(_members(one))
+                break
+            elif is_array(one):
+                yield 3
+                pending.append(iter(one))
+                break
+            else:
+                yield _scalar_characters(one) + 1
+        else:
+            pending.pop()
+
+
+def _members(value: Mapping[Any, Any]) -> Iterator[Any]:
+    for key, one in value.items():
+        yield str(key)
+        yield one
+
+
+def _scalar_characters(value: Any) -> int:
+    return value.bit_length() // 3 + 2 if type(value) is int else len(repr(value))
+
+
+def too_large_text(value: Any, most: int, json_bytes: int | None = None, key: str | None = None) -> str:
+    """Return what a model reads in place of such a result: plain text of at most ``most`` characters.
+
+    Its size, its shape, and its beginning, in which whole members are left out and long texts are cut, so that it is
+    JSON by itself. ``key`` is where programs find the whole in ``state``; without one the rest is gone.
+    """
+    if key is None:
+        end = _DROPPED
+    else:
+        end = f"The whole is kept: the next program reads it with `await state.get({json.dumps(key)})`. {_RETURN_LESS}"
+    said = f"The result is too large to be shown: {_size(value, json_bytes)}. At most {most:,} characters are."
+    room = max(min(most - len(said) - len(end) - _MAX_SHAPE - 100, _MAX_BEGINNING), 0)
+    if isinstance(value, str):
+        return f"{said}\nIts beginning:\n{value[:room]}\n{end}"
+    shape = clipped(_shape(value, _SHAPE_DEPTH), _MAX_SHAPE)
+    return f"{said}\nIts shape: {shape}\nIts beginning, shortened:\n{_beginning(value, room)}\n{end}"
+
+
+def shown_value(value: Any, most: int | None, json_bytes: int | None = None) -> Any:
+    """Return a value that a model may read whole, and else the text in its place."""
+    if most is None or not is_beyond(value, most, json_bytes):
+        return value
+    return too_large_text(value, most, json_bytes)
+
+
+def _size(value: Any, json_bytes: int | None) -> str:
+    if isinstance(value, str):
+        return counted(len(value), "character") + " of text"
+    what = "a value"
+    if is_array(value):
+        what = f"an array of {counted(len(value), 'item')}"
+    elif is_mapping(value):
+        what = f"an object with {counted(len(value), 'key')}"
+    return what if json_bytes is None else f"{what}, {counted(json_bytes, 'byte')} of JSON"
+
+
+def _shape(value: Any, depth: int) -> str:
+    if is_array(value):
+        return f"{_shape(value[0], depth - 1)}[]" if value and depth else "unknown[]"
+    if is_mapping(value):
+        if not depth:
+            return "object"
+        members: list[str] = []
+        for key, one in cast("Mapping[Any, Any]", value).items():
+            if len(members) == _SHOWN_MEMBERS:
+                members.append("...")
+                break
+            name = str(key)[:_SHOWN_KEY]
+            members.append(f"{name if name.isidentifier() else json.dumps(name)}: {_shape(one, depth - 1)}")
+        return "{ " + ", ".join(members) + " }" if members else "{}"
+    if value is None:
+        return "null"
+    return "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+
+
+def _beginning(value: Any, room: int) -> str:
+    """Return JSON of at most ``room`` characters with the first members of a value; nothing where none fits."""
+    members = _SHOWN_MEMBERS
+    while members:
+        text = json.dumps(_Shortened(room, members).of(value, _SHOWN_DEPTH), ensure_ascii=False)
+        if len(text) <= room:
+            return text
+        members //= 2
+    return "" if room < len("[...]") else "[...]" if is_array(value) else "{...}"
+
+
+class _Shortened:
+    """Takes the first members of a value, and of those in it, until there is no room."""
+
+    def __init__(self, room: int, members: int) -> None:
+        self._room = room
+        self._members = members
+
+    def of(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            self._room -= min(len(value), _SHOWN_TEXT)
+            return clipped(value, _SHOWN_TEXT)
+        if not (is_array(value) or is_mapping(value)):
+            self._room -= 5
+            return value if not isinstance(value, int) or value.bit_length() < 1024 else f"{value.bit_length()} bits"
+        if not depth:
+            return "..."
+        if is_array(value):
+            return self._array(value, depth)
+        return self._object(value, depth)
+
+    def _array(self, value: Any, depth: int) -> list[Any]:
+        shown: list[Any] = []
+        for one in value:
+            if self._room <= 0 or len(shown) == self._members:
+                shown.append(f"... {len(value) - len(shown):,} more")
+                break
+            shown.append(self.of(one, depth - 1))
+        return shown
+
+    def _object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for key, one in value.items():
+            if self._room <= 0 or len(shown) == self._members:
+                shown["..."] = f"{len(value) - len(shown):,} more"
+                break
+            self._room -= min(len(str(key)), _SHOWN_KEY)
+            shown[clipped(str(key), _SHOWN_KEY)] = self.of(one, depth - 1)
+        return shown
