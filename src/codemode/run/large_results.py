@@ -154,14 +154,12 @@ class _Shortened:
         if isinstance(value, str):
             self._room -= min(len(value), _SHOWN_TEXT)
             return clipped(value, _SHOWN_TEXT)
-        if not (is_array(value) or is_mapping(value)):
-            self._room -= 5
-            return value if not isinstance(value, int) or value.bit_length() < 1024 else f"{value.bit_length()} bits"
-        if not depth:
-            return "..."
         if is_array(value):
-            return self._array(value, depth)
-        return self._object(value, depth)
+            return self._array(value, depth) if depth else "..."
+        if is_mapping(value):
+            return self._object(value, depth) if depth else "..."
+        self._room -= 5
+        return value if not isinstance(value, int) or value.bit_length() < 1024 else f"{value.bit_length()} bits"
 
     def _array(self, value: Any, depth: int) -> list[Any]:
         shown: list[Any] = []
