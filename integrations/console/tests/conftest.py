@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from browsing import Desk, Hall, Visitor, open_hall, serving, visiting
+from warm_python import WarmPython
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -21,10 +22,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hall() -> Generator[Hall]:
+    """One browser for all of them: each visitor has cookies and pages of its own."""
     with open_hall() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def console_python() -> Generator[WarmPython]:
+    """Processes that have imported the console already."""
+    with WarmPython("codemode_console", "uvicorn", "httpx") as python:
+        yield python
 
 
 @pytest.fixture

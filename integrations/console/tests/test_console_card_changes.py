@@ -12,6 +12,7 @@ from card_pages import BOB, DAY_MS, JSON, CardDesk, CardForm, call, keeping
 from console_visitors import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thoroughness import rounds
 
 from codemode import ALL_TENANTS, Resumer, StoreUnavailable
 from codemode.continuations.guard import GuardClock
@@ -203,7 +204,7 @@ def test_forms_of_nobody_decide_nothing() -> None:
     run(work)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rounds(16, 40), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["form_token", "version", "shown", "reason"]), st.text(max_size=30)), max_size=3)
 )

@@ -14,6 +14,7 @@ from console_visitors import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_console_forms_round import Pair, exact, pairs
+from thoroughness import rounds
 
 _kept: list[Any] = []  # one paused record, shown by each example as it likes
 
@@ -49,7 +50,7 @@ async def shown(**asked: Any) -> tuple[CardDesk, Shown]:
     return desk, Shown(desk, _kept[0], **asked)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(12, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, pairs)
 def test_any_value_goes_through_the_page_as_it_is(pair: Pair, other: Pair) -> None:
     async def work() -> None:
@@ -80,7 +81,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return same_json(one, other)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(12, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=3), st.data())
 def test_whatever_is_sent_is_answered(pair: Pair, more: list[tuple[str, str]], data: st.DataObject) -> None:
     async def work() -> None:

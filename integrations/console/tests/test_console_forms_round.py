@@ -9,6 +9,7 @@ from codemode_console.forms import ABSENT, fields_of, read_form
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from page_forms import page_of
+from thoroughness import rounds
 
 HOSTILE = ["\u202e", "\r", "\n", "\t", "\x00", "\\", "<b>", '"', "'", "&", "\u200b", "\ufeff", " ", "\\u202e"]
 texts = st.one_of(
@@ -100,7 +101,7 @@ def read(items: Any, schema: Any, shown: Any) -> Any:
     return edited
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(48, 120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs)
 def test_19_a_form_says_the_value_that_it_shows(pair: Pair):
     schema, value = pair
@@ -113,7 +114,7 @@ def test_19_a_form_says_the_value_that_it_shows(pair: Pair):
     assert exact(edited.value) == exact(value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(24, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs)
 def test_19_the_json_text_says_the_value_too(pair: Pair):
     schema, value = pair
@@ -122,7 +123,7 @@ def test_19_the_json_text_says_the_value_too(pair: Pair):
         assert exact(read_form(items, schema).value) == exact(value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(24, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, pairs)
 def test_19_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: Pair):
     schema, value = {"anyOf": [pair[0], other[0]]}, pair[1]
@@ -132,7 +133,7 @@ def test_19_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: P
     assert read(page.items(), schema, ABSENT).value == other[1]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(24, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs)
 def test_19_a_page_shown_again_says_the_same(pair: Pair):
     schema, value = pair
@@ -140,7 +141,7 @@ def test_19_a_page_shown_again_says_the_same(pair: Pair):
     assert exact(read_form(page_of(again).items(), schema, None).value) == exact(value)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(32, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), max_size=4), st.data())
 def test_19_no_items_do_anything_but_say_what_is_wrong(pair: Pair, more: list[tuple[str, str]], data: st.DataObject):
     from codemode_console.forms import MalformedForm

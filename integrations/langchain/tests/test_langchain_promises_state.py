@@ -24,6 +24,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command, Overwrite, Send
 from scripted_agent import START, ScriptedModel, Session, agent, calls, content, model, results
+from thoroughness import rounds
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
@@ -279,7 +280,7 @@ def natively(steps: list[Step]) -> dict[str, Any]:
     return create_agent(scripted, NOTES, state_schema=Notes).invoke(START)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=rounds(12, 30), deadline=None)
 @given(steps=STEPS)
 def test_30_the_state_is_that_of_the_same_calls_made_by_the_model(steps: list[Step]):
     lines = [f"await tools.{name}({json.dumps(args)});" for name, args in steps]

@@ -21,6 +21,7 @@ from pydantic_ai import (
     DeferredToolRequests,
     ToolApproved,
 )
+from thoroughness import rounds
 
 WAIT_SECONDS = 60.0
 
@@ -74,7 +75,7 @@ def keyed(model: type[BaseModel], ran: dict[str, Any]) -> dict[str, Any]:
     return {names[name]: value.isoformat() if isinstance(value, date) else value for name, value in ran.items()}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(16, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(gated_models(), st.sampled_from(KINDS), st.booleans())
 def test_02_for_any_model_what_is_shown_is_what_runs(
     made: tuple[type[BaseModel], dict[str, Any]], kind: str, repeats_it: bool
@@ -94,7 +95,7 @@ def test_02_for_any_model_what_is_shown_is_what_runs(
     assert json.loads(json.dumps([keyed(model, one) for one in gate.ran])) == [shown]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(10, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(gated_models(), st.sampled_from(KINDS), st.data())
 def test_02_for_any_model_an_edit_runs_as_it_was_written_or_not_at_all(
     made: tuple[type[BaseModel], dict[str, Any]], kind: str, data: st.DataObject
