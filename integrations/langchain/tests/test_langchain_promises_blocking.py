@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from required import missing
+from thoroughness import more_of_the_same
 
 SCRIPT = Path(__file__).with_name("unblocked_process.py")
 
 
-@pytest.mark.parametrize("watched_by", ["langgraph dev", "blockbuster"])
+@pytest.mark.parametrize("watched_by", ["langgraph dev", *more_of_the_same("blockbuster")])
 def test_29_no_call_blocks_the_loop(watched_by: str, tmp_path: Path):
     if find_spec("blockbuster") is None:
         missing("blockbuster", "blockbuster is not installed")
