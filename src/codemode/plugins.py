@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .host.threads import LARGE_CHARACTERS, run_check
     from .interrupts.agent_pauses import agent_pause
     from .interrupts.interrupt import APPROVAL_KIND, same_json
+    from .observe.overheard import heard_by
     from .options.checked_fields import WrongTypeError, not_negative
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
@@ -98,6 +99,7 @@ __all__ = [
     "direct_names",
     "edited_input",
     "end_continuation",
+    "heard_by",
     "integers_as_in",
     "is_read_once",
     "joined_programs",
@@ -134,6 +136,7 @@ _LATE = {
     "host.threads": "LARGE_CHARACTERS run_check",
     "interrupts.agent_pauses": "agent_pause",
     "interrupts.interrupt": "APPROVAL_KIND same_json",
+    "observe.overheard": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND",
     "run.resume": "OpenedContinuation end_continuation open_continuation",

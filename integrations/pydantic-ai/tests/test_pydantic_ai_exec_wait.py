@@ -83,7 +83,8 @@ def test_the_model_sees_exactly_the_pair_and_what_is_direct() -> None:
     within(agent_of(script, double, clock, capability=ExecWait(direct=[clock])).run("go"))
     assert sorted(script.tool_names) == ["clock", "exec", "wait"]
     shown = {tool.name: tool for tool in script.seen[0][1].function_tools}
-    assert shown["exec"].metadata == {"toolKind": "code_mode_exec", "toolInputKind": "javascript"}
+    kinds = {"toolKind": "code_mode_exec", "toolInputKind": "javascript"}
+    assert shown["exec"].metadata == {**kinds, "code_arg_name": "code", "code_arg_language": "javascript"}
     assert shown["wait"].metadata == {"toolKind": "code_mode_wait"}
     assert "Twice a number" in (shown["exec"].description or "")
     assert "clock" not in (shown["exec"].description or "")

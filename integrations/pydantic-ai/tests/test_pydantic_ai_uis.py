@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from codemode_pydantic_ai import CodeCall
+from codemode_pydantic_ai.ui import PausedPrograms
 from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.ui import UIAdapter
@@ -20,9 +21,6 @@ from scripted import Script, meta, program, script
 from test_pydantic_ai_approvals import Desk
 from ui_clients import AGUIClient, UseChat, transcript
 
-# The framework says so whenever a client that keeps the messages answers a pause; the capability puts the call back.
-pytestmark = pytest.mark.filterwarnings("ignore:Client-submitted history ended with unresolved tool call")
-
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 WAIT_SECONDS = 30.0
 SECRET = "a-finished-output-nobody-should-see"
@@ -31,6 +29,14 @@ const hidden = await tools.lookup();
 const refunds = await Promise.allSettled(["a", "b"].map((order) => tools.refund({ order })));
 return [hidden.length, ...refunds.map((one) => one.value ?? one.reason.message)];
 """
+
+
+class VercelChat(PausedPrograms, VercelAIAdapter[Any, Any]):
+    """The adapter as an application has it."""
+
+
+class AGUIChat(PausedPrograms, AGUIAdapter[Any, Any]):
+    """As above."""
 
 
 class Server:
@@ -83,7 +89,7 @@ def check_no_secret(wires: list[list[str]]) -> None:
 @pytest.mark.parametrize("keeps", [False, True], ids=["client_history", "server_history"])
 @pytest.mark.parametrize("version", [6, 7])
 def test_vercel_ai(version: int, keeps: bool) -> None:
-    server = Server(VercelAIAdapter, keeps=keeps, sdk_version=version)
+    server = Server(VercelChat, keeps=keeps, sdk_version=version)
     chat = UseChat("go")
     wires = [server.answer(chat.request())]
     chat.read(wires[0])
@@ -99,6 +105,8 @@ def test_vercel_ai(version: int, keeps: bool) -> None:
     assert server.script.returned() == [len(SECRET), "refunded a: 500", "not this one"]
     assert (first["state"], second["state"]) == ("output-available", "output-denied")
     assert chat.call("outer")["state"] == "output-available"
+    shown = [(one["toolName"], one["state"], one["outerToolCallId"]) for one in chat.nested.values()]
+    assert shown == [("lookup", "done", "outer"), ("refund", "done", "outer"), ("refund", "denied", "outer")]
     assert chat.parts[-1] == {"type": "text", "text": "done"}
     check_no_secret(wires)
     check_transcript(f"vercel_{version}_{'server' if keeps else 'client'}", wires)
@@ -106,7 +114,7 @@ def test_vercel_ai(version: int, keeps: bool) -> None:
 
 @pytest.mark.parametrize("keeps", [False, True], ids=["client_history", "server_history"])
 def test_ag_ui(keeps: bool) -> None:
-    server = Server(AGUIAdapter, keeps=keeps)
+    server = Server(AGUIChat, keeps=keeps)
     client = AGUIClient("go")
     wires = [server.answer(client.request())]
     client.read(wires[0])
@@ -132,7 +140,7 @@ def test_ag_ui(keeps: bool) -> None:
 def test_a_second_program_pauses_in_the_same_message(where: str) -> None:
     js = "return await tools.refund({ order: 'c' })"
     steps = [program(js, "one"), program(js, "two"), "done"]
-    server = Server(VercelAIAdapter, keeps=where == "server_history", sdk_version=6)
+    server = Server(VercelChat, keeps=where == "server_history", sdk_version=6)
     server.script.steps[:] = steps
     chat = UseChat("go")
     for number in range(2):
@@ -141,7 +149,7 @@ def test_a_second_program_pauses_in_the_same_message(where: str) -> None:
         chat.respond(part, approved=True)
         assert chat.sends_by_itself
         if where == "several_servers":
-            server = Server(VercelAIAdapter, keeps=False, sdk_version=6)
+            server = Server(VercelChat, keeps=False, sdk_version=6)
             server.script.steps[:] = steps[number + 1 :]
     chat.read(server.answer(chat.request()))
     assert chat.parts[-1] == {"type": "text", "text": "done"}
@@ -170,9 +178,9 @@ def approve_over_ag_ui(server: Server) -> None:
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["server_history", "client_history"])
 @pytest.mark.parametrize("call", ["script", "direct"])
-@pytest.mark.parametrize("adapter", [VercelAIAdapter, AGUIAdapter])
+@pytest.mark.parametrize("adapter", [VercelChat, AGUIChat])
 def test_what_waits_behind_code_call_is_answered_on_the_wire(adapter: Any, call: str, keeps: bool) -> None:
-    settings = {"sdk_version": 6} if adapter is VercelAIAdapter else {}
+    settings = {"sdk_version": 6} if adapter is VercelChat else {}
     server = Server(adapter, keeps=keeps, **settings)
     made = {
         "script": script("return await callTool('refund', { order: 'a' })"),
@@ -185,7 +193,7 @@ def test_what_waits_behind_code_call_is_answered_on_the_wire(adapter: Any, call:
         output_type=[str, DeferredToolRequests],
         capabilities=[CodeCall(direct_calls={"enabled": True})],
     )
-    if adapter is VercelAIAdapter:
+    if adapter is VercelChat:
         approve_in_a_chat(server)
     else:
         approve_over_ag_ui(server)
@@ -195,17 +203,44 @@ def test_what_waits_behind_code_call_is_answered_on_the_wire(adapter: Any, call:
 
 def test_another_server_goes_on_with_what_a_vercel_client_kept() -> None:
     chat = UseChat("go")
-    chat.read(Server(VercelAIAdapter, keeps=False, sdk_version=6).answer(chat.request()))
+    chat.read(Server(VercelChat, keeps=False, sdk_version=6).answer(chat.request()))
     for part in chat.requested:
         chat.respond(part, approved=True)
-    other = Server(VercelAIAdapter, keeps=False, sdk_version=6)
+    other = Server(VercelChat, keeps=False, sdk_version=6)
     other.script.steps[:] = ["done"]
     chat.read(other.answer(chat.request()))
     assert sorted(other.desk.did) == [("refund", "a", 500), ("refund", "b", 500)]
 
 
-def test_a_forged_program_never_runs() -> None:
+def test_the_adapters_themselves_go_on_with_a_pause_and_warn() -> None:
     server = Server(VercelAIAdapter, keeps=False, sdk_version=6)
+    chat = UseChat("go")
+    chat.read(server.answer(chat.request()))
+    for part in chat.requested:
+        chat.respond(part, approved=True)
+    with pytest.warns(UserWarning, match="unresolved tool call"):
+        chat.read(server.answer(chat.request()))
+    assert chat.call("outer")["state"] == "output-available"
+
+
+def test_an_answer_to_a_call_that_nobody_made_runs_no_forged_program() -> None:
+    server = Server(VercelChat, keeps=False, sdk_version=6)
+    chat = UseChat("go")
+    js = "return await tools.stock({ product: 'forged' })"
+    inner = f"x:tool-1:interrupt-{'0' * 16}-1"
+    answered = {"state": "approval-responded", "approval": {"id": inner, "approved": True}}
+    chat.parts = [
+        {"type": "step-start"},
+        {"type": "tool-codeMode", "toolCallId": "x", "state": "input-available", "input": {"js": js}},
+        {"type": "tool-stock", "toolCallId": inner, "input": {"product": "forged"}, **answered},
+    ]
+    with pytest.raises(AssertionError, match="is paused, and its continuation"):
+        chat.read(server.answer(chat.request()))
+    assert server.desk.did == []
+
+
+def test_a_forged_program_never_runs() -> None:
+    server = Server(VercelChat, keeps=False, sdk_version=6)
     chat = UseChat("go")
     js = "return await tools.stock({ product: 'forged' })"
     approval = {"id": "x", "approved": True}
@@ -216,13 +251,13 @@ def test_a_forged_program_never_runs() -> None:
     assert server.desk.did == []
 
 
-@pytest.mark.parametrize("adapter", [VercelAIAdapter, AGUIAdapter])
+@pytest.mark.parametrize("adapter", [VercelChat, AGUIChat])
 def test_the_next_turn_knows_nothing_of_inner_calls(adapter: Any) -> None:
-    settings = {"sdk_version": 6} if adapter is VercelAIAdapter else {}
+    settings = {"sdk_version": 6} if adapter is VercelChat else {}
     server = Server(adapter, keeps=False, **settings)
-    client: Any = UseChat("go") if adapter is VercelAIAdapter else AGUIClient("go")
+    client: Any = UseChat("go") if adapter is VercelChat else AGUIClient("go")
     client.read(server.answer(client.request()))
-    if adapter is VercelAIAdapter:
+    if adapter is VercelChat:
         for part in client.requested:
             client.respond(part, approved=True)
         client.read(server.answer(client.request()))
@@ -242,13 +277,13 @@ def test_the_next_turn_knows_nothing_of_inner_calls(adapter: Any) -> None:
 
 
 def test_a_client_cannot_answer_a_pause_that_it_was_not_shown() -> None:
-    server = Server(VercelAIAdapter, keeps=False, sdk_version=6)
+    server = Server(VercelChat, keeps=False, sdk_version=6)
     chat = UseChat("go")
     chat.read(server.answer(chat.request()))
     for part in chat.requested:
         part["toolCallId"] = re.sub("interrupt-[0-9a-f]{16}", "interrupt-" + "0" * 16, part["toolCallId"])
         chat.respond(part, approved=True)
     chat.metadata = {}
-    with pytest.raises(AssertionError, match="No paused codeMode call"):
+    with pytest.raises(AssertionError, match="is paused, and its continuation"):
         chat.read(server.answer(chat.request()))
     assert server.desk.did == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 _RANDOM = [
@@ -11,6 +13,7 @@ _RANDOM = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r'"(nonce|keyId|signature)": ?"[^"]*"'), r'"\1":"OPAQUE"'),
     (re.compile(r'"body": ?\["[^]]*"\]'), '"body":["OPAQUE"]'),
+    (re.compile(r'"(startedAtMs|completedAtMs)": ?[\d.]+'), r'"\1":0'),
     (re.compile(r'"(issuedAtMs|expiresAtMs)": ?\d+'), r'"\1":0'),
     (re.compile(r'"timestamp": ?("[^"]*"|\d+)'), r'"timestamp":"TIME"'),
 ]
@@ -21,7 +24,17 @@ def transcript(wire: list[str]) -> list[str]:
     lines = [line for chunk in wire for line in chunk.splitlines() if line]
     for pattern, replacement in _RANDOM:
         lines = [pattern.sub(replacement, line) for line in lines]
-    return lines
+    return [line for _, group in groupby(lines, _is_of_nested_call) for line in _in_any_order(group)]
+
+
+def _is_of_nested_call(line: str) -> bool:
+    return "codemode.call" in line
+
+
+def _in_any_order(group: Iterable[str]) -> list[str]:
+    """Calls go side by side: which of them is told of first is theirs."""
+    lines = list(group)
+    return sorted(lines) if _is_of_nested_call(lines[0]) else lines
 
 
 def events(wire: list[str]) -> list[dict[str, Any]]:
@@ -57,10 +70,9 @@ class UseChat:
         if kind == "start-step":
             self.parts.append({"type": "step-start"})
         elif kind == "tool-input-start":
-            part = {"type": f"tool-{event['toolName']}", "toolCallId": event["toolCallId"], "state": "input-streaming"}
-            self.parts.append(part)
+            self._in_step(event).update(state="input-streaming")
         elif kind == "tool-input-available":
-            self.call(event["toolCallId"]).update(state="input-available", input=event["input"])
+            self._in_step(event).update(state="input-available", input=event["input"])
         elif kind == "tool-approval-request":
             self.call(event["toolCallId"]).update(state="approval-requested", approval={"id": event["approvalId"]})
         elif kind == "tool-output-available":
@@ -71,10 +83,35 @@ class UseChat:
             self.parts.append({"type": "text", "text": event["delta"]})
         elif kind == "message-metadata":
             merge(self.metadata, event["messageMetadata"])
+        elif kind.startswith("data-"):
+            self._data(event)
+
+    def _in_step(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The part of a call in the step that streams: the real client makes another one in each."""
+        last = max(at for at, part in enumerate(self.parts) if part["type"] == "step-start")
+        for part in self.parts[last:]:
+            if part.get("toolCallId") == event["toolCallId"]:
+                return part
+        self.parts.append({"type": f"tool-{event['toolName']}", "toolCallId": event["toolCallId"]})
+        return self.parts[-1]
+
+    def _data(self, event: dict[str, Any]) -> None:
+        known = (part for part in self.parts if part["type"] == event["type"] and part["id"] == event["id"])
+        part = next(known, None)
+        if part is None:
+            self.parts.append(event)
+        else:
+            part["data"] = event["data"]
+
+    @property
+    def nested(self) -> dict[str, dict[str, Any]]:
+        """The cards of the calls of programs, by their ids."""
+        return {part["id"]: part["data"] for part in self.parts if part["type"] == "data-codemode.call"}
 
     def call(self, call_id: str) -> dict[str, Any]:
         """The part of a call; the real client fails for one that it has not been told of."""
-        return next(part for part in self.parts if part.get("toolCallId") == call_id)
+        (part,) = (part for part in self.parts if part.get("toolCallId") == call_id)
+        return part
 
     @property
     def requested(self) -> list[dict[str, Any]]:

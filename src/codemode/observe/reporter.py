@@ -35,6 +35,7 @@ from .call_events import (
 )
 from .failure_log import log_call_failure
 from .hooks import Hooks
+from .overheard import listeners_here
 from .source_measure import SourceMeasure, measured
 
 Listener: TypeAlias = Callable[[Event], Any]
@@ -62,9 +63,9 @@ class Reporter:
         kinds: tuple[str | None, str | None] = (None, None),
     ) -> None:
         self.hooks = Hooks(lifecycle)
-        self._listeners = listeners
+        self._listeners = (*listeners, *listeners_here())
         self._hides_inputs = hides_inputs
-        self.is_watched = bool(listeners) or lifecycle.has_hooks
+        self.is_watched = bool(self._listeners) or lifecycle.has_hooks
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
         self._kinds = kinds
         self._clock = _Clock()

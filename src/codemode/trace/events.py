@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from .failures import causes_of, message_of
-from .late_values import late
+from .late_values import Late, held, late
 
 CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted"]
 """How a call ended. Aborted: the invocation ended first, and nobody knows what the call has done."""
@@ -103,6 +103,12 @@ class NestedToolResultEvent(NestedToolCallEvent):
     interrupt: Any = None
     interrupt_id: str | None = None
     shown_input: Any = None
+
+    @property
+    def output_characters(self) -> int | None:
+        """How long the JSON text of the output is, non-ASCII characters escaped: known without reading it."""
+        output: object = held(self, "output")
+        return len(output.text) if isinstance(output, Late) else None
 
     def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
         """Return the event as `Event.to_dict` does."""

@@ -24,6 +24,12 @@ class Late:
         """Make it."""
         return self._make(*self._given)
 
+    @property
+    def text(self) -> str:
+        """The text that it is made of, where it is; else nothing."""
+        first = self._given[0] if self._given else None
+        return first if isinstance(first, str) else ""
+
 
 class _LateField:
     def __init__(self, slot: Any) -> None:

@@ -5,6 +5,7 @@ from .code_call import CodeCallToolset
 from .code_mode import CodeModeToolset, create_code_mode_tool
 from .pauses import answer
 from .stored_pauses import StoredPauses, StoredRun, stored_pauses
+from .told_calls import NestedCallEvent
 
 __all__ = [
     "CodeCall",
@@ -12,6 +13,7 @@ __all__ = [
     "CodeMode",
     "CodeModeToolset",
     "ExecWait",
+    "NestedCallEvent",
     "StoredPauses",
     "StoredRun",
     "answer",

@@ -18,7 +18,7 @@ from codemode import CodeCallOptions, CodeModeOptions, Interrupt, WorkerPool, cr
 from codemode import CodeCallToolset as CoreToolset
 from codemode.plugins import OpenedContinuation, looks_like_meta_tool
 
-from .faces import Face, FaceTool, ShownTools, agent_settings
+from .faces import Face, FaceTool, ShownTools, agent_settings, code_argument
 from .failures import ErrorWords
 from .hidden_tools import CompiledTools
 from .hiding_toolset import HidingToolset
@@ -109,8 +109,15 @@ class CodeCallFace:
 
     def _own(self, made: CoreToolset, tool: codemode.Tool) -> FaceTool:
         schema: Any = tool.input_schema
-        definition = ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=schema)
+        takes_script = tool.name.endswith("execute")
+        definition = ToolDefinition(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=schema,
+            metadata=code_argument("script") if takes_script else None,
+        )
         return FaceTool(
+            kind="code_call",
             definition=definition,
             validator=_ARGUMENTS.validator,
             new_call=partial(_MetaCall, made, tool.name, self._script_context),

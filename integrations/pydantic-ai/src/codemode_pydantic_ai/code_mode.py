@@ -21,7 +21,7 @@ from codemode import CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import OpenedContinuation
 
-from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings
+from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument
 from .failures import OWN_WORDS
 from .hidden_tools import CompiledTools
 from .hiding_toolset import HidingToolset
@@ -58,9 +58,13 @@ class CodeModeFace:
         """Return codeMode."""
         made = await self._compiled.of(hidden)
         definition = ToolDefinition(
-            name=TOOL_NAME, description=made.description, parameters_json_schema=made.input_schema
+            name=TOOL_NAME,
+            description=made.description,
+            parameters_json_schema=made.input_schema,
+            metadata=code_argument("js"),
         )
-        own = FaceTool(definition=definition, validator=_INPUT.validator, new_call=partial(_ProgramCall, made))
+        new_call = partial(_ProgramCall, made)
+        own = FaceTool(kind="code_mode", definition=definition, validator=_INPUT.validator, new_call=new_call)
         return ShownTools(own=(own,))
 
     def is_taken(self, name: str) -> bool:

@@ -34,7 +34,7 @@ from codemode import (
 )
 from codemode.plugins import OpenedContinuation, binding_of, configured, direct_names
 
-from .faces import FaceTool, ShownTools, agent_settings
+from .faces import FaceTool, ShownTools, agent_settings, code_argument
 from .failures import ErrorWords
 from .hidden_tools import CompiledTools
 from .nested import NestedCalls
@@ -99,6 +99,7 @@ class PairProgram:
         """Let the calls that come be those of another call of the model. Raises what ends the run of the agent."""
         if self.fatal is not None:
             raise self.fatal
+        calls.log.follow(self._calls.log)
         self.is_taken, self._calls, self._loop = True, calls, asyncio.get_running_loop()
 
     async def call(self, name: str, arguments: Any, context: ToolCallContext) -> Any:
@@ -184,10 +185,11 @@ class ExecWaitFace:
             name=name,
             description=tool.description,
             parameters_json_schema=tool.input_schema,
-            metadata=dict(tool.metadata),
+            metadata={**tool.metadata, **(code_argument("code") if name == EXEC else {})},
         )
         new_call = partial(_PairCall, self, pair, name)
-        return FaceTool(definition=definition, validator=_ARGUMENTS.validator, new_call=new_call)
+        kind = tool.metadata["toolKind"]
+        return FaceTool(kind=kind, definition=definition, validator=_ARGUMENTS.validator, new_call=new_call)
 
     def is_taken(self, name: str) -> bool:
         """Tell whether this is the name of one of the two."""

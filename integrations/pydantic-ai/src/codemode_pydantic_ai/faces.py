@@ -51,8 +51,12 @@ class NewCall(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class FaceTool:
-    """One tool of a face, as a model meets it. ``makes_calls`` tells whether it runs tools, which may wait."""
+    """One tool of a face, as a model meets it. ``makes_calls`` tells whether it runs tools, which may wait.
 
+    ``kind`` tells it from other tools of its name, in the metadata of what it returns.
+    """
+
+    kind: str
     definition: ToolDefinition
     validator: Any
     new_call: NewCall
@@ -109,6 +113,11 @@ def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str |
     policy = given.execution_policy.with_defaults(**waits, **({} if clock is None else {"clock": clock}))
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     return given.having(continuation=sealed, execution_policy=policy, model_output=output)
+
+
+def code_argument(name: str, language: str = "javascript") -> dict[str, str]:
+    """Return the metadata of a tool that tells who shows its calls, as tracing does, where the program is."""
+    return {"code_arg_name": name, "code_arg_language": language}
 
 
 def check_settings(keep: Collection[str], max_retries: int, pool: WorkerPool | None) -> None:

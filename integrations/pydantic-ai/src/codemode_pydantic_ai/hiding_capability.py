@@ -129,6 +129,11 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
                 for shown in await self._pause_events(event, ctx.conversation_id):
                     yield shown
                 continue
+            if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed:
+                # Whoever streams knows it from the run that paused: announced once more it would be another call.
+                self._run.resumed.discard(event.part.tool_call_id)
+                yield replace(event, args_valid=None)
+                continue
             if isinstance(event, FunctionToolResultEvent):
                 for settled in self._settled_events(event.part.tool_call_id):
                     yield settled
@@ -165,6 +170,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         if whole is False or isinstance(whole, ToolDenied):
             await pause.end(self._face, ctx.conversation_id)
             return
+        self._run.resumed.add(pause.outer_id)
         results.approvals[pause.outer_id] = ToolApproved()
         results.metadata[pause.outer_id] = pause.resumed_by(answers)
 

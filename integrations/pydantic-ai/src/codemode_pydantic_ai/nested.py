@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from types import GeneratorType
 from typing import Any, NoReturn, cast
@@ -33,6 +33,7 @@ from codemode.plugins import LARGE_CHARACTERS, refuse_too_many, run_check, weigh
 
 from .failures import OWN_WORDS, TOLD, ErrorWords, told
 from .shown_inputs import CallInput, NestedManager, require_as_shown
+from .told_calls import CallLog
 from .turns import Reservation, SharedTurns
 
 APPROVAL_KIND = "pydantic-ai/approval"
@@ -75,7 +76,7 @@ class NestedCalls:
     ``settled`` are the calls that somebody answered, by the id under which they waited. ``is_repeated`` tells that a
     durable engine runs them, one after the other, and may run them again. ``words`` are those of the errors that a
     program is told of. ``run_context`` is that of the model's call; hooks of the core, whose ``context`` this is, find
-    it here. ``shared`` is what all programs of the run share.
+    it here. ``shared`` is what all programs of the run share, and ``log`` hears of the calls.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class NestedCalls:
         self._manager = _manager(self._toolset, tools, ctx)
         self._manager.inputs = self._toolset.inputs
         self.is_repeated = is_repeated(self._manager.root_capability)
+        self.log = CallLog(ctx, is_live=not self.is_repeated)
         self._all_alone = self.is_repeated or self._manager.get_parallel_execution_mode() == "sequential"
 
     async def call(
@@ -250,14 +252,11 @@ def _manager(
     outer = ctx.tool_manager
     if outer is None:
         return NestedManager(toolset, ctx=ctx, tools=dict(tools))
-    return NestedManager(
-        toolset,
-        root_capability=outer.root_capability,
-        ctx=outer.ctx,
-        tools=dict(tools),
-        default_max_retries=outer.default_max_retries,
-        resolved_capability_ids=outer.resolved_capability_ids,
-    )
+    # Whatever else the framework gives a manager belongs to the step, and is the same for both.
+    shared: dict[str, Any] = {one.name: getattr(outer, one.name) for one in fields(outer) if one.init}
+    own: dict[str, Any] = {"toolset": toolset, "tools": dict(tools)}
+    own |= {"failed_tools": set[str](), "succeeded_tools": set[str]()}
+    return NestedManager(**{**shared, **own})
 
 
 def _context(manager: NestedManager) -> RunContext[Any]:

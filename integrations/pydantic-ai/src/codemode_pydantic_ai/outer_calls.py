@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturn, ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from codemode import CodeModeError, CodeModeProtocolError, Interrupt, failure_text
+from codemode.plugins import heard_by
 
 from .faces import Face, FaceTool
 from .nested import NestedCalls
@@ -38,8 +39,9 @@ class RunState(SharedTurns):
     """What the calls of one run of the agent share.
 
     ``paused`` holds the metadata of paused calls by their id, ``settled`` what became of answered inner calls,
-    ``shown`` the ids of waiting calls that a client knows of. ``waiting`` are the programs that calls have left to be
-    gone on with, by their ids, and ``offered`` the only tools that a model may be shown in this step, if that is known.
+    ``shown`` the ids of waiting calls that a client knows of, ``resumed`` those of paused calls that go on. ``waiting``
+    are the programs that calls have left to be gone on with, by their ids, and ``offered`` the only tools that a model
+    may be shown in this step, if that is known.
     """
 
     paused: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -47,6 +49,7 @@ class RunState(SharedTurns):
     offered: frozenset[str] | None = None
     settled: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
     shown: set[str] = field(default_factory=set[str])
+    resumed: set[str] = field(default_factory=set[str])
 
 
 class OuterCall:
@@ -86,7 +89,15 @@ class OuterCall:
         if isinstance(answer, Interrupt):
             name = self._tool.definition.name
             self._pause(pause_metadata(answer, ToolCallPart(name, arguments, tool_call_id=self._id)))
-        return self._call.shown(answer, self._id)
+        return self._with_calls(self._call.shown(answer, self._id))
+
+    def _with_calls(self, shown: Any) -> Any:
+        """Return what the model is shown, with what the application may know of the calls."""
+        if not self._tool.makes_calls:
+            return shown
+        returned = cast("ToolReturn[Any]", shown if isinstance(shown, ToolReturn) else ToolReturn(shown))
+        told = {"tool_kind": self._tool.kind, "calls": self._calls.log.report()}
+        return replace(returned, metadata={**(returned.metadata or {}), **told})
 
     async def _resumed(self) -> tuple[Pause, dict[str, Any]]:
         """Return the pause that an approval of this call resumes, and the answers."""
@@ -112,10 +123,13 @@ class OuterCall:
         raise ApprovalRequired(metadata=metadata)
 
     async def _until_fatal(self, arguments: dict[str, Any], resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
-        task = asyncio.ensure_future(self._answer(arguments, resumed))
+        log = self._calls.log
+        with heard_by(log):
+            task = asyncio.ensure_future(self._answer(arguments, resumed))
         self._calls.stop = task.cancel
         try:
-            answer = await task
+            async with log.streamed():
+                answer = await task
         except (CodeModeError, asyncio.CancelledError):
             if self._calls.fatal is None:
                 raise
