@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from thoroughness import rounds
+
 FOLDER = Path(__file__).parent / "programs"
 EXEC_FOLDER = FOLDER.parent / "exec_programs"
 """Those against what only exec has."""
@@ -110,3 +112,8 @@ def load_group(group: str, face: str | None = None, folder: Path = FOLDER) -> li
     """Every program of a group, by id, with what this face expects."""
     files = [path for path in (folder / group).iterdir() if path.suffix in (".js", ".json")]
     return [load_program(path, face) for path in sorted(files)]
+
+
+def sample(group: str, face: str | None = None) -> list[HostileProgram]:
+    """A quarter of a group, spread over it, for a face that is not the first: all of them where tests are thorough."""
+    return load_group(group, face)[:: rounds(4, 1)]

@@ -1,17 +1,18 @@
-"""Every hostile program as a script of CodeCall: it ends in a status, in bounded time, and harms nobody."""
+"""Hostile programs as scripts of CodeCall: each ends in a status, in bounded time, and harms nobody."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from codemode import CodeCallResult, PoolOptions, WorkerPool, create_code_call_tools
 
-from .hostile_program import HostileProgram, groups, load_group
+from .hostile_program import HostileProgram, groups, sample
 from .hostile_run import AT_ONCE, HOST_SECRET, SLACK_MS, make_tools
 
 TIMEOUT_MS = 200
@@ -47,18 +48,24 @@ async def run_script(program: HostileProgram, pool: WorkerPool) -> list[str]:
     return [f"{program.group}/{program.id} {problem}" for problem in found]
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    """One for all groups: starting one takes as long as many programs."""
+    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
+        yield pool
+
+
 @pytest.mark.parametrize("group", groups())
-def test_group(group: str, capfd: pytest.CaptureFixture[str]) -> None:
-    async def all_of_them(pool: WorkerPool) -> list[list[str]]:
+def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) -> None:
+    async def all_of_them() -> list[list[str]]:
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def one(program: HostileProgram) -> list[str]:
             async with gate:
                 return await run_script(program, pool)
 
-        return await asyncio.gather(*map(one, load_group(group)))
+        return await asyncio.gather(*map(one, sample(group)))
 
-    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
-        problems = asyncio.run(all_of_them(pool))
+    problems = asyncio.run(all_of_them())
     assert [problem for found in problems for problem in found] == []
     assert capfd.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""Every hostile program as one of exec, many of them after a rest: it ends as its file says, and harms nobody."""
+"""Hostile programs as those of exec, many of them after a rest: each ends as its file says, and harms nobody."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from codemode import PoolOptions, WorkerPool
 
 from .exec_wait_run import Way, run_programs
 from .exec_wait_world import make_world
-from .hostile_program import EXEC_FOLDER, groups, load_group
+from .hostile_program import EXEC_FOLDER, groups, load_group, sample
 from .hostile_run import AT_ONCE
 
-# About the engine alone, which is the same on every face: one of four here, all of them by `table --exec`.
+# About the engine alone, which is the same on every face.
 OF_THE_ENGINE = frozenset(("engine", "iterators", "memory", "natives", "parser", "recursion", "regex"))
 WAYS: tuple[Way, ...] = ("plain", "warm", "cold")
 
@@ -28,14 +28,11 @@ def pool() -> Iterator[WorkerPool]:
 
 @pytest.mark.parametrize("group", groups())
 def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) -> None:
-    is_engine = group in OF_THE_ENGINE
-    programs = load_group(group, "exec")[:: 4 if is_engine else 1]
-
     def way(number: int) -> Way:
         # What takes long to compute would compute it again in a replay.
-        return "plain" if is_engine or group == "floods" else WAYS[number % len(WAYS)]
+        return "plain" if group in OF_THE_ENGINE or group == "floods" else WAYS[number % len(WAYS)]
 
-    outcomes = asyncio.run(run_programs(programs, pool, way))
+    outcomes = asyncio.run(run_programs(sample(group, "exec"), pool, way))
     assert [f"{group}/{one.program.id}: {problem}" for one in outcomes for problem in one.problems()] == []
     assert capfd.readouterr() == ("", "")
 

@@ -1,11 +1,11 @@
-"""Every hostile program as a module: it ends in an answer, in bounded time, and harms nobody."""
+"""Hostile modules, and hostile programs as modules: each ends in an answer, in bounded time, and harms nobody."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -84,8 +84,17 @@ async def as_module(program: hostile_program.HostileProgram, pool: WorkerPool) -
     return [f"{program.group}/{program.id} {problem}" for problem in found]
 
 
-def problems_of(programs: list[Any], one: Callable[[Any, WorkerPool], Awaitable[list[str]]]) -> list[str]:
-    async def all_of_them(pool: WorkerPool) -> list[list[str]]:
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    """One for all groups: starting one takes as long as many programs."""
+    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
+        yield pool
+
+
+def problems_of(
+    programs: list[Any], one: Callable[[Any, WorkerPool], Awaitable[list[str]]], pool: WorkerPool
+) -> list[str]:
+    async def all_of_them() -> list[list[str]]:
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def gated(program: Any) -> list[str]:
@@ -94,20 +103,21 @@ def problems_of(programs: list[Any], one: Callable[[Any, WorkerPool], Awaitable[
 
         return await asyncio.gather(*map(gated, programs))
 
-    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
-        return [problem for found in asyncio.run(all_of_them(pool)) for problem in found]
+    return [problem for found in asyncio.run(all_of_them()) for problem in found]
 
 
 @pytest.mark.parametrize("group", module_program.groups())
-def test_module_group(group: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert problems_of(module_program.load_group(group), judged) == []
+def test_module_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) -> None:
+    assert problems_of(module_program.load_group(group), judged, pool) == []
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("group", hostile_program.groups())
-def test_group_as_module(group: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_as_module(
+    group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runner, "_GRACE_MS", 200)  # nobody reads what those have written that nothing can stop
-    assert problems_of(hostile_program.load_group(group), as_module) == []
+    assert problems_of(hostile_program.sample(group), as_module, pool) == []
     assert capfd.readouterr() == ("", "")
 
 
