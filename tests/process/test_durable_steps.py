@@ -16,6 +16,7 @@ from forked_hosts import ForkedHosts
 from postgres_cluster import cluster, new_database
 from required import missing
 from tests.soak.engines import Workflow, check
+from thoroughness import rounds
 
 if find_spec("dbos") is None:
     missing("dbos", "dbos is not installed")
@@ -38,11 +39,12 @@ def asked(workflow: Workflow) -> set[str]:
 
 def test_killed_at_random_moments_on_sqlite(hosts: ForkedHosts, tmp_path: Path) -> None:
     workflow = on_sqlite(hosts, tmp_path)
-    check(workflow, workflow.to_its_end(random.Random(1), kills=2))
+    check(workflow, workflow.to_its_end(random.Random(1), kills=rounds(1, 2)))
     assert workflow.killed_after
     assert "approval" in asked(workflow)
 
 
+@pytest.mark.thorough
 def test_killed_at_random_moments_on_postgres(hosts: ForkedHosts, tmp_path: Path) -> None:
     """With the records of DBOS and the store in one database."""
     with cluster() as folder:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway_clients import USUAL_ERAS
 from mcp import Client
 from mcp_types import ElicitResult
 from required import missing, node_path
@@ -99,7 +100,7 @@ def require(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("era", ["auto", "legacy"])
+@pytest.mark.parametrize("era", USUAL_ERAS)
 def test_the_python_sdk_over_http(gateway: Any, era: Any):
     asked: list[str] = []
 

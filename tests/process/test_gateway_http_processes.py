@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from gateway_clients import USUAL_ERAS
 from gateway_doors import ANA, BOB, bearer
 from gateway_hosts import BOUND, Host, client_at, hosts, program, said_by, written
 from mcp_types import ElicitResult
@@ -28,7 +29,7 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", USUAL_ERAS)
 def test_two_users_have_servers_of_their_own_and_none_outlives_the_gateway(tmp_path: Path, mode: str):
     config = written(tmp_path, f"marks={tmp_path}")
     ask = program("globalThis.__codemode_result__ = await pid({});", imports="pid")

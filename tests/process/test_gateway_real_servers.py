@@ -14,7 +14,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from gateway_clients import ERAS, Era, client_of
+from gateway_clients import USUAL_ERAS, Era, client_of
 from http_server import HttpServer, response
 from in_loop import in_loop
 from mcp import Client
@@ -87,7 +87,7 @@ globalThis.__codemode_result__ = {
 """
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", USUAL_ERAS)
 @in_loop
 async def test_one_program_over_six_servers(tmp_path: Path, era: Era):
     path = repository(tmp_path)
@@ -118,7 +118,7 @@ async def test_one_program_over_six_servers(tmp_path: Path, era: Era):
     assert "git_status" in result["found"]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", USUAL_ERAS)
 @in_loop
 async def test_a_destructive_call_is_asked_about_edited_and_runs_as_it_was_edited(tmp_path: Path, era: Era):
     asked: list[str] = []
@@ -188,7 +188,7 @@ async def test_an_image_in_a_result_is_a_block_of_its_own(tmp_path: Path):
     assert json.loads(answer.content[0].text)["result"]["content"]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", USUAL_ERAS)
 @in_loop
 async def test_prompts_resources_and_completion_pass_through(tmp_path: Path, era: Era):
     async with client({"everything": node_server("everything")}, tmp_path, era) as found:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_clients import ERAS, Era, client_over_stdio
+from gateway_clients import USUAL_ERAS, Era, client_over_stdio
 
 BOUND = 60.0
 GATEWAY = Path(__file__).parents[1] / "support" / "mcp_servers" / "sums_gateway.py"
@@ -88,7 +88,7 @@ async def raw_client(folder: Path) -> AsyncGenerator[RawClient]:
         assert b"Traceback" not in await errors
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", USUAL_ERAS)
 def test_a_client_of_the_sdk_runs_a_program_and_hears_of_its_calls(tmp_path: Path, era: Era):
     told: list[tuple[float, Any]] = []
 
@@ -172,7 +172,14 @@ def test_what_of_a_request_does_not_fit_is_named_and_not_repeated(tmp_path: Path
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("how", ["closed pipes", signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "closed pipes",
+        signal.SIGTERM,
+        *(pytest.param(one, marks=pytest.mark.thorough) for one in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path, how: Any):
     endless = "while (true) await new Promise((done) => setTimeout(done, 20));"
 

@@ -68,16 +68,25 @@ def test_ctrl_c(way: str) -> None:
     assert_fine(run_host("interrupted.py", way))
 
 
-@pytest.mark.parametrize("start_method", ["fork", "exec"])
+_ENDS = {
+    "sys.exit": 3,
+    "os._exit": 3,
+    "error": 1,
+    "SIGKILL": -signal.SIGKILL,
+    "SIGTERM": -signal.SIGTERM,
+    "abort": -signal.SIGABRT,
+}
+_ORDINARY = ("sys.exit", "SIGKILL")
+
+
 @pytest.mark.parametrize(
-    ("how", "code"),
+    ("how", "code", "start_method"),
     [
-        ("sys.exit", 3),
-        ("os._exit", 3),
-        ("error", 1),
-        ("SIGKILL", -signal.SIGKILL),
-        ("SIGTERM", -signal.SIGTERM),
-        ("abort", -signal.SIGABRT),
+        *((how, code, "fork") for how, code in _ENDS.items()),
+        *(
+            pytest.param(how, code, "exec", marks=() if how in _ORDINARY else pytest.mark.thorough)
+            for how, code in _ENDS.items()
+        ),
     ],
 )
 def test_a_host_that_ends_in_the_middle_of_a_run(how: str, code: int, start_method: str) -> None:

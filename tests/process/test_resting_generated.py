@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from programs import TOOLS, Node, program_of
 from resting_world import Play, World
+from thoroughness import rounds
 from waiting import within
 
 from codemode import WorkerPool
@@ -21,7 +22,7 @@ from codemode.run import runner
 from codemode.run.resting import RestingExecution
 
 _SOME = settings(
-    max_examples=40,
+    max_examples=rounds(15, 40),
     phases=[Phase.generate],  # shrinking a run that hangs would take minutes
     deadline=None,
     derandomize=True,
@@ -48,7 +49,7 @@ with_yields = _programs(st.one_of(_CALLS, _CALLS, _SLEEPS, _YIELDS))
 without_yields = _programs(st.one_of(_CALLS, _CALLS, _SLEEPS))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool():
     made = WorkerPool({"max_workers": 2, "spare_workers": 1})
     yield made

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from leftovers import kill_workers
 from pausing import PAUSING, through_json
 from programs import TOOLS, answer_of, nodes, program_of
+from thoroughness import rounds
 from waiting import within
 
 from codemode import (
@@ -29,14 +30,14 @@ from codemode.run import resume as continuations
 
 _EPOCH_MS = 1_700_000_000_000
 _SOME = settings(
-    max_examples=30,
+    max_examples=rounds(12, 30),
     phases=[Phase.generate],  # shrinking a run that hangs would take minutes
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-_FEW = settings(_SOME, max_examples=15)
+_FEW = settings(_SOME, max_examples=rounds(6, 15))
 
 
 class CodeMode:
@@ -74,7 +75,7 @@ class CodeCall:
         return answer["result"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool():
     made = WorkerPool({"max_workers": 2, "spare_workers": 0})
     yield made

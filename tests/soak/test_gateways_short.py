@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.soak.gateways import RUNS_EACH, VISITORS, run_chaos
+from thoroughness import rounds
 
-RUNS = 16
+RUNS = rounds(10, 16)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 

@@ -7,12 +7,20 @@ import sys
 import pytest
 from postgres_cluster import binaries
 from tests.soak.pauses import run_chaos
+from thoroughness import rounds
 
-RECORDS = 9
+RECORDS = rounds(6, 9)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
-@pytest.mark.parametrize(("kind", "mode"), [("sqlite", "guard"), ("postgres", "journal")])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        ("sqlite", "guard"),
+        ("sqlite", "journal"),
+        pytest.param("postgres", "journal", marks=pytest.mark.thorough),
+    ],
+)
 def test_whoever_is_killed_each_call_happens_once_and_each_decision_is_taken_once(kind: str, mode: str) -> None:
     if kind == "postgres":
         binaries()

@@ -16,6 +16,7 @@ from tests.soak.load import cancel_waiting, run_at_once, run_from_threads
 from tests.soak.rests import run_rests
 from tests.soak.soak import Figures, problems_of, run_soak
 from tests.soak.tenants import Tenant, check_apart, side_by_side
+from thoroughness import rounds
 
 from codemode import Tool
 
@@ -24,7 +25,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 
 @pytest.mark.parametrize(
     ("face", "start_method", "invocations"),
-    [("codeMode", "fork", 150), ("codeMode", "exec", 40), ("codeCall", "fork", 100)],
+    [
+        ("codeMode", "fork", rounds(60, 150)),
+        ("codeMode", "exec", rounds(16, 40)),
+        ("codeCall", "fork", rounds(40, 100)),
+    ],
 )
 def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, invocations: int) -> None:
     chaos = run_chaos(invocations, seed=7, start_method=start_method, face=face, seconds=120)
@@ -34,7 +39,7 @@ def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, in
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
 
 
-@pytest.mark.parametrize(("start_method", "programs"), [("fork", 80), ("exec", 20)])
+@pytest.mark.parametrize(("start_method", "programs"), [("fork", rounds(40, 80)), ("exec", rounds(12, 20))])
 def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None:
     rests = run_rests(programs, seed=7, start_method=start_method, seconds=120)
     # Without enough of each the test would prove nothing.
@@ -44,9 +49,10 @@ def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None
 
 
 def test_soak() -> None:
-    figures = run_soak(300, warm_up=150, every=100)
+    count = rounds(150, 300)
+    figures = run_soak(count, warm_up=count // 2, every=count // 3)
     assert problems_of(figures) == []
-    assert len(figures.latencies_ms) == 300
+    assert len(figures.latencies_ms) == count
 
 
 def test_a_soak_that_leaks_is_told() -> None:
@@ -57,7 +63,7 @@ def test_a_soak_that_leaks_is_told() -> None:
     assert problems_of(Figures([1.0], [10 << 20, 14 << 20], [10, 12], [1, 1])) == []
 
 
-@pytest.mark.parametrize(("start_method", "invocations"), [("fork", 50), ("exec", 8)])
+@pytest.mark.parametrize(("start_method", "invocations"), [("fork", rounds(20, 50)), ("exec", rounds(4, 8))])
 def test_programs_of_hundreds_of_refused_calls_never_stand_still(start_method: str, invocations: int) -> None:
     done = stalls.run_stalls(invocations, hogs=1, start_method=start_method, seconds=120)
     assert done.watchdog is not None
@@ -99,11 +105,11 @@ def test_a_program_that_stands_still_is_described_from_both_sides(monkeypatch: p
 
 
 def test_hundreds_at_once_on_four_workers() -> None:
-    assert len(run_at_once(250).admitted) == 250
+    assert len(run_at_once(rounds(150, 250)).admitted) == rounds(150, 250)
 
 
 def test_eight_threads_with_loops_of_their_own() -> None:
-    run_from_threads(15)
+    run_from_threads(rounds(6, 15))
 
 
 def test_cancelled_ones_leave_while_every_slot_is_taken() -> None:
@@ -111,7 +117,7 @@ def test_cancelled_ones_leave_while_every_slot_is_taken() -> None:
         asyncio.run(asyncio.wait_for(cancel_waiting(100, 30), 60))
 
 
-@pytest.mark.parametrize(("start_method", "count"), [("fork", 120), ("exec", 24)])
+@pytest.mark.parametrize(("start_method", "count"), [("fork", rounds(48, 120)), ("exec", rounds(16, 24))])
 def test_tenants_side_by_side_see_nothing_of_one_another(start_method: str, count: int) -> None:
     with nothing_left():
         check_apart(asyncio.run(side_by_side(count, start_method)))

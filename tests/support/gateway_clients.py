@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -17,6 +18,8 @@ from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 Era = Literal["auto", "legacy"]
 ERAS: tuple[Era, ...] = ("auto", "legacy")
 """The newest revision, and the handshake."""
+USUAL_ERAS = ("auto", pytest.param("legacy", marks=pytest.mark.thorough))
+"""Where the era is no part of what a test shows."""
 
 
 def config_in(folder: Path, **settings: Any) -> GatewayConfig:

@@ -49,7 +49,7 @@ pool = codemode.WorkerPool({"start_method": start_method, "max_workers": 32})
 in_threads(1, use_until_spares_are_ready)
 assert len(pool.supply.stock.spares) == 2
 before = zygotes()
-for _ in range(5):
+for _ in range(2):
     use(1)
     assert not any(spare.process.is_dead() for spare in pool.supply.stock.spares)
     in_threads(1, use_until_spares_are_ready)

@@ -31,7 +31,7 @@ def work(number: int) -> None:
 
 
 pool = codemode.WorkerPool({"max_workers": 8, "on_saturation": "wait"})
-for _ in range(3):
+for _ in range(2):
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
