@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controlling_terminal import Person
+from controlling_terminal import Person, PersonHere
 
 from codemode import ModuleServer, SqliteInterruptStore, Tool, create_run_tool
+from codemode.cli import main, mcp_terminal
 from codemode.mcp.approvals.remembered import Remembered
 
-COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "mcp"]
+COMMAND = [sys.executable, "-W", "error", "-m", "codemode"]
 CODE = """\
 import { refund } from "@codemode/servers/shop";
 const orders = ["a", "b"];
@@ -42,7 +43,7 @@ class Waiting:
         self.folder = folder
         config = folder / "mcp.json"
         config.write_text(json.dumps({"mcpServers": {"shop": {"command": "none"}}}))
-        self.command = [*COMMAND, "--config", str(config)]
+        self.arguments = ["mcp", "--config", str(config)]
         self.environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
         self.path = folder / "codemode" / "gateway.sqlite"
         self.path.parent.mkdir()
@@ -67,7 +68,7 @@ class Waiting:
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a subcommand without a terminal."""
         done = subprocess.run(
-            [*self.command, *arguments],
+            [*COMMAND, *self.arguments, *arguments],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -104,7 +105,25 @@ def person(waiting: Waiting) -> Iterator[Callable[..., Person]]:
     opened: list[Person] = []
 
     def at(*arguments: str) -> Person:
-        opened.append(Person([*waiting.command, *arguments], waiting.environment))
+        opened.append(Person([*COMMAND, *waiting.arguments, *arguments], waiting.environment))
+        return opened[-1]
+
+    yield at
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def person_here(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., PersonHere]]:
+    """A person before a call of this process; what a process does with its terminal, others show."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(waiting.folder))
+    opened: list[PersonHere] = []
+
+    def at(*arguments: str) -> PersonHere:
+        def open_there(path: str) -> None:
+            monkeypatch.setattr(mcp_terminal, "TERMINAL", path)
+
+        opened.append(PersonHere(lambda: main([*waiting.arguments, *arguments]), open_there))
         return opened[-1]
 
     yield at
@@ -117,11 +136,22 @@ def test_what_waits_is_listed_and_shown_with_nothing_that_hides(waiting: Waiting
     assert code == 0
     assert all(one in out for one in ("shop", "refund", *waiting.calls, waiting.record_id))
     assert "2 calls of 1 run wait for a person" in out
+    code, shown, _ = waiting.run("approvals", "show", waiting.record_id)
+    assert (code, "\\u202e\\u001b[2J" in shown) == (0, True)
+    assert 'import { refund } from "@codemode/servers/shop";' in shown
+    assert "\x1b" not in out + shown
+
+
+def test_a_run_is_found_by_its_name_the_beginning_of_it_and_a_call(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(waiting.folder))
     for given in (waiting.record_id, waiting.record_id[:8], waiting.calls[0]):
-        code, shown, _ = waiting.run("approvals", "show", given)
-        assert (code, "\\u202e\\u001b[2J" in shown) == (0, True)
-        assert 'import { refund } from "@codemode/servers/shop";' in shown
-        assert "\x1b" not in out + shown
+        assert main([*waiting.arguments, "approvals", "show", given]) == 0
+        assert 'import { refund } from "@codemode/servers/shop";' in capsys.readouterr().out
+    for given in ("nothing", ""):
+        assert main([*waiting.arguments, "approvals", "show", given]) == 2
+        assert "nothing waits under" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("action", ["approve", "deny"])
@@ -141,10 +171,6 @@ def test_all_calls_of_a_run_are_shown_and_decided_together(waiting: Waiting, per
     code, out, _ = at.end()
     assert (code, "decided 2 calls" in out) == (0, True)
     assert waiting.decided() == [{"approved": True}, {"approved": True}]
-    code, _, err = waiting.run("approvals", "show", "nothing")
-    assert (code, "nothing waits under" in err) == (2, True)
-    code, _, err = waiting.run("approvals", "show", "")
-    assert (code, "nothing waits under" in err) == (2, True)
 
 
 def test_one_call_is_edited_and_allowed_for_later_and_the_other_waits_on(
@@ -162,8 +188,8 @@ def test_one_call_is_edited_and_allowed_for_later_and_the_other_waits_on(
     assert waiting.remembered() == [("local", "shop", "refund", "as it was")]
 
 
-def test_an_edit_that_does_not_fit_decides_nothing(waiting: Waiting, person: Callable[..., Person]):
-    at = person("approvals", "approve", waiting.calls[0], "--input", '{"order": "much too long"}')
+def test_an_edit_that_does_not_fit_decides_nothing(waiting: Waiting, person_here: Callable[..., PersonHere]):
+    at = person_here("approvals", "approve", waiting.calls[0], "--input", '{"order": "much too long"}')
     at.read_until("Allow this call? [y/N] ")
     at.type("y\n")
     code, _, err = at.end()
@@ -172,16 +198,16 @@ def test_an_edit_that_does_not_fit_decides_nothing(waiting: Waiting, person: Cal
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "y es\n"])
-def test_anything_but_yes_decides_nothing(waiting: Waiting, person: Callable[..., Person], answer: str):
-    at = person("approvals", "deny", waiting.calls[1])
+def test_anything_but_yes_decides_nothing(waiting: Waiting, person_here: Callable[..., PersonHere], answer: str):
+    at = person_here("approvals", "deny", waiting.calls[1])
     at.read_until("Refuse this call? [y/N] ")
     at.type(answer)
     assert at.end()[0] == 1
     assert waiting.decided() == [None, None]
 
 
-def test_what_was_typed_before_the_question_is_no_answer(waiting: Waiting, person: Callable[..., Person]):
-    at = person("approvals", "approve", waiting.record_id)
+def test_what_was_typed_before_the_question_is_no_answer(waiting: Waiting, person_here: Callable[..., PersonHere]):
+    at = person_here("approvals", "approve", waiting.record_id)
     at.type("y\ny\n")
     at.read_until("Allow these 2 calls? [y/N] ")
     at.type("n\n")
@@ -200,9 +226,9 @@ def test_what_was_typed_before_the_question_is_no_answer(waiting: Waiting, perso
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_the_question(
-    waiting: Waiting, person: Callable[..., Person], arguments: list[str], said: str
+    waiting: Waiting, person_here: Callable[..., PersonHere], arguments: list[str], said: str
 ):
-    at = person("approvals", "approve", waiting.record_id, *arguments)
+    at = person_here("approvals", "approve", waiting.record_id, *arguments)
     code, _, err = at.end()
     assert (code, said in err) == (2, True)
     assert waiting.decided() == [None, None]
