@@ -78,6 +78,25 @@ def test_the_pages_have_examples() -> None:
     assert len(BLOCKS) >= 12
 
 
+@pytest.mark.parametrize(
+    ("block", "status", "told"),
+    [
+        ("raise SystemExit(3)", 3, ""),
+        ("1 / 0", 1, "ZeroDivisionError"),
+        ("import warnings; warnings.warn('beware')", 1, "beware"),
+        ("async def nobody_waits(): ...\nnobody_waits()", 0, "was never awaited"),
+        ("import atexit; atexit.register(lambda: 1 / 0)", 0, "ZeroDivisionError"),
+    ],
+)
+def test_what_goes_wrong_in_a_block_is_seen(
+    block: str, status: int, told: str, process: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    stderr = tmp_path / "stderr"
+    asked = {"text": block, "folder": str(tmp_path), "environment": {**os.environ}, "stderr": str(stderr)}
+    assert exit_status(process, asked) == status
+    assert told in stderr.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_block_runs(
     block: str,
