@@ -38,6 +38,7 @@ from .hooks import Hooks
 from .overheard import listeners_here
 from .source_measure import SourceMeasure, measured
 
+_WITHOUT_START = ("catalog", "state")  # of which nobody hears that they begin; of state nobody hears at all
 Listener: TypeAlias = Callable[[Event], Any]
 """Hears every event, as hooks do. Its ``name`` is what ``on_hook_error`` reads when it fails."""
 
@@ -98,7 +99,7 @@ class Reporter:
         self._open[entry.id] = record
         if self._hides_inputs and entry.kind == "tool":
             record.is_input_hidden, record.shown_json = True, shown_text(entry)
-        if self.is_watched and entry.kind != "catalog" and (not record.is_input_hidden or replayed):
+        if self.is_watched and entry.kind not in _WITHOUT_START and (not record.is_input_hidden or replayed):
             self._tell_start(record)
         return record
 
@@ -167,8 +168,8 @@ class Reporter:
             return
         record.completed_at_ms = self._clock()
         record.status, record.outcome, record.error = call_status(outcome, IN_TRACES), outcome, error
-        if record.entry.kind == "catalog":
-            if self.is_watched:
+        if record.entry.kind in _WITHOUT_START:
+            if self.is_watched and record.entry.kind == "catalog":
                 self._emit(catalog_event(record, self._ids))
             return
         self._ended.append(record)

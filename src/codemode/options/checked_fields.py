@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
 from functools import partial
 from os import PathLike
@@ -97,6 +97,17 @@ def sequence(value: Any, path: str) -> Any:
     if is_plain or (isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)):
         return cast("Any", value)
     raise WrongTypeError(f"{path} must be a list, got {value!r}")
+
+
+def state_or_none(value: Any, path: str) -> Any:
+    is_place = all(callable(getattr(value, name, None)) for name in ("get", "set", "delete", "keys"))
+    if (
+        value is not None
+        and value is not False
+        and not (isinstance(value, MutableMapping) or is_place or callable(value))
+    ):
+        raise ValueError(f"{path} must be a mapping, a function, or have get, set, delete and keys, got {value!r}")
+    return cast("Any", value)
 
 
 def having(*methods: str) -> Check:

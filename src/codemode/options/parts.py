@@ -22,6 +22,7 @@ from .checked_fields import (
     one_of,
     optional_limit,
     positive,
+    state_or_none,
     strings,
     text_or_none,
 )
@@ -256,7 +257,9 @@ class PoolOptions(OptionPart):
 class CodeModeOptions(OptionPart):
     """All options of an invocation. Each part may also be a mapping with snake_case or camelCase keys.
 
-    ``fetch_policy`` None or False leaves the guest without ``fetch``.
+    ``fetch_policy`` None or False leaves the guest without ``fetch``. ``state`` is where programs leave values for
+    those that come after them: a mapping, an object with async ``get``, ``set``, ``delete`` and ``keys``, or a function
+    that gives either, or None, for the ``context_binding`` of a call. False is for plugins, which have a place anyway.
     Raises `ValueError` naming the full path of what is wrong.
     """
 
@@ -268,6 +271,7 @@ class CodeModeOptions(OptionPart):
     telemetry: Telemetry
     model_output: ModelOutput
     continuation: ContinuationOptions
+    state: Any = field(repr=False)
 
     def __init__(
         self,
@@ -280,6 +284,7 @@ class CodeModeOptions(OptionPart):
         telemetry: Telemetry | Mapping[str, Any] | None = None,
         model_output: ModelOutput | Mapping[str, Any] | None = None,
         continuation: ContinuationOptions | Mapping[str, Any] | None = None,
+        state: Any = None,
     ) -> None:
         parts = {
             "execution_policy": ExecutionPolicy.of(execution_policy),
@@ -290,9 +295,15 @@ class CodeModeOptions(OptionPart):
             "telemetry": Telemetry.of(telemetry),
             "model_output": ModelOutput.of(model_output),
             "continuation": ContinuationOptions.of(continuation),
+            "state": state_or_none(state, "state"),
         }
         for name, part in parts.items():
             object.__setattr__(self, name, part)
+
+    @property
+    def has_state(self) -> bool:
+        """True where programs leave values for each other."""
+        return self.state is not None and self.state is not False
 
     def under(self, limits: ExecutionPolicy) -> CodeModeOptions:
         """Return the same options with other defaults of the execution policy."""

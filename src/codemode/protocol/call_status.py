@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 from ..errors import CALL_TIMEOUT, CallSummary
-from .ledger import OF_PROGRAMS, Fulfilled, LedgerEntry, Outcome, Waiting
+from .ledger import UNTOLD, Fulfilled, LedgerEntry, Outcome, Waiting
 from .messages import RequestKind
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def call_id(entry: LedgerEntry) -> str:
 
 def call_summaries(entries: Iterable[LedgerEntry]) -> tuple[CallSummary, ...]:
     """Return what had happened to calls: `CodeModeError.calls`."""
-    return tuple(_summary(entry) for entry in entries if entry.kind not in OF_PROGRAMS)
+    return tuple(_summary(entry) for entry in entries if entry.kind not in UNTOLD)
 
 
 def _summary(entry: LedgerEntry) -> CallSummary:

@@ -28,10 +28,10 @@ from .kept_values import (
 from .ledger import Ledger, Progress
 from .settings import Settings, limits_that
 
-REPLAY_VERSION = 5
+REPLAY_VERSION = 6
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
-5: ledgers hold yields, and how far a program that may rest has come.
+6: ledgers hold requests about state.
 """
 
 
@@ -188,6 +188,7 @@ _IDENTITY: dict[str, Callable[[object], Any]] = {
     "profile": read_text,
     "parameters": read_mapping,
     "fetch": read_flag,
+    "state": read_flag,
     "language_names": read_texts,
 }
 _PROFILE = ("profile", "parameters")  # by which the profile itself is found again

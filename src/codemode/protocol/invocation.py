@@ -163,6 +163,8 @@ class Invocation:
             raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
         if event.kind not in self.settings.profile.request_kinds:
             raise CodeModeProtocolError(f"the worker made a request of kind {event.kind!r}, which this program has not")
+        if event.kind == "state" and not self.settings.state:
+            raise CodeModeProtocolError("the worker asks for state, which this program has not")
         if event.kind == "timer":
             delay_ms(event.name, event.input_json)
         self._turns.issued(event.kind)

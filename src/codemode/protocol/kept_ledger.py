@@ -124,8 +124,8 @@ def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
     ids = [entry.outcome.interrupt_id for entry in ledger.entries if isinstance(entry.outcome, Waiting)]
     if len(set(ids)) != len(ids):
         raise CodeModeProtocolError("the continuation's request ids are not unique")
-    if any(entry.kind == "catalog" for entry in ledger.waiting):
-        raise CodeModeProtocolError("a question to the catalog cannot be interrupted")
+    if any(entry.kind in ("catalog", "state") for entry in ledger.waiting):
+        raise CodeModeProtocolError("a question to the catalog, or about state, cannot be interrupted")
     _check_timers(ledger)
     _check_yields(ledger)
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 OF_PROGRAMS = ("timer", "yield")
 """Kinds of requests that are calls of nobody: what is told of calls leaves them out."""
 
+UNTOLD = (*OF_PROGRAMS, "state")
+"""Kinds of requests that nobody outside is told of as calls; those about state count as calls all the same."""
+
 _MOST_MEASURED_CHARACTERS = 1 << 14
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
     from ..data.program_facts import Facts, ProgramProblem
 
-RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield"]
+RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield", "state"]
 NoticeKind: TypeAlias = Literal["log", "notify"]
 ItemKind: TypeAlias = Literal["text", "json"]
-REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield")
+REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield", "state")
 # What the worker itself looks at stands in front of the text, as numbers.
 _ANALYSIS = Struct(">IB")
 _LIMITS = Struct(">III?")

@@ -23,6 +23,7 @@ class Settings:
     limits: ExecutionPolicy
     profile: Profile
     fetch: bool = False  # whether the guest has it
+    state: bool = False  # likewise
     language_names: Sequence[str] = ()  # tools that are called by a name that the language itself reads
     given_json: str | None = None  # what this invocation alone was given, canonical JSON of an object
     hides_inputs: bool = False  # whether nobody is shown an input but as the host's pipeline has let it through
@@ -37,6 +38,7 @@ class Settings:
             self.limits,
             self.profile,
             self.fetch,
+            self.state,
             self.language_names,
             given_json,
             self.hides_inputs,
@@ -53,7 +55,7 @@ class Settings:
         """Return the part that the worker is told, but for what was given, which travels as the text that it is."""
         limits, face = self.limits, self.profile.guest
         told: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": face.wrapper}
-        told["globals"] = [*face.globals, "fetch"] if self.fetch else [*face.globals]
+        told["globals"] = [*face.globals, *(["fetch"] if self.fetch else []), *(["state"] if self.state else [])]
         told |= {name: getattr(limits, name) for name in limits_that("is_told", type(limits))}
         if with_places:
             told["places"] = True

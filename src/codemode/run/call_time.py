@@ -12,8 +12,8 @@ def call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPol
     """Return how long a request may take; None: as long as the invocation."""
     if entry.kind == "catalog":
         return None
-    if entry.kind == "fetch" and policy.tool_timeout_ms is None and settings.limits.clock == "program":
-        # The client's own limit is the program's: without one, a server could hold the invocation for ever.
+    if entry.kind in ("fetch", "state") and policy.tool_timeout_ms is None and settings.limits.clock == "program":
+        # The client's own limit is the program's: without one, a server or a place could hold the invocation for ever.
         return settings.limits.timeout_ms
     return policy.tool_timeout_ms
 

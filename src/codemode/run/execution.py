@@ -37,7 +37,7 @@ from .journal_identity import EndedBefore, has_way_on, require_journal_identity
 from .kept_inputs import KeptInputs
 from .machine import invocation_of, is_direct
 from .nested_call import NestedCalls
-from .optional_parts import fetches_of, journaling_of, require_cipher, telemetry_listeners
+from .optional_parts import fetches_of, journaling_of, require_cipher, state_of, telemetry_listeners
 from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .programs import ProgramChecker, check_source, is_checked, is_large
@@ -56,11 +56,10 @@ class Execution:
 
     ``given``, plain JSON, is what this one invocation brings along; a pause has its own. ``warnings`` in it are told of
     beside whatever it comes to. ``journaling`` has the open journal of a pause; that of a program opens when it begins.
-    Options are put together and refused when it is made, before anything is claimed or taken. `start` or `resume` then
-    takes a worker, compares the program with the tools there or as an earlier run has found it, and lets a `Runner`
-    drive the invocation to its ending; by then calls are cancelled and the worker is gone or given back. What the
-    ending means comes after that: a value is decoded; a pause, and a failure that leaves calls behind, gets its one way
-    to go on (`WayOn`). Listeners hear of the end last, and what they have heard is the trace of the outcome.
+    Options are put together and refused when it is made, before anything is claimed. `start` or `resume` then takes a
+    worker, compares the program with the tools, and lets a `Runner` drive the invocation to its ending; by then calls
+    are cancelled and the worker is gone. What the ending means comes after that: a value is decoded; a pause, and a
+    failure that leaves calls behind, gets its one way to go on (`WayOn`). Listeners hear of the end last.
     """
 
     _kind: ClassVar[type[Invocation]] = Invocation
@@ -89,6 +88,7 @@ class Execution:
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
         self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
+        self._state = state_of(options, outer) if "state" in profile.request_kinds else None
         require_cipher(options)
         require_journal_identity(options.continuation, outer.context_binding)
         self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
@@ -346,4 +346,5 @@ class Execution:
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
             renewal=self._renewal,
+            state=self._state,
         )

@@ -13,7 +13,7 @@ from ..interrupts.interrupt import Interrupt, PendingRequest
 from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
 from ..protocol.call_status import IN_ERRORS, call_id, call_status
-from ..protocol.ledger import OF_PROGRAMS, Fulfilled, LedgerEntry, Rejected, shown_text
+from ..protocol.ledger import UNTOLD, Fulfilled, LedgerEntry, Rejected, shown_text
 from .genuine import opened
 
 
@@ -84,8 +84,8 @@ def inspect_interrupt(
             raise
         return PauseView(js=None, calls=(), requests=Interrupt.of(interrupt).requests, unreadable=error.message)
     ledger = continuation.ledger
-    entries = [entry for entry in ledger.entries if entry.kind not in OF_PROGRAMS]
-    delivered = [one for one in ledger.deliveries if ledger[one].kind not in OF_PROGRAMS]
+    entries = [entry for entry in ledger.entries if entry.kind not in UNTOLD]
+    delivered = [one for one in ledger.deliveries if ledger[one].kind not in UNTOLD]
     answered = {request_id: place for place, request_id in enumerate(delivered, 1)}
     calls = tuple(_call(order, entry, answered.get(entry.id)) for order, entry in enumerate(entries, 1))
     return PauseView(js=continuation.js, calls=calls, requests=paused.requests)

@@ -44,6 +44,7 @@ def invocation_of(
         profile=_of_direct_call(profile) if calls_directly else profile,
         language_names=catalog.language_names,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
+        state="state" in profile.request_kinds and (options.has_state or outer.state is not None),
         hides_inputs=options.pipeline.before is not None,
         # What a program is given depends on the program.
         given_json=canonical_json(given) if calls_directly else None,

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ..continuations.renewal import Renewal
 from ..data.json_values import encode_json
 from ..data.records import record
-from ..errors import (
-    CodeModeError,
-    CodeModeFetchError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-)
+from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
 from ..host.threads import run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
@@ -39,6 +34,7 @@ from .call_values import asked_argument, check_input, fulfilled, output_text, pa
 from .host_code import HostRaised, decided, guarded, needs_approval, sound, told, unwrapped_output
 from .kept_inputs import KeptInputs
 from .pipeline import CallPipeline
+from .program_state import ProgramState, answer_of
 from .recovery import known_outcome
 
 if TYPE_CHECKING:
@@ -71,8 +67,7 @@ class NestedCalls:
     """Performs the calls of one invocation.
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
-    ``checked`` the inputs of answered calls, which were validated before anything ran. ``salt`` gives what makes new
-    interrupt ids this invocation's own. ``source`` says who makes the calls: a program, or the model itself.
+    ``checked`` the inputs of answered calls, validated before. ``salt`` is for interrupt ids, ``source`` is who calls.
     """
 
     catalog: ToolCatalog[PreparedTool]
@@ -92,6 +87,7 @@ class NestedCalls:
     sidecar: Sidecar | None
     source: Literal["script", "invoke"] = "script"
     renewal: Renewal | None = None
+    state: ProgramState | None = None
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
@@ -109,9 +105,13 @@ class NestedCalls:
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
                     raise approval.denial(request, answer.decision, self.options.approval)
             if entry.kind == "catalog":
-                return self._fulfilled(entry, await self._ask_catalog(entry))
+                return CallSettled(entry.id, Fulfilled(await self._ask_catalog(entry)), self.now_ms())
             if entry.kind == "fetch":
-                return self._fulfilled(entry, await self._fetch(entry, progress))
+                return CallSettled(entry.id, Fulfilled(await self._fetch(entry, progress)), self.now_ms())
+            if entry.kind == "state":
+                await self._require_own()
+                text = await answer_of(self.state, entry, self.options.execution_policy)
+                return CallSettled(entry.id, Fulfilled(text), self.now_ms())
             tool = self.catalog.get(entry.name)
             if tool is None:
                 raise await run_check(0, lambda: self.catalog.unknown_tool(entry.name))
@@ -120,6 +120,11 @@ class NestedCalls:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program goes on
             return self.rejected(entry, told(entry, error), is_raised=isinstance(error, HostRaised))
+
+    def recall(self, entry: LedgerEntry) -> None:
+        """Take notice of a request that a replay has answered."""
+        if entry.kind == "state" and self.state is not None:
+            self.state.recall(entry)
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
@@ -136,13 +141,16 @@ class NestedCalls:
             await begun
             self.require_running()
 
+    async def _require_own(self) -> None:
+        if self.renewal is not None:
+            await self.renewal.require()
+        self.require_running()
+
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
         request = await read_fetch(entry, self.options.execution_policy)
-        if self.renewal is not None:
-            await self.renewal.require()
-        self.require_running()
+        await self._require_own()
         if request.changes_something:
             await self.begun(progress.started(None, is_approved=False))
         return await self.fetches.perform(request)
@@ -153,9 +161,6 @@ class NestedCalls:
             return encode_json(self.catalog.ask(entry.name, argument), what=f"the answer of {entry.name}")
 
         return await run_check(len(entry.input_json or ""), asked)
-
-    def _fulfilled(self, entry: LedgerEntry, text: str | None) -> CallSettled:
-        return CallSettled(entry.id, Fulfilled(text), self.now_ms())
 
     def rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
         """Return that a request ended with this error, which host code may have raised."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..trace.events import Event
     from .journaling import Journaling
     from .outer_call import OuterCall
+    from .program_state import ProgramState
 
 
 def require_optional_parts(options: CodeModeOptions) -> None:
@@ -95,6 +96,23 @@ def telemetry_listeners(
     from ..observe.telemetry import telemetry_listeners
 
     return telemetry_listeners(options.telemetry, find_tool, outer_tool, host_errors)
+
+
+def state_of(options: CodeModeOptions, outer: OuterCall) -> ProgramState | None:
+    """Return the state that a program shares with others; None where the host gives no place for it."""
+    if outer.state is None and not options.has_state:
+        return None
+    given = options.state if outer.state is None else outer.state
+    from .program_state import ProgramState
+    from .state_places import place_of
+
+    place = place_of(given, binding_of(options, outer.context_binding))
+    return None if place is None else ProgramState(place)
+
+
+def binding_of(options: CodeModeOptions, context_binding: str | None) -> str | None:
+    """Return the conversation, thread or workflow that a call belongs to."""
+    return options.continuation.context_binding if context_binding is None else context_binding
 
 
 def journaling_of(

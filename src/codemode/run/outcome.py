@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ..data.records import record
 from ..errors import CallSummary, CodeModeError
 from ..protocol.call_status import call_id, call_summaries
-from ..protocol.ledger import OF_PROGRAMS, Ledger, LedgerEntry, Waiting
+from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Waiting
 from ..protocol.messages import RequestKind
 from ..trace.late_values import held, late
 
@@ -45,7 +45,7 @@ def pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...]:
     return tuple(
         PendingCall(call_id(one), one.name, one.kind, "waiting" if isinstance(one.outcome, Waiting) else "running")
         for one in entries
-        if one.kind not in ("catalog", *OF_PROGRAMS) and (one.is_open or isinstance(one.outcome, Waiting))
+        if one.kind not in ("catalog", *UNTOLD) and (one.is_open or isinstance(one.outcome, Waiting))
     )
 
 

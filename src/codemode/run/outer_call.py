@@ -23,6 +23,7 @@ class OuterCall:
     long it waits for a program that may rest, as long as that may compute when None; with ``takes_output`` what such a
     program had written counts as handed over when it is interrupted. With ``keeps_output`` nothing counts so before it
     has ended: whoever goes on with what it is interrupted by is given all of it again.
+    ``state`` is where programs leave values for each other, in place of what the options say.
     ``tool_kind`` and ``tool_input_kind`` are told to whoever listens, for a surface whose tool has a name that others
     have too.
     Raises `ValueError` when one of them is of a wrong kind.
@@ -41,6 +42,7 @@ class OuterCall:
     keeps_output: bool = False
     tool_kind: str | None = None
     tool_input_kind: str | None = None
+    state: Any = None
 
     @property
     def kinds(self) -> tuple[str | None, str | None]:

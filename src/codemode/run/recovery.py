@@ -21,7 +21,7 @@ from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..profile import HostErrors
 from ..protocol.continuation import Continuation, texts_of
-from ..protocol.ledger import OF_PROGRAMS, Ledger, LedgerEntry, Outcome, recovery_ledger
+from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Outcome, recovery_ledger
 from ..protocol.rejections import rejection
 from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
@@ -81,7 +81,7 @@ class Recovery:
     def _runs_again(self, entry: LedgerEntry) -> bool:
         """Return True for a call that does no harm when it runs twice."""
         tool = self.catalog.get(entry.name)
-        if entry.kind in ("catalog", *OF_PROGRAMS) or not entry.is_started:
+        if entry.kind in ("catalog", *UNTOLD) or not entry.is_started:
             return True
         if entry.kind == "fetch" or tool is None:
             return False

@@ -343,7 +343,8 @@ class Runner:
 
     def _replayed(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
-        if entry.kind in ("catalog", "timer") or outcome is None or isinstance(outcome, Waiting):
+        self._calls.recall(entry)
+        if entry.kind in ("catalog", "timer", "state") or outcome is None or isinstance(outcome, Waiting):
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None
         self._reporter.call_ended(self._reporter.call_started(entry, replayed=True), outcome, error)

@@ -26,7 +26,7 @@ _KERNEL_PARTS = (
     "intrinsics", "json", "sidecar", "powers", "determinism", "text", "memory", "places", "bridge", "surface", "utf8",
     "fetch", "code_call", "notices", "result", "encoding", "percent", "url_hosts", "url_parse", "url", "url_params",
     "module_errors", "stable_text", "timers", "output", "calls", "discovery", "namespaces", "modules", "exec_wait",
-    "faces", "harden", "entry",
+    "state", "faces", "harden", "entry",
 )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ const send = (kind, name, text, isQuiet) => {
   const id = nextId, isCatalog = kind === "catalog", site = new Err().stack;
   const slot = { __proto__: null, id, kind, isQuiet, observed: false, delivered: false, site, resolve: undefined, reject: undefined };
   const promise = bridgePromise(slot);
-  issue(slot, requestJson(id, kind, name, text, limits.places === true && !isCatalog ? placeMembers() : ""));
+  issue(slot, requestJson(id, kind, name, text, limits.places === true && !isCatalog && kind !== "state" ? placeMembers() : ""));
   if (isCatalog) {
     catalogRequests++;
     questions++;

@@ -2,7 +2,7 @@
 // What its text becomes the body of is in text.js, which counts columns behind it.
 
 const GLOBALS = freeze({
-  __proto__: null, tools: guestTools, console: guestConsole, fetch: guestFetch,
+  __proto__: null, tools: guestTools, console: guestConsole, fetch: guestFetch, state: guestState,
   URL, URLSearchParams, TextEncoder, TextDecoder,
   callTool: guestCallTool, getTool: guestGetTool, mcpLog: guestMcpLog, mcpNotify: guestMcpNotify,
   setTimeout: guestSetTimeout, clearTimeout: guestClearTimeout,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...options.parts import ExecutionPolicy
+from ...run.state_places import STATE_RULE
 from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import call_example
@@ -47,35 +48,40 @@ def describe_tools(
     tools: Sequence[DescribedTool],
     *,
     fetch_line: str | None = None,
+    has_state: bool = False,
     max_characters: int = ExecutionPolicy.max_description_characters,
 ) -> str:
     """The whole description of the ``codeMode`` tool; the same tools give the same text.
 
-    ``fetch_line`` says what ``fetch`` may reach; without it the program is told that there is none. When full
+    ``fetch_line`` says what ``fetch`` may reach; without it the program is told that there is none. ``has_state`` tells
+    of `state`. When full
     declarations would pass ``max_characters``, tools are listed by name and first sentence, and the program is told of
     ``tools.$describe`` and ``tools.$search``.
     """
+    more = [STATE_RULE] if has_state else []
     if not tools:
-        return f"{_rules(fetch_line, has_tools=False)}\n\n{_NO_TOOLS}"
-    full = _full(tools, fetch_line, max_characters)
+        return f"{_rules(fetch_line, more, has_tools=False)}\n\n{_NO_TOOLS}"
+    full = _full(tools, fetch_line, more, max_characters)
     if full is not None:
         return full
-    rules = _rules(fetch_line, has_tools=True)
+    rules = _rules(fetch_line, more, has_tools=True)
     return f"{rules}\n\n{_listing(tools, max_characters - len(rules))}"
 
 
-def _full(tools: Sequence[DescribedTool], fetch_line: str | None, max_characters: int) -> str | None:
+def _full(
+    tools: Sequence[DescribedTool], fetch_line: str | None, more: Sequence[str], max_characters: int
+) -> str | None:
     # What is too long without a single type is not worth reading hundreds of schemas for.
     if sum(len(opening(tool)) for tool in tools) > max_characters:
         return None
-    rules = _rules(fetch_line, has_tools=True)
+    rules = _rules(fetch_line, more, has_tools=True)
     full = f"{rules}\n\n{fenced(declare_tools(tools))}\n\nExample:\n{fenced(call_example(tools))}"
     return full if len(full) <= max_characters else None
 
 
-def _rules(fetch_line: str | None, *, has_tools: bool) -> str:
+def _rules(fetch_line: str | None, more: Sequence[str], *, has_tools: bool) -> str:
     fetch = _NO_FETCH if fetch_line is None else "- " + " ".join(fetch_line.split())
-    return "\n".join([_OPENING, *([_TOOL_RULES] if has_tools else []), _CLOSING_RULES, fetch])
+    return "\n".join([_OPENING, *([_TOOL_RULES] if has_tools else []), _CLOSING_RULES, fetch, *more])
 
 
 def _listing(tools: Sequence[DescribedTool], max_characters: int) -> str:

@@ -8,4 +8,5 @@ CODE_MODE = Profile(
     name="codeMode",
     outer_tool="codeMode",
     guest=GuestFace(wrapper="sloppy", globals=("tools", "console")),
+    request_kinds=frozenset({"tool", "catalog", "fetch", "state"}),
 )

@@ -11,10 +11,12 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
-from ...run.large_results import is_beyond, too_large_text
-from ...run.optional_parts import fetch_line, require_optional_parts
+from ...run.kept_results import told_of_large
+from ...run.large_results import is_beyond
+from ...run.optional_parts import binding_of, fetch_line, require_optional_parts
 from ...run.printed import nothing_text
 from ...run.starting import load_continuations, load_execution, prepared, started
+from ...run.state_places import StatePlace, place_of
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool, pool_or_default
@@ -72,6 +74,7 @@ class CodeModeTool:
         return describe_tools(
             self.catalog.tools(),
             fetch_line=fetch_line(self.options),
+            has_state=self.options.has_state,
             max_characters=self.options.execution_policy.max_description_characters,
         )
 
@@ -90,6 +93,7 @@ class CodeModeTool:
         started_at_ms: int | None = None,
         context_binding: str | None = None,
         clock_ms: Callable[[], int] | None = None,
+        state: Any = None,
     ) -> Any:
         """Run ``input["js"]`` and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
@@ -99,16 +103,18 @@ class CodeModeTool:
         random numbers of a program are the same whenever it is run with the same ``started_at_ms`` (Unix time), where
         its clock starts if that is given: an engine that runs a step again finds the pause that it knows. With each
         answer that clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has
-        recorded.
+        recorded. ``state`` is the place of this call's state, in place of what the options say.
         Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
         """
         js = program_of(input)
         pool = await prepared(self._pool, self.options)
         run = load_execution()
         traced = self.options.model_output.tells_of_runs
-        outer = run.OuterCall(tool_call_id, messages, context, traced, started_at_ms, context_binding, clock_ms)
+        place = self._place_of(state, context_binding)
+        own: dict[str, Any] = {"state": place}
+        outer = run.OuterCall(tool_call_id, messages, context, traced, started_at_ms, context_binding, clock_ms, **own)
         execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
-        return told(self._noted(await execution.start(js), js))
+        return told(await self._noted(await execution.start(js), place, js))
 
     def execute_sync(
         self,
@@ -120,6 +126,7 @@ class CodeModeTool:
         started_at_ms: int | None = None,
         context_binding: str | None = None,
         clock_ms: Callable[[], int] | None = None,
+        state: Any = None,
     ) -> Any:
         """Do what `execute` does, from code that is not async. Works inside a running loop too."""
         program_of(input)
@@ -133,6 +140,7 @@ class CodeModeTool:
                 started_at_ms=started_at_ms,
                 context_binding=context_binding,
                 clock_ms=clock_ms,
+                state=state,
             )
         )
 
@@ -146,6 +154,7 @@ class CodeModeTool:
         context: Any = None,
         context_binding: str | None = None,
         clock_ms: Callable[[], int] | None = None,
+        state: Any = None,
     ) -> Any:
         """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool.
 
@@ -157,9 +166,10 @@ class CodeModeTool:
         run, go_on = load_execution(), load_continuations()
         answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
         traced = self.options.model_output.tells_of_runs
-        outer = run.OuterCall(None, messages, context, traced, None, context_binding, clock_ms)
+        place = self._place_of(state, context_binding)
+        outer = run.OuterCall(None, messages, context, traced, None, context_binding, clock_ms, state=place)
         outcome = go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
-        return told(self._noted(await outcome))
+        return told(await self._noted(await outcome, place))
 
     def resume_sync(
         self,
@@ -171,6 +181,7 @@ class CodeModeTool:
         context: Any = None,
         context_binding: str | None = None,
         clock_ms: Callable[[], int] | None = None,
+        state: Any = None,
     ) -> Any:
         """Do what `resume` does, from code that is not async."""
         return run_sync(
@@ -182,6 +193,7 @@ class CodeModeTool:
                 context=context,
                 context_binding=context_binding,
                 clock_ms=clock_ms,
+                state=state,
             )
         )
 
@@ -210,20 +222,26 @@ class CodeModeTool:
         tool.options = self.options.without_journal()
         return tool
 
-    def _noted(self, outcome: RunOutcome, js: str = "") -> RunOutcome:
+    def _place_of(self, state: Any, context_binding: str | None) -> StatePlace | None:
+        """Return where the programs of a call leave values for each other. Raises `TypeError` for what is no place."""
+        if state is None and not self.options.has_state:
+            return None
+        return place_of(self.options.state if state is None else state, binding_of(self.options, context_binding))
+
+    async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> RunOutcome:
         if outcome.status == "completed":
-            said, size = self._said_of(outcome, js), outcome.result_bytes or 0
+            said, size = await self._said_of(outcome, place, js), outcome.result_bytes or 0
             self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, said, size)
         return outcome
 
-    def _said_of(self, outcome: RunOutcome, js: str) -> str:
+    async def _said_of(self, outcome: RunOutcome, place: StatePlace | None, js: str) -> str:
         """Return what a model reads in place of a result that is nothing, or too large."""
-        if outcome.value is None:
+        value, most = outcome.value, self.options.model_output.max_model_characters
+        if value is None:
             return nothing_text(outcome.console, js)
-        most = self.options.model_output.max_model_characters
-        if most is None or not is_beyond(outcome.value, most, outcome.result_bytes):
+        if most is None or not is_beyond(value, most, outcome.result_bytes):
             return ""
-        return too_large_text(outcome.value, most, outcome.result_bytes)
+        return await told_of_large(value, most, outcome.result_bytes, place)
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...run.state_places import STATE_RULE
 from ...signatures.declarations import call_types, first_sentence, summary_of
 from ...signatures.literals import comment_line
 from .options import ExecWaitOptions
@@ -34,7 +35,12 @@ WAIT_DESCRIPTION = (
 
 
 def describe_exec(
-    entries: Sequence[Entry], options: ExecWaitOptions, servers: Sequence[str] = (), namespaces: Sequence[str] = ()
+    entries: Sequence[Entry],
+    options: ExecWaitOptions,
+    servers: Sequence[str] = (),
+    namespaces: Sequence[str] = (),
+    *,
+    has_state: bool = False,
 ) -> str:
     """Return the description of exec; the same tools give the same text. ``servers`` are those of MCP."""
     parts = [_RULES]
@@ -42,6 +48,8 @@ def describe_exec(
         parts.append(_of_servers(servers))
     if namespaces:
         parts.append("\n".join(["Namespaces, which are globals and in `namespaces`:", *namespaces]))
+    if has_state:
+        parts.append(STATE_RULE)
     if options.approvals == "park":
         parts.append("A call may wait for a person's decision; asking again does not make it faster.")
     if not entries and servers:

@@ -87,7 +87,7 @@ class Endings:
             return await self._cut_off(one, outcome, outcome.error)
         state = RUN_ABORTED if is_aborted else COMPLETED if outcome.error is None else FAILED
         self._runs.end(one, state)
-        result = self._words.ended(one, outcome, outcome.output, notes)
+        result = await self._words.ended(one, outcome, outcome.output, notes)
         return result if self._stored is None else await self.settled(one, result)
 
     async def settled(self, one: WaitingRun, result: dict[str, Any]) -> dict[str, Any]:

@@ -93,11 +93,14 @@ class ExecWaitTools:
         registry, made = self._namespaces, self._described
         if registry is not None and context is not None:
             texts = [one.text(context) for one in registry.visible(entries)]
-            return describe_exec(entries, self.options, servers, texts)
+            return describe_exec(entries, self.options, servers, texts, has_state=self.settings.has_state)
         version = 0 if registry is None else registry.version
         if made is None or made[0] != version:
             texts = [] if registry is None else [one.text() for one in registry.visible(entries)]
-            made = self._described = (version, describe_exec(entries, self.options, servers, texts))
+            made = self._described = (
+                version,
+                describe_exec(entries, self.options, servers, texts, has_state=self.settings.has_state),
+            )
         return made[1]
 
     def runs(self, scope: str = "") -> tuple[RunInfo, ...]:

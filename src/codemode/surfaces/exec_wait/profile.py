@@ -64,7 +64,7 @@ def _made(parameters: Mapping[str, Any]) -> Profile:
         name=NAME,
         outer_tool=EXEC,
         guest=_FACE,
-        request_kinds=frozenset({"tool", "catalog", "timer", "yield"}),
+        request_kinds=frozenset({"tool", "catalog", "timer", "yield", "state"}),
         limits=LargeHeapPolicy(
             timeout_ms=options.timeout_ms,
             memory_limit_bytes=options.memory_limit_bytes,

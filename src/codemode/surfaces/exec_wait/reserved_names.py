@@ -12,7 +12,7 @@ KEYWORDS = frozenset(
 RESERVED_PREFIXES = ("__openclaw", "__codemode")
 OWN_GLOBALS = frozenset(
     {
-        *("tools", "ALL_TOOLS", "MCP", "API", "namespaces", "console", "text", "json", "yield_control"),
+        *("tools", "ALL_TOOLS", "MCP", "API", "namespaces", "console", "text", "json", "yield_control", "state"),
         *("setTimeout", "clearTimeout", "fetch"),
     }
 )

@@ -179,7 +179,7 @@ class Resumes:
         state = RUN_ABORTED if one.aborting is not None else COMPLETED if outcome.error is None else FAILED
         self._runs.park(one, one.run_id, (), record.expires_at_ms)  # what it has come to is in the store
         self._runs.unpark(one.run_id, state)
-        return self._words.ended(one, outcome, written)
+        return await self._words.ended(one, outcome, written)
 
     async def _to_its_end(self, one: WaitingRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
         """Go on with a program through every rest; without a worker for now, once there is one."""

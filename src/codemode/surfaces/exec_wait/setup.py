@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...options.parts import CodeModeOptions
 from ...profile import Profile
 from ...run.outer_call import OuterCall
+from ...run.state_places import StatePlace, place_of
 from .catalog import ExecCatalog
 from .kinds import EXEC_KIND
 from .namespaces import NamespaceRegistry, Scopes, scopes_of
@@ -40,6 +41,11 @@ class Setup:
             return None
         return await scopes_of(self.namespaces.visible(self.catalog.entries), context)
 
+    def place(self, scope: str) -> StatePlace | None:
+        """Return where programs of a scope leave values for each other."""
+        binding = binding_of(scope) if scope else self.settings.continuation.context_binding
+        return place_of(self.settings.state, binding) if self.settings.has_state else None
+
     def outer(
         self, scope: str, tool_call_id: str | None, messages: Sequence[Any], context: Any, language: str | None = None
     ) -> OuterCall:
@@ -49,6 +55,7 @@ class Setup:
             messages,
             context,
             context_binding=binding_of(scope) if scope or self.stored is not None else None,
+            state=self.place(scope),
             wait_ms=self.options.waits_ms,
             takes_output=self.options.approvals == "park",
             tool_kind=EXEC_KIND,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
 from ...run.failure_text import ended_text, failure_text
-from ...run.large_results import shown_value
+from ...run.kept_results import told_of_large
+from ...run.large_results import is_beyond
 from ...run.printed import printed
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
@@ -48,11 +49,12 @@ class Words:
 
     def __init__(self, setup: Setup) -> None:
         self._catalog = setup.catalog
+        self._setup = setup
         self._options = setup.options
         self._most = setup.settings.model_output.max_model_characters
         self._counts = setup.counts
 
-    def ended(
+    async def ended(
         self, one: WaitingRun, outcome: RunOutcome, written: Sequence[OutputItem], notes: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the result of a program that has ended."""
@@ -60,7 +62,9 @@ class Words:
         if outcome.error is not None:
             return self.of_error(one, outcome.error, output, telemetry)
         said = printed(outcome.console) if outcome.value is None and not output else ""
-        value = shown_value(outcome.value, self._most, outcome.result_bytes)
+        value, most = outcome.value, self._most
+        if most is not None and is_beyond(value, most, outcome.result_bytes):
+            value = await told_of_large(value, most, outcome.result_bytes, self._setup.place(one.scope))
         return completed(value, output, telemetry, said)
 
     def of_person(self, result: dict[str, Any]) -> dict[str, Any]:

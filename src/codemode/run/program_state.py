@@ -1,0 +1,141 @@
+"""What one program reads and writes of the state that it shares with others: checked, bounded, one after another.
+
+Knows no ledger: a replay is answered without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from json import JSONDecoder
+from typing import cast
+
+from ..data.json_values import check_size, check_values, decode_json, encode_json, utf8_length
+from ..data.narrowing import is_array
+from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import ExecutionPolicy
+from ..protocol.ledger import Fulfilled, LedgerEntry
+from .kept_results import PREFIX
+from .state_places import LatePlace, StatePlace
+
+_DECODER = JSONDecoder()
+MAX_STATE_BYTES = 1 << 20
+MAX_STATE_KEYS = 1000
+MAX_KEY_CHARACTERS = 256
+_ARGUMENTS = {"state.get": 1, "state.set": 2, "state.delete": 1, "state.keys": 0}
+
+
+class ProgramState:
+    """The state of one invocation. Its requests are performed in the order in which the program has made them.
+
+    All values of programs together have at most 1 MiB of JSON and keys, and 1,000 keys; results that a model was not
+    shown (`keep_result`) stand beside them, and no program changes them.
+    """
+
+    def __init__(self, place: StatePlace) -> None:
+        self._place = place
+        self._sizes: dict[str, int] | None = None  # of what programs have written, once one writes
+        self._turn = asyncio.Lock()
+
+    async def perform(self, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
+        """Return the JSON text that answers a request; None is undefined.
+
+        Raises `CodeModeToolError` for what may not be written, `CodeModeSerializationError` for what is too large,
+        `CodeModeProtocolError` for what no kernel sends.
+        """
+        async with self._turn:
+            key, value = await _arguments(entry, policy)
+            if entry.name == "state.keys":
+                keys = sorted(await self._place.keys())
+                return await run_check(LARGE_CHARACTERS, lambda: encode_json(keys, what="the keys of state"))
+            if entry.name == "state.get":
+                return await self._place.get(key)
+            _require_writable(key, entry.name)
+            sizes = await self._known_sizes()
+            if value is None:
+                await self._place.delete(key)
+                sizes.pop(key, None)
+            else:
+                size = utf8_length(key) + utf8_length(value)
+                self._require_room(sizes, key, size)
+                await self._place.set(key, value)
+                sizes[key] = size
+            return None
+
+    def recall(self, entry: LedgerEntry) -> None:
+        """Take notice of a request that a replay has answered: a place that keeps nothing yet is told of writes."""
+        if isinstance(self._place, LatePlace) and isinstance(entry.outcome, Fulfilled):
+            text = entry.input_json or ""
+            if entry.name in ("state.set", "state.delete"):
+                found, end = _DECODER.raw_decode(text, 1)  # the key alone: values may be large
+                key = str(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+                self._place.recall(key, text[end + 1 : -1] if entry.name == "state.set" else None)
+                self._sizes = None
+
+    async def _known_sizes(self) -> dict[str, int]:
+        if self._sizes is None:
+            found: dict[str, int] = {}
+            for key in await self._place.keys():
+                if not key.startswith(PREFIX):
+                    found[key] = utf8_length(key) + utf8_length(await self._place.get(key) or "")
+            self._sizes = found
+        return self._sizes
+
+    def _require_room(self, sizes: dict[str, int], key: str, size: int) -> None:
+        if key not in sizes and len(sizes) >= MAX_STATE_KEYS:
+            raise _refused("state.set", f"state has {MAX_STATE_KEYS} keys already; delete some")
+        whole = sum(sizes.values()) - sizes.get(key, 0) + size
+        if whole > MAX_STATE_BYTES:
+            raise _refused(
+                "state.set", f"state would have {whole} bytes in all, of at most {MAX_STATE_BYTES}; delete some keys"
+            )
+
+
+async def answer_of(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
+    """Return what answers a request of a program, which may go on where there is no state. Raises as `perform`."""
+    if state is None:
+        raise _refused(entry.name, "there is no state where this program runs")
+    return await state.perform(entry, policy)
+
+
+async def _arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[str, str | None]:
+    """Return key and JSON text of the value of a request."""
+    text, count = entry.input_json, _ARGUMENTS.get(entry.name)
+    if entry.input_bytes is not None:
+        check_size(entry.input_bytes, policy.max_tool_input_bytes, f"the value of {entry.name}")
+    if text is None or count is None:
+        raise CodeModeProtocolError("the worker made a request about state that no program makes")
+    return await run_check(len(text), lambda: _read(entry.name, text, count, policy))
+
+
+def _read(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:
+    what = f"the value of {name}"
+    check_size(utf8_length(text), policy.max_tool_input_bytes, what)
+    check_values(text, policy.max_values, what)
+    try:
+        given = decode_json(text)
+    except ValueError as error:
+        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
+    if not is_array(given) or len(given) != count or (count and not isinstance(given[0], str)):
+        raise CodeModeProtocolError("the worker made a request about state that no program makes")
+    if not count:
+        return "", None
+    key = cast("str", given[0])
+    _require_key(key, name)
+    return key, encode_json(given[1], what=what) if count > 1 else None
+
+
+def _require_key(key: str, name: str) -> None:
+    if not key or len(key) > MAX_KEY_CHARACTERS:
+        raise _refused(name, f"a key has 1 to {MAX_KEY_CHARACTERS} characters, this one {len(key)}")
+    if any(ord(char) < 32 or 0xD7FF < ord(char) < 0xE000 or ord(char) == 127 for char in key):
+        raise _refused(name, "a key has no control characters, and no halves of surrogate pairs")
+
+
+def _require_writable(key: str, name: str) -> None:
+    if key.startswith(PREFIX):
+        raise _refused(name, f"keys that begin with {PREFIX!r} are results, which programs only read")
+
+
+def _refused(name: str, message: str) -> CodeModeToolError:
+    return CodeModeToolError(f"{name}: {message}", details={"tool_name": name})
