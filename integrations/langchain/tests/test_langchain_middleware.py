@@ -221,8 +221,37 @@ def test_streamed_updates_show_nothing_of_the_records():
 # --- HumanInTheLoopMiddleware among the neighbours ---
 
 
-def test_batched_reviews_of_nested_tools_are_refused():
+@pytest.mark.parametrize("approve", [None, {"add": lambda _args: False}, lambda _name, _args: False, {"add": True}])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_review_of_nested_tools_holds_for_programs(approve: Any, is_first: bool):
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve", "reject"]}, "sub": False})
+    listed = [CodeModeMiddleware(approve=approve), review][:: 1 if is_first else -1]
+    session = Session(agent(["return await tools.add({ a: 1 })"], [add], *listed))
+    (waiting,) = session.start()["__interrupt__"]
+    assert waiting.value["args"] == {"a": 1, "b": 2}
+    said_by_approve = isinstance(approve, dict) and approve["add"] is True
+    allowed = ["approve", "edit", "reject", "respond"] if said_by_approve else ["approve", "reject"]
+    assert waiting.value["review_configs"][0]["allowed_decisions"] == allowed
+    assert content(session.answer({waiting.id: {"type": "approve"}})) == "3"
+
+
+def test_a_review_counts_where_a_step_was_made_without_it():
+    shared = CodeModeMiddleware()
+    program = "return await tools.add({ a: 1 })"
+    assert content(Session(agent([program], [add], shared)).start()) == "3"
     review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
+    assert "__interrupt__" in Session(agent([program], [add], shared, review)).start()
+
+
+def test_a_review_of_what_approve_lets_through_is_refused():
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
+    with pytest.raises(ValueError, match="nobody is asked about 'add'"):
+        agent([], [add], CodeModeMiddleware(approve={"add": False}), review)
+
+
+@pytest.mark.parametrize("rule", [{"when": bool}, {"description": lambda *_: "why"}])
+def test_reviews_that_look_at_the_state_are_refused(rule: Any):
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], **rule}})
     with pytest.raises(ValueError, match=r"add.*batched.*per_call"):
         agent([], [add], CodeModeMiddleware(), review)
 

@@ -214,7 +214,7 @@ def middleware_class(instrumented: Any, request: pytest.FixtureRequest, monkeypa
 def test_31_instrumented_builders_build_and_still_refuse(instrumented: Any, middleware_class: Any):
     graph = instrumented(model(ADDS), [add], middleware=[middleware_class()])
     assert content(graph.invoke(START)) == "3"
-    review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], "when": bool}})
     with pytest.raises(ValueError, match="batched"):
         instrumented(model(), [add], middleware=[middleware_class(), review])
 
@@ -223,7 +223,7 @@ def test_31_instrumented_builders_build_and_still_refuse(instrumented: Any, midd
 def test_31_whatever_holds_the_middleware(listed: Any):
     graph = agents.create_agent(model(ADDS), [add], middleware=listed([CodeModeMiddleware()]))
     assert content(graph.invoke(START)) == "3"
-    review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], "when": bool}})
     with pytest.raises(ValueError, match="batched"):
         agents.create_agent(model(), [add], middleware=listed([CodeModeMiddleware(), review]))
 

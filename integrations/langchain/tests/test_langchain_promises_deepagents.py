@@ -12,6 +12,7 @@ from exec_wait_agent import answers, directed, runs
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 from required import missing
 from scripted_agent import ScriptedModel, Session, asking, calls, content, executes, model, results
 
@@ -199,11 +200,43 @@ def test_30_permissions_of_the_deep_agent_hold_for_programs(is_async: bool):
 def test_30_what_the_deep_agent_would_gate_in_vain_is_refused():
     from deepagents.middleware.filesystem import FilesystemPermission
 
+    sometimes: Any = {"allowed_decisions": ["approve"], "when": bool}
     with pytest.raises(ValueError, match="delete"):
-        Desk("return 1", sub=saying(), interrupt_on={"delete": True})
+        Desk("return 1", sub=saying(), interrupt_on={"delete": sometimes})
     rules = [FilesystemPermission(operations=["write"], paths=["/**"], mode="interrupt")]
     with pytest.raises(ValueError, match="write_file"):
         Desk("return 1", sub=saying(), permissions=rules)
+
+
+EVERYWHERE = """
+await tools.write_file({ file_path: '/log', content: 'begun' });
+let said = [];
+try {
+    said.push(await tools.task({ description: 'Delete.', subagent_type: 'writer' }));
+    said.push(await tools.delete({ path: '/x' }));
+} catch (error) { said.push('caught ' + error.message); } finally { said.push('last'); }
+await tools.edit_file({ file_path: '/log', old_string: 'begun', new_string: 'ended' });
+return said;
+"""
+
+
+@pytest.mark.parametrize("mode", ["per_call", "batched"])
+def test_interrupt_on_holds_in_programs_and_in_sub_agents_and_nothing_runs_twice(mode: Any, is_async: bool):
+    """What others ask of deep agents: a resume that runs no program anew, and a gate that no ``try`` swallows."""
+    sub = saying(tool_call("delete", path="/inner"), AIMessage("inner is gone"))
+    middleware = [CodeModeMiddleware(interrupt_mode=mode)]
+    desk = Desk(EVERYWHERE, sub=sub, interrupt_on={"delete": True}, middleware=middleware)
+    session, asked = Session(desk.graph, is_async), []
+    output = session.start()
+    while waiting := output.get("__interrupt__"):
+        (one,) = waiting
+        asked += [action["args"]["path"] for action in one.value["action_requests"]]
+        assert desk.deleted == asked[:-1]
+        output = session.send(Command(resume={"decisions": [APPROVE]}))
+    assert json.loads(content(output)) == ["inner is gone", "deleted /x", "last"]
+    assert asked == desk.deleted == ["/inner", "/x"]
+    # It would be refused as it exists, had the beginning run again.
+    assert output["files"]["/log"]["content"] == "ended"
 
 
 def test_30_an_approval_inside_a_program_of_a_sub_agent(is_async: bool):

@@ -85,8 +85,10 @@ def test_21_a_rule_about_it_is_refused_and_other_middleware_may_name_it():
         CodeModeMiddleware(approve={"then": True})
     for other in (HumanInTheLoopMiddleware({"then": True}), ToolCallLimitMiddleware(tool_name="then", run_limit=1)):
         agent([PLAIN], [named("then")], CodeModeMiddleware(), other)
+    sometimes: Any = {"allowed_decisions": ["approve"], "when": bool}
+    review = HumanInTheLoopMiddleware({"then": sometimes, "plain": sometimes})
     with pytest.raises(ValueError, match="HumanInTheLoopMiddleware gates plain"):
-        agent([PLAIN], [named("then"), named("plain")], CodeModeMiddleware(), HumanInTheLoopMiddleware({"plain": True}))
+        agent([PLAIN], [named("then"), named("plain")], CodeModeMiddleware(), review)
 
 
 class Giving(AgentMiddleware[Any, Any, Any]):

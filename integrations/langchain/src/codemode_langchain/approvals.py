@@ -21,6 +21,8 @@ from .conversion import NeedsApproval
 from .server_tools import may_destroy
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
+InterruptMode: TypeAlias = Literal["per_call", "batched"]
+INTERRUPT_MODES: tuple[InterruptMode, ...] = ("per_call", "batched")
 DESTRUCTIVE = "destructive"
 _MAX_SCHEMA_PARTS = 5_000
 ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
@@ -65,7 +67,8 @@ class RespondDecision(TypedDict):
 class Question:
     """What a person is asked while a request is pending, and the type that an answer must have (None: any).
 
-    ``key`` names the question in this outer call, ``inside`` what asked it in a graph inside the nested call.
+    ``key`` names the question in this outer call, ``inside`` what asked it in a graph inside the nested call;
+    ``members`` are the questions that this one stands for.
     """
 
     key: str
@@ -73,12 +76,17 @@ class Question:
     value: Any
     response_schema: Any = None
     inside: str = ""
+    members: tuple[Question, ...] = ()
 
 
 class Approvals:
-    """The rules of one set of tools. Raises `ValueError` for a malformed rule."""
+    """The rules of one set of tools, and how people are asked. Raises `ValueError` for a malformed rule or mode."""
 
-    def __init__(self, rules: ApprovalRules | None) -> None:
+    def __init__(self, rules: ApprovalRules | None, interrupt_mode: InterruptMode = "per_call") -> None:
+        if interrupt_mode not in INTERRUPT_MODES:
+            raise ValueError(f"interrupt_mode must be one of {', '.join(INTERRUPT_MODES)}, got {interrupt_mode!r}")
+        self.is_batched = interrupt_mode == "batched"
+        self._adopted: dict[str, ApprovalConfig] = {}
         self._is_declared = rules == DESTRUCTIVE
         if not (rules is None or self._is_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
             raise ValueError(
@@ -135,8 +143,22 @@ class Approvals:
                 " scripts, and direct calls, wait for a person"
             )
 
+    def adopt(self, rules: Mapping[str, ApprovalConfig]) -> bool:
+        """Take rules that hold beside these, where these do not ask always; tell whether that changed anything.
+
+        Raises `ValueError` for one about a tool of which these say that nobody is asked.
+        """
+        for name in rules:
+            if self._rules.get(name) is False:
+                raise ValueError(f"approve says that nobody is asked about {name!r}, which other middleware reviews")
+        new = {name: rule for name, rule in rules.items() if name not in self._adopted and self._when(name) is not True}
+        self._adopted.update(new)
+        return bool(new)
+
     def may_ask(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> bool:
         """Tell whether calls of a tool that declares this of itself may need a person."""
+        if name in self._adopted:
+            return True
         if self._is_declared:
             return may_destroy(annotations)
         return self._ask_all is not None or self._rules.get(name, False) is not False
@@ -145,6 +167,8 @@ class Approvals:
         self, name: str, arguments: dict[str, Any], annotations: Mapping[str, Any] = _NOTHING_DECLARED
     ) -> bool:
         """Tell whether one call with validated arguments needs a person."""
+        if name in self._adopted:
+            return True
         if self._is_declared:
             return may_destroy(annotations)
         if self._ask_all is not None:
@@ -154,6 +178,8 @@ class Approvals:
 
     def needs_approval(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> NeedsApproval:
         """Return what the core asks about calls of a tool."""
+        if name in self._adopted:
+            return True
         if self._is_declared:
             return may_destroy(annotations)
         if self._ask_all is not None:
@@ -167,11 +193,12 @@ class Approvals:
 
     def rule_for(self, *names: str) -> str:
         """Return that of a tool's names by which there is a rule about it; the last where there is none."""
-        return next((one for one in names if one in self._rules), names[-1])
+        return next((one for one in names if one in self._rules or one in self._adopted), names[-1])
 
     def question(self, request: PendingRequest, tool: PreparedTool | None, name: str) -> Question:
         """Return what a person is asked about one call of a tool that people know by this name."""
-        rule = self._rules.get(self.rule_for(request.tool_name, name))
+        named = self.rule_for(request.tool_name, name)
+        rule = self._adopted.get(named, self._rules.get(named))
         config: ApprovalConfig = cast("ApprovalConfig", rule) if isinstance(rule, Mapping) else {}
         allowed = tuple(config.get("allowed_decisions", ALL_DECISIONS))
         description = config.get("description")

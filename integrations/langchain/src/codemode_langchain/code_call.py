@@ -14,7 +14,7 @@ import codemode
 from codemode import CodeCallOptions, CodeCallToolset, CodeModeError, Interrupt, WorkerPool
 from codemode.plugins import PreparedTool, prepared
 
-from .approvals import ApprovalRules, Approvals
+from .approvals import ApprovalRules, Approvals, InterruptMode
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
 from .nested import Caller
 from .segment_work import Outcome
@@ -171,14 +171,16 @@ def create_code_call_tools(
     approve: ApprovalRules | None = None,
     script_context: ScriptContext | None = None,
     pool: WorkerPool | None = None,
+    interrupt_mode: InterruptMode = "per_call",
 ) -> list[BaseTool]:
     """Turn LangChain tools, or a toolkit, into those of CodeCall, and the tools that stay visible beside them.
 
     ``options`` are `codemode.CodeCallOptions` or a mapping, in which ``search["embed"]`` may be LangChain's
-    ``Embeddings``. ``approve`` is as in `create_code_mode_tool`; ``script_context`` makes a script's context of the
-    `RunnableConfig`. Raises `ValueError` as that does, and for a rule about a tool that stays visible.
+    ``Embeddings``. ``approve`` and ``interrupt_mode`` are as in `create_code_mode_tool`; ``script_context`` makes a
+    script's context of the `RunnableConfig`. Raises `ValueError` as that does, and for a rule about a tool that stays
+    visible.
     """
-    approvals = Approvals(approve)
+    approvals = Approvals(approve, interrupt_mode)
     wrapped = tools_of(tools, approvals, "CodeCallMiddleware")
     face = CodeCallFace(wrapped, no_tools(options, pool), approvals)
     if ungated := sorted(one for one in face.visible() if approvals.may_ask(one, annotations_of(face.tools[one]))):

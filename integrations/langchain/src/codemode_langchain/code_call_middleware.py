@@ -14,7 +14,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from codemode import CodeCallOptions, WorkerPool
 from codemode.plugins import looks_like_meta_tool
 
-from .approvals import ApprovalRules
+from .approvals import ApprovalRules, InterruptMode
 from .code_call import CodeCallFace, ScriptContext, no_tools
 from .faces import Face
 from .hiding_middleware import HidingMiddleware
@@ -27,9 +27,10 @@ class CodeCallMiddleware(HidingMiddleware):
     """Shows the model search, describe, execute and, where direct calls are enabled, invoke.
 
     They stand in place of the agent's tools, except those named in ``keep`` and what ``options`` leave visible.
-    ``options`` are as in `create_code_call_tools`, ``approve`` and ``pool`` too; ``script_context`` makes a script's
-    context of the agent's ``ToolRuntime``. List it before middleware that is to see the nested calls. Raises
-    `ValueError` as `CodeModeMiddleware` does, and when the agent is built for what is wrong with one of its tools.
+    ``options`` are as in `create_code_call_tools`, ``approve``, ``interrupt_mode`` and ``pool`` too; ``script_context``
+    makes a script's context of the agent's ``ToolRuntime``. List it before middleware that is to see the nested calls.
+    Raises `ValueError` as `CodeModeMiddleware` does, and when the agent is built for what is wrong with one of its
+    tools.
 
     Scripts and direct calls reach what the model was shown in the same step. The model may call nothing else by itself
     than what stays with it: any other name has one answer, registered or not. Of what is visible, calls that need
@@ -44,6 +45,7 @@ class CodeCallMiddleware(HidingMiddleware):
         approve: ApprovalRules | None = None,
         script_context: ScriptContext | None = None,
         pool: WorkerPool | None = None,
+        interrupt_mode: InterruptMode = "per_call",
     ) -> None:
         self._core = no_tools(options, pool)
         self._newest: CodeCallFace | None = None
@@ -58,7 +60,7 @@ class CodeCallMiddleware(HidingMiddleware):
             taken="another tool of the agent is called {name}, as the tools of CodeCall are: give it another name",
             is_own=looks_like_meta_tool,
         )
-        super().__init__(words, keep, approve)
+        super().__init__(words, keep, approve, interrupt_mode)
 
     def _made_face(self, tools: Sequence[BaseTool]) -> CodeCallFace:
         # What was indexed and embedded for another step, or for another conversation, is not again.

@@ -18,7 +18,7 @@ from codemode import CodeModeConcurrencyError, CodeModeOptions, ExecWaitOptions,
 from codemode.plugins import PreparedTool, prepared
 
 from .agent_runs import agent_run, scope_of
-from .approvals import ApprovalRules, Approvals
+from .approvals import ApprovalRules, Approvals, InterruptMode
 from .configuration_keys import NAMESPACE
 from .conversion import LangChainTool, convert
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
@@ -323,16 +323,17 @@ def create_exec_wait_tools(
     store: InterruptStore | None = None,
     tenant: str | None = None,
     app: str | None = None,
+    interrupt_mode: InterruptMode = "per_call",
 ) -> list[BaseTool]:
     """Turn LangChain tools, or a toolkit, into exec and wait, for ``bind_tools``, ``ToolNode`` and what takes tools.
 
     ``sources`` are further tools, as `codemode.create_exec_wait_tools` takes them, ``settings`` what is called options
-    in `create_code_mode_tool`, ``approve`` is as there. Programs belong to the LangGraph thread. Raises `ValueError` as
-    both do, and for tools that need injected state: `ExecWaitMiddleware` is for those.
+    in `create_code_mode_tool`, ``approve`` and ``interrupt_mode`` are as there. Programs belong to the LangGraph
+    thread. Raises `ValueError` as both do, and for tools that need injected state: `ExecWaitMiddleware` is for those.
     """
     kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app}
     rules = PairRules(options, sources, settings=settings, pool=pool, **kept)
-    approvals = Approvals(approve)
+    approvals = Approvals(approve, interrupt_mode)
     face = ExecWaitFace(tools_of(tools, None, "ExecWaitMiddleware", str), rules, approvals)
     require_known(approvals, face)
     return [*face.offered()]

@@ -13,7 +13,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from codemode import CodeModeOptions, ExecWaitOptions, InvalidConfigError, ToolSource, WorkerPool
 from codemode.plugins import configured
 
-from .approvals import ApprovalRules
+from .approvals import ApprovalRules, InterruptMode
 from .exec_wait import EXEC, NAMES, ExecWaitFace, ExecWaitTool, PairRules, require_known
 from .faces import Face
 from .hiding_middleware import Handler, HidingMiddleware, Result
@@ -66,13 +66,14 @@ class ExecWaitMiddleware(HidingMiddleware):
         store: InterruptStore | None = None,
         tenant: str | None = None,
         app: str | None = None,
+        interrupt_mode: InterruptMode = "per_call",
     ) -> None:
         given: ExecWaitOptions = configured(options, agent)
         self.is_enabled = given.enabled or not given.says("enabled")
         kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app}
         self._rules = PairRules(given, sources, settings=settings, pool=pool, **kept)
         self._newest: ExecWaitFace | None = None
-        super().__init__(_WORDS, _named(direct), approve)
+        super().__init__(_WORDS, _named(direct), approve, interrupt_mode)
         if not self.is_enabled:
             self.state_schema = AgentState
 

@@ -23,15 +23,15 @@ from langgraph.types import Command
 from codemode import CodeModeToolError
 from codemode.plugins import PreparedTool, can_be_called, prepared
 
-from .approvals import ApprovalRules, Approvals
+from .approvals import ApprovalRules, Approvals, InterruptMode
 from .channels import state_now
 from .conversion import Capture, convert, tool_call
 from .faces import Face, OuterTool
 from .neighbours import (
     HidingWords,
     listed_with,
-    refuse_blind_neighbours,
     refuse_second,
+    reviewed_by_neighbours,
     tools_beside,
     warn_of_sub_agents,
 )
@@ -73,11 +73,13 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     state_schema = CodeModeState
 
-    def __init__(self, words: HidingWords, keep: Any, approve: ApprovalRules | None) -> None:
+    def __init__(
+        self, words: HidingWords, keep: Any, approve: ApprovalRules | None, interrupt_mode: InterruptMode
+    ) -> None:
         super().__init__()
         self.words = words
         self._keep = names_in(keep, words)
-        self._approvals = Approvals(approve)
+        self._approvals = Approvals(approve, interrupt_mode)
         self._approvals.refuse_kept(self._keep, words.is_own, words.is_callable, words.keep)
         self._shown_tools = ShownTools()
         self._faces: OrderedDict[tuple[int, ...], Face] = OrderedDict()
@@ -113,7 +115,10 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         beside = tools_beside(self)
         self._refuse_others_of_its_names(beside)
         seen = {*self._registered, *self._keep, *self._seen_alone(beside)}
-        refuse_blind_neighbours(self, seen.difference(self._called_alike(beside)), self.words)
+        adopted = reviewed_by_neighbours(self, seen.difference(self._called_alike(beside)), self.words)
+        if self._approvals.adopt(adopted):
+            with self._lock:
+                self._faces.clear()  # made by other rules
         warn_of_sub_agents(self, self._approvals.may_ask, self.words, HidingMiddleware)
         return [*self._registered.values()]
 

@@ -11,7 +11,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from codemode import CodeModeOptions, WorkerPool
 
-from .approvals import ApprovalRules
+from .approvals import ApprovalRules, InterruptMode
 from .faces import Face, for_agents
 from .hiding_middleware import HidingMiddleware
 from .neighbours import HidingWords
@@ -26,15 +26,18 @@ _WORDS = HidingWords(
     limit="{'execution_policy': {'max_bridge_requests': ...}}",
     taken="another tool of the agent is called {name} too: give it another name",
     is_own=NAME.__eq__,
+    adopts_reviews=True,
 )
 
 
 class CodeModeMiddleware(HidingMiddleware):
     """Shows the model ``codeMode`` in place of the agent's tools, except those named in ``keep``.
 
-    ``approve`` is as in `create_code_mode_tool`. List it before middleware that is to see the nested calls. Raises
-    `ValueError` for wrong options and for a tool in both ``keep`` and ``approve`` now, and when the agent is built for
-    other middleware that would not see the nested calls it gates, limits or stands in for.
+    ``approve`` and ``interrupt_mode`` are as in `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent
+    reviews by name, as that of ``interrupt_on`` of a deep agent, waits for a person in programs too. List it before
+    middleware that is to see the nested calls. Raises `ValueError` for wrong options and for a tool in both ``keep``
+    and ``approve`` now, and when the agent is built for other middleware that would not see the nested calls it gates,
+    limits or stands in for.
 
     Programs may call what the model was shown in the same step, and the model may call nothing else by itself than
     what is kept: it is told to call it from a program. An ``approve`` that is a function is asked about calls of kept
@@ -48,10 +51,11 @@ class CodeModeMiddleware(HidingMiddleware):
         keep: Collection[str] = (),
         approve: ApprovalRules | None = None,
         pool: WorkerPool | None = None,
+        interrupt_mode: InterruptMode = "per_call",
     ) -> None:
         self._options = for_agents(options, has_pool=pool is not None)
         self._pool = pool
-        super().__init__(_WORDS, keep, approve)
+        super().__init__(_WORDS, keep, approve, interrupt_mode)
 
     def _made_face(self, tools: Sequence[BaseTool]) -> Face:
         return CodeModeFace(tools, self._options, self._approvals, self._pool)

@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool
 
 from codemode.plugins import can_be_called
 
+from .approvals import ApprovalConfig
 from .server_tools import annotations_of
 from .shown_tools import name_of
 
@@ -34,7 +35,8 @@ class HidingWords:
 
     ``runs`` is the tool that runs ``programs``, ``limit`` the option that bounds the calls of each, ``taken`` what is
     said of another tool of the agent whose ``name`` is one of its own by ``is_own``; programs call tools of the names
-    that ``is_callable`` tells. ``keep`` is the argument that names what stays with the model.
+    that ``is_callable`` tells. ``keep`` is the argument that names what stays with the model. Where it
+    ``adopts_reviews``, what a review of the model's calls says of nested tools holds for programs too.
     """
 
     kind: str
@@ -45,6 +47,7 @@ class HidingWords:
     is_own: Callable[[str], bool]
     is_callable: Callable[[str], bool] = can_be_called
     keep: str = "keep"
+    adopts_reviews: bool = False
 
 
 def refuse_second(hiding: Sequence[HidingWords]) -> None:
@@ -62,29 +65,36 @@ def refuse_second(hiding: Sequence[HidingWords]) -> None:
         )
 
 
-def refuse_blind_neighbours(own: AgentMiddleware[Any, Any, Any], seen: Iterable[str], words: HidingWords) -> None:
-    """Raise `ValueError` for middleware of the agent that never sees nested calls and is there to see them.
+def reviewed_by_neighbours(
+    own: AgentMiddleware[Any, Any, Any], seen: Iterable[str], words: HidingWords
+) -> dict[str, ApprovalConfig]:
+    """Return the rules of a review that never sees nested calls, for the tools that it names.
 
-    ``seen`` are the tools that only the model calls.
+    Raise `ValueError` for other middleware of the agent that never sees them and is there to see them. ``seen`` are the
+    tools that only the model calls.
     """
-    listed = listed_with(own)
+    listed, rules = listed_with(own), dict[str, ApprovalConfig]()
     place = next((index for index, one in enumerate(listed) if one is own), None)
     if place is None:
-        return
+        return rules
     called = _Seen(frozenset(seen), words.is_callable)
     for index, one in enumerate(listed):
         if isinstance(one, HumanInTheLoopMiddleware):
-            _check_review(one, called, words, is_before=index < place)
+            rules |= _checked_review(one, called, words, is_before=index < place)
         elif isinstance(one, ToolCallLimitMiddleware):
             _check_limit(one, called, words)
         elif index < place:
             _check_wrapping(one, called, words)
+    return rules
 
 
-def _check_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: bool) -> None:
+def _checked_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: bool) -> dict[str, ApprovalConfig]:
     gated = seen.missing(review.interrupt_on)
     if not gated:
-        return
+        return {}
+    rules = {name: review.interrupt_on[name] for name in gated}
+    if words.adopts_reviews and _is_plain(review) and not any(map(_looks_at_state, rules.values())):
+        return {name: _adopted(rule) for name, rule in rules.items()}
     if getattr(review, "interrupt_mode", "batched") != "per_call":
         raise ValueError(
             f"HumanInTheLoopMiddleware gates {', '.join(gated)} in its batched mode, which never sees calls made by"
@@ -96,6 +106,21 @@ def _check_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: bo
             f"HumanInTheLoopMiddleware gates {', '.join(gated)} and is listed before {words.kind}, where it"
             " never sees calls made by a program: they would run without approval. List it after."
         )
+    return {}
+
+
+def _is_plain(review: Any) -> bool:
+    """Tell whether it is LangChain's own, in the mode that asks about the calls of a step: another may do more."""
+    return type(review) is HumanInTheLoopMiddleware and getattr(review, "interrupt_mode", "batched") == "batched"
+
+
+def _looks_at_state(rule: Mapping[str, Any]) -> bool:
+    return callable(rule.get("description")) or rule.get("when") is not None
+
+
+def _adopted(rule: Mapping[str, Any]) -> ApprovalConfig:
+    said = {key: rule[key] for key in ("allowed_decisions", "description") if rule.get(key) is not None}
+    return cast("ApprovalConfig", said)
 
 
 def _check_limit(limit: Any, seen: _Seen, words: HidingWords) -> None:

@@ -26,6 +26,7 @@ from codemode import (
 )
 
 from .approvals import Approvals, Question
+from .batches import batched, taken_apart, waiting_of
 from .beginnings import Beginning
 from .checkpoints import time_of_step_ms
 from .graph import binding_in_node, is_in_node, number_of, start_task
@@ -147,14 +148,15 @@ class Segments:
             )
         questions = self._questions.of(interrupt)
         new = [one for one in questions if not self._questions.is_answered(one) and one.key not in self._waiting]
-        collected: Collected = yield Ask(questions=tuple({one.key: one for one in new}.values()))
-        self._questions.answer(collected.answers)
-        self._waiting.update(collected.waiting)
+        asked = [*{one.key: one for one in new}.values()]
+        asked = batched(asked) if self.approvals.is_batched else asked
+        collected: Collected = yield Ask(questions=tuple(asked))
+        self._questions.answer(taken_apart(asked, collected.answers))
+        self._waiting.update(waiting_of(asked, collected.waiting))
         answered = tuple(one for one in questions if self._questions.is_answered(one))
         if not answered:
-            raise_interrupts(
-                [stop for key in dict.fromkeys(one.key for one in questions) for stop in self._waiting[key]]
-            )
+            stops = (stop for one in questions for stop in self._waiting[one.key])
+            raise_interrupts([*{one.id: one for one in stops}.values()])
         return answered
 
     def _nested_run(self, step: int, questions: Sequence[Question]) -> NestedRun:

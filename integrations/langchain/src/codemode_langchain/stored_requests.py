@@ -65,7 +65,7 @@ def asked_by(interrupts: Iterable[Any]) -> Asked:
             requests.append(request)
             parts[request.interrupt_id] = part
             if request.payload["kind"] == APPROVAL_KIND and "edit" in part.allowed:
-                form = ToolForm(_schema_of_edits(plain(one.response_schema)))
+                form = ToolForm(_schema_of_edits(plain(one.response_schema), request.tool_name))
                 catalog.setdefault(request.tool_name, form)
     return Asked(tuple(requests), parts, catalog)
 
@@ -116,12 +116,12 @@ def _actions(shown: Any) -> list[tuple[dict[str, Any], tuple[str, ...]]] | None:
     return found if found and all(decides & set(allowed) for _, allowed in found) else None
 
 
-def _schema_of_edits(schema: Any) -> Any:
-    """Return what an edited input must be, of the schema of a decision; None where that does not say."""
+def _schema_of_edits(schema: Any, tool_name: str) -> Any:
+    """Return what an edited input of a tool must be, of the schema of an answer; None where that does not say."""
     definitions: Any = cast("dict[str, Any]", schema).get("$defs", {}) if isinstance(schema, dict) else {}
     for one in definitions.values():
         properties = one.get("properties", {})
-        if set(properties) == {"name", "args"}:
+        if set(properties) == {"name", "args"} and properties["name"].get("const", tool_name) == tool_name:
             return properties["args"]
     return None
 
