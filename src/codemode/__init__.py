@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .continuations.journal import Journal, OpenedJournal
     from .continuations.keys import set_continuation_signing_key
     from .continuations.sqlite_guard import SqliteResumeGuard
+    from .data.content import Content, ContentResult
     from .errors import (
         CodeModeAbortedError,
         CodeModeAuthenticationError,
@@ -158,6 +159,8 @@ __all__ = [
     "CodeModeToolError",
     "CodeModeWorkerError",
     "ConsoleEvent",
+    "Content",
+    "ContentResult",
     "ContinuationOptions",
     "ExecWaitOptions",
     "ExecWaitTools",
@@ -255,6 +258,7 @@ __all__ = [
 
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
+    "data.content": "Content ContentResult",
     "continuations.keys": "set_continuation_signing_key",
     "errors": (
         "CodeModeAbortedError CodeModeAuthenticationError CodeModeBridgeLimitError CodeModeConcurrencyError "

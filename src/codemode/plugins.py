@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .host.imports import late_names
 
 if TYPE_CHECKING:
+    from .data.content import CONTENT_SCHEMA, apart, current, places_for, with_parts
     from .data.exact_integers import integers_as_in, with_texts, without_texts
     from .data.json_shape import weigh
     from .data.json_values import canonical_json, decode_json, refuse_too_many
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "APPROVAL_KIND",
+    "CONTENT_SCHEMA",
     "LARGE_CHARACTERS",
     "MAX_PROBLEMS",
     "UNKNOWN_OUTCOME_KIND",
@@ -88,6 +90,7 @@ __all__ = [
     "WrongTypeError",
     "agent_pause",
     "agent_run",
+    "apart",
     "binding_of",
     "can_be_called",
     "canonical_json",
@@ -95,6 +98,7 @@ __all__ = [
     "clip",
     "completed",
     "configured",
+    "current",
     "decode_json",
     "direct_names",
     "edited_input",
@@ -109,6 +113,7 @@ __all__ = [
     "not_negative",
     "open_continuation",
     "path_text",
+    "places_for",
     "plain_copy",
     "pool_or_default",
     "prepared",
@@ -122,6 +127,7 @@ __all__ = [
     "same_json",
     "stored_pause",
     "weigh",
+    "with_parts",
     "with_texts",
     "without_texts",
     "written_end",
@@ -129,6 +135,7 @@ __all__ = [
 
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
+    "data.content": "CONTENT_SCHEMA apart current places_for with_parts",
     "data.exact_integers": "integers_as_in with_texts without_texts",
     "data.json_shape": "weigh",
     "data.json_values": "canonical_json decode_json refuse_too_many",

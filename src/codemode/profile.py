@@ -117,7 +117,8 @@ class Profile:
     them. ``request_kinds`` are those that a program may make. ``limits`` are the defaults of this surface, for those
     that the host does not set. ``parameters``, plain JSON, say in what it differs from its face's defaults: they are
     signed with the name, and ``restored`` makes the profile of them with which a pause goes on. With a ``sidecar``
-    large strings go into programs as references, with ``output`` they write items. ``unawaited`` says what comes of
+    large strings go into programs as references, with ``output`` they write items. With ``has_content`` tools give and
+    take images, audio and files, of which programs have handles. ``unawaited`` says what comes of
     calls that nobody waits for when the program has ended: "refuse" makes an error of them, "abandon" ends them, and
     the result stands, "drain" waits for them. ``at_deadline`` says what comes of a program that waits when the time of
     the model's call is up: it fails, or it rests until somebody goes on with it; then ``timeout_ms`` measures nothing
@@ -135,6 +136,7 @@ class Profile:
     host_errors: HostErrors = HostErrors()
     sidecar: SidecarRules | None = None
     output: OutputRules | None = None
+    has_content: bool = False
     unawaited: Literal["refuse", "drain", "abandon"] = "refuse"
     at_deadline: Literal["fail", "rest"] = "fail"
     tells_of_runs: bool = False

@@ -26,6 +26,7 @@ LIMITS = {
     "max_in_flight_bridge_requests": 32,
     "max_console_bytes": 65536,
     "max_catalog_requests": 64,
+    "max_content_parts": 64,
 }
 GLOBALS = ["callTool", "getTool", "codecallContext", "console", "mcpLog", "mcpNotify"]
 SHADOWED = ["eval", "Function", "AsyncFunction", "process", "fetch", "setTimeout"]

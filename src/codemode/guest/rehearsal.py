@@ -12,7 +12,7 @@ _PROGRAM = b"""{
     "seed": "00000000000000000000000000000000", "now_ms": 1,
     "wrapper": "sloppy", "is_rehearsal": true,
     "globals": ["tools", "console", "callTool", "getTool", "codecallContext", "mcpLog", "mcpNotify",
-        "ALL_TOOLS", "MCP", "API", "text", "json", "yield_control", "setTimeout", "clearTimeout"],
+        "ALL_TOOLS", "MCP", "API", "text", "json", "content", "yield_control", "setTimeout", "clearTimeout"],
     "shadowed": ["process", "globalThis"], "given": {"context": {}, "namespaces": ["rehearsed"]},
     "result": {"depth": 9, "properties": 9},
     "max_output_bytes": 1000, "says_in_text": true, "drains": true,

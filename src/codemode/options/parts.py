@@ -81,6 +81,9 @@ class ExecutionPolicy(OptionPart):
     max_console_bytes: int = limit(64 * 1024, is_told=True, is_kept=True)
     max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES, is_kept=True)
     max_catalog_requests: int = limit(64, is_told=True, is_kept=True)
+    max_content_part_bytes: int = limit(16 * MIB)
+    max_content_bytes: int = limit(64 * MIB)
+    max_content_parts: int = limit(64, is_told=True, is_kept=True)
     max_description_characters: int = limit(40_000)
     check_program: bool = flag(default=True)
     clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"), is_kept=True)
@@ -234,6 +237,7 @@ class ContinuationOptions(OptionPart):
     seal: bool = flag(default=False)
     compress: bool = flag(default=False)
     guard: Any = field(default=None, metadata={"check": having("claim", "record", "release")})
+    content_store: Any = field(default=None, metadata={"check": having("put_content", "get_content")})
     journal: Any = field(default=None, metadata={"check": having("open", "write", "renew", "end", "release")})
     any_engine: bool = flag(default=False)
 

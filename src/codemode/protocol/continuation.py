@@ -13,6 +13,7 @@ from typing import Any, cast
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import LargeHeapPolicy
+from .kept_contents import part_to_dict, read_contents
 from .kept_ledger import check_ledger, entry_from_dict, entry_to_dict
 from .kept_values import (
     read_count,
@@ -31,7 +32,7 @@ from .settings import Settings, limits_that
 REPLAY_VERSION = 6
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
-6: ledgers hold requests about state.
+6: ledgers hold requests about state, and continuations carry content.
 """
 
 
@@ -47,11 +48,19 @@ class Continuation:
     kept: Mapping[str, Any]
     ledger: Ledger
     given_json: str | None = None
+    carries_content: bool = True
 
     @classmethod
-    def of(cls, js: str, engine: str, settings: Settings, ledger: Ledger) -> Continuation:
-        """Return the continuation of an invocation."""
-        return cls(js, engine, replayed_settings(settings), ledger, settings.given_json)
+    def of(
+        cls, js: str, engine: str, settings: Settings, ledger: Ledger, *, carries_content: bool = True
+    ) -> Continuation:
+        """Return the continuation of an invocation. ``carries_content``: no store keeps its images, audio and files.
+
+        Raises `CodeModeSerializationError` for more content than it carries.
+        """
+        if carries_content and ledger.contents is not None:
+            ledger.contents.require_carried()
+        return cls(js, engine, replayed_settings(settings), ledger, settings.given_json, carries_content)
 
     @property
     def given(self) -> Mapping[str, Any] | None:
@@ -73,6 +82,7 @@ class Continuation:
             "given": self.given_json,
             "settings": dict(self.kept),
             "ledger": [entry_to_dict(entry) for entry in self.ledger.entries],
+            "contents": [part_to_dict(part) for part in self.ledger.contents or ()] if self.carries_content else [],
             "deliveries": list(self.ledger.deliveries),
             "notices": self.ledger.notices,
             "progress": list(self.ledger.progress),
@@ -89,7 +99,8 @@ class Continuation:
         _check_limits(kept)
         entries = [entry_from_dict(item, position) for position, item in enumerate(read_items(body["ledger"]), 1)]
         deliveries = [read_positive(item) for item in read_items(body["deliveries"])]
-        ledger = Ledger(entries, deliveries, read_count(body["notices"]), progress=_read_progress(body["progress"]))
+        progress, contents = _read_progress(body["progress"]), read_contents(read_items(body["contents"]))
+        ledger = Ledger(entries, deliveries, read_count(body["notices"]), progress=progress, contents=contents)
         check_ledger(ledger, kept["outer_tool_call_id"])
         given_json = read_optional_text(body["given"])
         if given_json is not None:
@@ -108,16 +119,20 @@ def replayed_settings(settings: Settings) -> dict[str, Any]:
 
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
 _DEPTH_AROUND_GIVEN = 8  # of a value in it, which may be as deep as any
-_KEYS = {"replayVersion", "engine", "js", "given", "settings", "ledger", "deliveries", "notices", "progress"}
+_KEYS = {
+    *("replayVersion", "engine", "js", "given", "settings", "ledger", "contents", "deliveries", "notices", "progress"),
+}
+_APART = ("js", "given", "ledger", "contents")
 _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJson", "shownInputJson")
 
 
 def texts_of(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts in which a continuation travels.
 
-    These are a head, the program, what it was given (an empty text for nothing), then each entry and its long texts.
+    These are a head, the program, what it was given (an empty text for nothing), then each entry and its long texts,
+    then each part of content and its bytes.
     """
-    yield canonical_json({key: value for key, value in body.items() if key not in ("js", "given", "ledger")})
+    yield canonical_json({key: value for key, value in body.items() if key not in _APART})
     yield body["js"]
     yield body["given"] or ""
     for entry in body["ledger"]:
@@ -125,6 +140,9 @@ def texts_of(body: Mapping[str, Any]) -> Iterator[str]:
         rest = {key: value for key, value in entry.items() if key not in names}
         yield canonical_json({"entry": rest, "texts": names})
         yield from (entry[name] for name in names)
+    for part in body["contents"]:
+        yield canonical_json({"content": {**part, "data": None}})
+        yield part["data"]
 
 
 def body_of(texts: Iterable[str]) -> dict[str, Any]:
@@ -135,13 +153,18 @@ def body_of(texts: Iterable[str]) -> dict[str, Any]:
         _require_version(head)  # on which it depends what the texts behind it are
         body: dict[str, Any] = {**head, "js": next(rest), "given": next(rest) or None}
         ledger: list[dict[str, Any]] = []
+        contents: list[dict[str, Any]] = []
         for text in rest:
-            item = read_object(_read(text), {"entry", "texts"})
+            item = _read(text)
+            if item.keys() == {"content"}:
+                contents.append({**read_mapping(item["content"]), "data": next(rest)})
+                continue
+            item = read_object(item, {"entry", "texts"})
             long_texts = {_long_text(name): next(rest) for name in read_items(item["texts"])}
             ledger.append({**read_mapping(item["entry"]), **long_texts})
     except StopIteration:
         raise CodeModeProtocolError("the continuation is cut off") from None
-    return {**body, "ledger": ledger}
+    return {**body, "ledger": ledger, "contents": contents}
 
 
 def _require_version(head: Mapping[str, Any]) -> None:

@@ -45,7 +45,14 @@ class OutputCount:
         self._maximum = None if rules is None else rules.max_bytes
         self._bytes = 0
         self._items = 0
+        self._parts = 0
+        self._max_parts = settings.limits.max_content_parts if settings.profile.has_content else 0
         self.written = 0
+
+    @property
+    def is_counted(self) -> bool:
+        """True in a profile whose programs write output."""
+        return self._maximum is not None
 
     def line(self, text: str) -> None:
         """Count a line of the console."""
@@ -54,7 +61,7 @@ class OutputCount:
             self._add(utf8_length(text) + 1, _CONSOLE_SLACK_BYTES)
 
     def item(self, text: str) -> None:
-        """Count an item."""
+        """Count an item of text or JSON."""
         if self._maximum is None:
             raise CodeModeProtocolError("the worker wrote an item of output, which this program has not")
         self.written += 1
@@ -62,6 +69,15 @@ class OutputCount:
         self._add(utf8_length(text))
         if self._items > _MAX_ITEMS:
             raise CodeModeProtocolError("the worker wrote more items of output than the limit allows")
+
+    def content(self, text: str) -> None:
+        """Count a part of content that is shown."""
+        self._parts += 1
+        self.written += 1
+        if self._parts > self._max_parts:
+            raise CodeModeProtocolError("the worker showed more content than the limit allows")
+        if self._maximum is not None:
+            self._add(utf8_length(text))
 
     def value(self, text: str | None) -> None:
         """Count what the program returned."""

@@ -210,7 +210,7 @@ class WriteConsole:
 
 @record
 class WriteItem:
-    """The guest wrote an item of its output: a text, or with ``kind`` "json" the JSON text of a value."""
+    """The guest wrote an item of its output: a text, or else the JSON text of a value."""
 
     kind: ItemKind
     text: str

@@ -36,7 +36,7 @@ from .host_work import HostWork, delay_ms
 from .ledger import Ledger, LedgerEntry, Rejected, Waiting
 from .ledger_size import LedgerSize
 from .rejections import error_again
-from .replay import Replay, sidecar_of
+from .replay import Replay, contents_of, sidecar_of
 from .settings import Settings, analysis_face
 from .turns import Turns
 from .written import Writing, Written
@@ -57,7 +57,7 @@ class Invocation:
     ) -> None:
         self.settings = settings
         self._identify = identify  # by the program, once it is known what the engine is given
-        self.ledger = Ledger(sidecar=sidecar_of(settings.profile, recorded))
+        self.ledger = Ledger(sidecar=sidecar_of(settings.profile, recorded), contents=contents_of(settings, recorded))
         self.js: str | None = None
         self.ending: events.Ending | None = None
         self._draft: messages.Draft | None = None
@@ -135,6 +135,9 @@ class Invocation:
         if event.settings is not None:  # an earlier host may have begun it under other limits
             self._turns = Turns(self.settings, self.ledger)
             self._size.maximum = self.settings.limits.max_ledger_bytes
+        if self.ledger.contents is not None:
+            recorded = event.recorded and event.recorded.contents
+            self.ledger.contents.under(self.settings.limits, self.settings.salt, recorded)
         self._compiles_only = event.compile_only
         if event.recorded is not None:
             self._replay = Replay(event.recorded, hides_inputs=self.settings.hides_inputs)

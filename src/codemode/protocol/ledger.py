@@ -21,6 +21,7 @@ from .same_input import means_the_same
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
+    from .contents import Contents
     from .sidecar import Sidecar
 
 OF_PROGRAMS = ("timer", "yield")
@@ -180,7 +181,8 @@ _NO_PROGRESS = Progress()
 class Ledger:
     """All requests of an invocation in issue order, and the order in which their outcomes were delivered.
 
-    ``notices`` is how much the program has told the host's listeners, who are told nothing twice.
+    ``notices`` is how much the program has told the host's listeners, who are told nothing twice. ``contents`` are the
+    images, audio and files that it was given.
     """
 
     entries: list[LedgerEntry] = field(default_factory=list[LedgerEntry])
@@ -188,6 +190,7 @@ class Ledger:
     notices: int = 0
     sidecar: Sidecar | None = None
     progress: Progress = _NO_PROGRESS
+    contents: Contents | None = None
 
     def __getitem__(self, request_id: int) -> LedgerEntry:
         return self.entries[request_id - 1]
@@ -283,7 +286,7 @@ def recovery_ledger(
         return _waiting_for_outcome(entry, salt, input_json(entry))
 
     entries = [recovered(entry) for entry in ledger.entries]
-    return Ledger(entries, list(ledger.deliveries), ledger.notices, progress=ledger.progress)
+    return Ledger(entries, list(ledger.deliveries), ledger.notices, progress=ledger.progress, contents=ledger.contents)
 
 
 def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield", "state"]
 NoticeKind: TypeAlias = Literal["log", "notify"]
-ItemKind: TypeAlias = Literal["text", "json"]
+ItemKind: TypeAlias = Literal["text", "json", "content"]
 REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield", "state")
 # What the worker itself looks at stands in front of the text, as numbers.
 _ANALYSIS = Struct(">IB")
@@ -250,7 +250,7 @@ class ConsoleWritten:
 
 @record
 class ItemWritten:
-    """The program has written an item of its output: a text, or with ``kind`` "json" the JSON text of a value."""
+    """The program has written an item of its output: a text, or else the JSON text of a value."""
 
     kind: ItemKind
     text: str

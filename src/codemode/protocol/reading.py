@@ -185,7 +185,7 @@ def _read_console(body: dict[str, Any]) -> ConsoleWritten:
 
 def _read_item(body: dict[str, Any]) -> ItemWritten:
     kind = body.get("kind")
-    if kind != "text" and kind != "json":
+    if kind not in ("text", "json", "content"):
         _violation("a bad kind of item")
     return ItemWritten(kind, _text(body, "text", 2**30))
 

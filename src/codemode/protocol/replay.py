@@ -5,9 +5,11 @@ from __future__ import annotations
 from ..data.large_strings import cut_large_strings, may_have_places
 from ..profile import Profile, SidecarRules
 from . import endings
+from .contents import Contents
 from .events import CallSettled, ExecutionStarted
 from .ledger import Fulfilled, Ledger, LedgerEntry, Waiting
 from .messages import CallRequested
+from .settings import Settings
 from .sidecar import Sidecar
 
 
@@ -97,6 +99,15 @@ def sidecar_of(profile: Profile, recorded: Ledger | None) -> Sidecar | None:
     return recorded.sidecar
 
 
+def contents_of(settings: Settings, recorded: Ledger | None) -> Contents | None:
+    """Return where an invocation's content goes, with what was recorded; None in a profile without any."""
+    if not settings.profile.has_content:
+        return None
+    return (Contents() if recorded is None or recorded.contents is None else recorded.contents).under(
+        settings.limits, settings.salt
+    )
+
+
 def with_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar | None = None) -> Ledger:
     """Return a recorded ledger with the large strings that its program was handed, which follow from its texts.
 
@@ -113,7 +124,7 @@ def with_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar | No
         return entry._replace(outcome=outcome, sidecar=sidecar if may_have_places(text) else None)
 
     entries, deliveries = [again(entry) for entry in recorded.entries], list(recorded.deliveries)
-    ledger = Ledger(entries, deliveries, recorded.notices, sidecar, recorded.progress)
+    ledger = Ledger(entries, deliveries, recorded.notices, sidecar, recorded.progress, recorded.contents)
     for request_id in ledger.deliveries:
         ledger.handed(ledger[request_id])
     return ledger

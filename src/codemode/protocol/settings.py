@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
+from .contents import tag_of
 from .messages import Draft, RunModule, RunProgram
 
 
@@ -77,6 +78,12 @@ class Settings:
             told["drains"] = True
         if self.profile.output is not None:
             told["max_output_bytes"] = self.profile.output.max_bytes
+        return told | self._of_values()
+
+    def _of_values(self) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if self.profile.has_content:
+            told["content"] = tag_of(self.salt)
         if (rules := self.profile.sidecar) is not None:
             told["sidecar"] = {"resolved": rules.max_resolved_bytes, "composites": rules.allow_composites}
         return told

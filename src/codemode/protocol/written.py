@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from ..data.json_values import decode_json
+from ..data.narrowing import is_object
+from ..errors import CodeModeProtocolError
 from .counts import ConsoleCount, NoticeCount, OutputCount
 from .events import Effect, TellNotice, WriteConsole, WriteItem
 from .ledger import Ledger
 from .messages import ConsoleWritten, GuestNotice, ItemWritten
 from .settings import Settings
 
+_MAX_TOLD_PART = 4096
 Writing: TypeAlias = ConsoleWritten | ItemWritten | GuestNotice
 
 
@@ -45,9 +49,24 @@ class Written:
             self._output.line(event.text)
             effect = WriteConsole(event.level, event.text)
         else:
-            self._output.item(event.text)
+            count = self._output.content if event.kind == "content" else self._output.item
+            count(event.text)
+            if event.kind == "content" and self._shown(event.text) and not self._output.is_counted:
+                return []
             effect = WriteItem(event.kind, event.text)
         return [] if self._output.written <= self._told_output else [effect]
+
+    def _shown(self, text: str) -> bool:
+        contents = self._ledger.contents
+        try:
+            told: Any = decode_json(text) if contents is not None and len(text) <= _MAX_TOLD_PART else None
+        except ValueError:
+            told = None
+        part_id = told.get(contents.tag) if contents is not None and is_object(told) else None
+        if contents is None or not isinstance(part_id, str) or part_id not in contents:
+            raise CodeModeProtocolError("the worker shows content that it was not given")
+        contents.shown.append(part_id)
+        return True
 
     def value(self, text: str | None) -> None:
         """Count what the program returned."""

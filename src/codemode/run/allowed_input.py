@@ -14,6 +14,7 @@ from ..protocol.ledger import LedgerEntry, shown_text
 from ..schemas.compiled import ValidatedInput, completed, with_fresh
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
+from .call_content import genuine
 
 _MAX_EDITED_PARTS = 64
 
@@ -71,11 +72,11 @@ def _as_shown(tool: PreparedTool, entry: LedgerEntry, shown_json: str) -> Valida
 
 
 def _issued(entry: LedgerEntry) -> Any:
-    return MISSING if entry.input_json is None else entry.issued()
+    return MISSING if entry.input_json is None else genuine(entry.issued(), entry.input_json)
 
 
 def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
-    edited = decode_json(edited_json)
+    edited = genuine(decode_json(edited_json), edited_json)
     try:
         validated = tool.validate_input(edited)
     except CodeModeToolError as error:

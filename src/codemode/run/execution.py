@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -32,6 +33,7 @@ from ..workers import nesting
 from ..workers.lease import Lease
 from ..workers.pool import WorkerPool, pool_or_default
 from .answered_pause import AnsweredPause
+from .call_content import CallContent
 from .direct_call import DirectCall, DirectSeat
 from .journal_identity import EndedBefore, has_way_on, require_journal_identity
 from .kept_inputs import KeptInputs
@@ -41,7 +43,7 @@ from .optional_parts import fetches_of, journaling_of, require_cipher, state_of,
 from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .programs import ProgramChecker, check_source, is_checked, is_large
-from .recovery import Recovery, WayOn, begun_ledger
+from .recovery import Recovery, WayOn, begun_ledger, lapsed_error
 from .results import read_result
 from .runner import Runner
 
@@ -107,11 +109,8 @@ class Execution:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
         policy = self._options.execution_policy
         try:
-            source = (
-                await self._looked_through(partial(check_source, js, policy))
-                if is_large(js)
-                else check_source(js, policy)
-            )
+            look = partial(check_source, js, policy)
+            source = await self._looked_through(look) if is_large(js) else look()
         except CodeModeError as error:
             return await self._run(js, error)
         return await self._run(source)
@@ -138,15 +137,9 @@ class Execution:
         begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
         recovery = Recovery(self._catalog, KeptInputs(shown))
-        error = CodeModeAbortedError(
-            "the host that went on with this program is gone and did not say how it ended: what was answered may have"
-            " run, and its outcome is unknown",
-            details={"is_resumed": True, "origin": "continuation"},
-        )
-        error.calls = call_summaries(begun.entries)
-        error.recovery = await self._way_on.at(
-            continuation.js, settings, lambda: recovery.ledger(begun, settings.salt), continuation.engine
-        )
+        error = lapsed_error(begun)
+        ledger = partial(recovery.ledger, begun, settings.salt)
+        error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
         return self.failed(error)
 
     @property
@@ -176,7 +169,9 @@ class Execution:
         settings, ledger = machine.settings, machine.ledger
         ledger = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries])
         recovery = Recovery(self._catalog, self._kept_inputs)
-        return await self._way_on.at(machine.js, settings, lambda: recovery.ledger(ledger, settings.salt))
+        with suppress(CodeModeError):  # more content than a continuation carries
+            return await self._way_on.at(machine.js, settings, lambda: recovery.ledger(ledger, settings.salt))
+        return None
 
     def failed(self, error: CodeModeError) -> RunOutcome:
         """Return the outcome of a run that ended with this error."""
@@ -278,7 +273,7 @@ class Execution:
     async def _completed(self, ending: events.Completed) -> RunOutcome:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
-            value, result_bytes = await read_result(text, max_values, self._machine.ledger.sidecar)
+            value, result_bytes = await read_result(text, max_values, self._machine.ledger)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
         trace: Any = None
@@ -291,7 +286,10 @@ class Execution:
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine
-        interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: machine.ledger)
+        try:
+            interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: machine.ledger)
+        except CodeModeError as error:
+            return self.failed(await self._ended(error))
         for entry in machine.ledger.waiting:
             self._reporter.still_waiting(entry)
         self._reporter.interrupted(interrupt)
@@ -345,6 +343,7 @@ class Execution:
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
+            content=CallContent(machine.ledger.contents, self._options.continuation),
             renewal=self._renewal,
             state=self._state,
         )

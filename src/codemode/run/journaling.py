@@ -22,6 +22,7 @@ from ..protocol.settings import Settings
 from ..protocol.sidecar import Sidecar
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
+from .call_content import kept_contents
 from .genuine import restored_profile
 from .held_journal import HeldJournal, JournalHeld
 from .journal_access import JournalAccess
@@ -43,6 +44,7 @@ class WrittenCalls:
 
     catalog: ToolCatalog[PreparedTool]
     profile: Profile
+    options: ContinuationOptions
 
     def require_same(self, begun: Continuation) -> None:
         """Raise `CodeModeProtocolError` where the tools that it has called are not those that there are."""
@@ -55,7 +57,10 @@ class WrittenCalls:
     async def ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None) -> Ledger:
         """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
         size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
-        return await run_check(size, lambda: self._ledger(ledger, salt, sidecar))
+        recovered = await run_check(size, lambda: self._ledger(ledger, salt, sidecar))
+        if self.profile.has_content:
+            recovered.contents = await kept_contents(recovered, salt, self.options)
+        return recovered
 
     def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None) -> Ledger:
         rules = self.profile.sidecar
@@ -64,7 +69,7 @@ class WrittenCalls:
         recovered = Recovery(self.catalog, KeptInputs()).ledger(ledger, salt)
         # None of them runs on this host.
         entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
-        return Ledger(entries, recovered.deliveries, recovered.notices, ledger.sidecar, recovered.progress)
+        return replace(recovered, entries=entries, sidecar=ledger.sidecar)
 
 
 def now_waiting(was: Ledger, now: Ledger) -> list[Step]:
@@ -90,7 +95,7 @@ class Journaling:
         self.options = options
         self.context_binding = context_binding
         self.profile = profile
-        self.calls = WrittenCalls(catalog, profile)
+        self.calls = WrittenCalls(catalog, profile, options)
         self.journal: InvocationJournal | None = None
         self._run: Underway | None = None  # of which this is the journal
         self._key = ""

@@ -30,6 +30,7 @@ from ..tools.running import read_output, run_tool
 from ..tools.tool_result import ToolResult
 from ..tools.unread_outputs import UnreadOutput
 from .allowed_input import CheckedInput
+from .call_content import CallContent
 from .call_values import asked_argument, check_input, fulfilled, output_text, payload_text, read_fetch, read_text
 from .host_code import HostRaised, decided, guarded, needs_approval, sound, told, unwrapped_output
 from .kept_inputs import KeptInputs
@@ -85,6 +86,7 @@ class NestedCalls:
     checked: Mapping[int, CheckedInput]
     host_errors: HostErrors
     sidecar: Sidecar | None
+    content: CallContent
     source: Literal["script", "invoke"] = "script"
     renewal: Renewal | None = None
     state: ProgramState | None = None
@@ -92,6 +94,7 @@ class NestedCalls:
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
         answer = self.answers.get(entry.id)
+        self.content.enter()
         try:
             if answer is not None:
                 if not runs_tool(answer):
@@ -225,7 +228,7 @@ class _ToolCall:
             await calls.begun(begun)
         try:
             output = await guarded(
-                entry, run_tool(tool, checked.validated.value, context, calls.threads, self._call_id)
+                entry, run_tool(tool, calls.content.given(checked.validated), context, calls.threads, self._call_id)
             )
             if isinstance(output, ToolResult):
                 output = await unwrapped_output(entry, output)
@@ -240,6 +243,7 @@ class _ToolCall:
         return CallSettled(entry.id, outcome, calls.now_ms())
 
     async def _written(self, output: Any) -> str | None:
+        output = await self._calls.content.taken(output)
         try:
             return await self._checked_output(output)
         except UnreadOutput:
@@ -328,7 +332,8 @@ class _ToolCall:
         tool, entry = self._tool, self._entry
         if tool.needs_approval is False or self._is_approved:
             return False
-        return await decided(entry, needs_approval(tool, validated.value, await self._context()))
+        value = self._calls.content.given(validated)
+        return await decided(entry, needs_approval(tool, value, await self._context()))
 
     async def _approve(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @record
 class OutputItem:
-    """Something that a program has written: a "text", a "json" value, or a line of the console with its ``level``."""
+    """Something that a program has written: "text", "json", "content", or a line of the console with its ``level``."""
 
-    kind: Literal["text", "json", "console"]
+    kind: Literal["text", "json", "content", "console"]
     value: Any
     level: str = ""
 

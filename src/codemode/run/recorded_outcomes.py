@@ -21,7 +21,11 @@ from ..errors import CodeModeError, CodeModeProtocolError, Resumable, error_from
 from ..host.steps import metered
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
+from ..protocol.contents import MAX_CARRIED_BYTES, Contents
+from ..protocol.kept_contents import part_to_dict, read_contents
+from ..protocol.ledger import Ledger
 from ..trace.events import ConsoleEvent
+from .content_results import contents_of
 from .outcome import AtRest, OutputItem, PendingCall, RunOutcome
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -57,7 +61,9 @@ class RecordedOutcomes:
         if outcome.rest is not None:
             calls = [[one.id, one.name, one.kind, one.status] for one in outcome.rest.pending]
             return self._written(f'{{"rest":{_json([outcome.rest.reason, calls])}{output}}}', ())
-        return self.of_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
+        return self.of_value(
+            outcome.value if outcome.interrupt is None else outcome.interrupt, output + _content_of(outcome)
+        )
 
     def of_value(self, value: Any, output: str = "") -> str:
         """Write a value, or the next interrupt."""
@@ -103,6 +109,7 @@ class RecordedOutcomes:
             rest = AtRest(reason, tuple(PendingCall(*one) for one in calls))
             return RunOutcome("resting", outer_id, console, rest=rest, **more)
         if "value" in outcome:
+            more["ledger"] = _ledger_of(outcome.get("content"))
             return RunOutcome("completed", outer_id, console, value=outcome["value"], **more)
         if "interrupt" in outcome:
             return RunOutcome(
@@ -119,6 +126,22 @@ class RecordedOutcomes:
         end = opened.find("\n") % (len(opened) + 1)  # to the end where no text follows
         outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _DEPTH_AROUND)
         return cast("dict[str, Any]", outcome), _Texts(opened, end + 1)
+
+
+def _content_of(outcome: RunOutcome) -> str:
+    contents = contents_of(outcome)
+    if contents is None or contents.bytes > MAX_CARRIED_BYTES:
+        return ""
+    parts = [part_to_dict(part) for part in contents]
+    return f',"content":{_json([contents.tag, contents.shown, parts])}'
+
+
+def _ledger_of(content: list[Any] | None) -> Ledger | None:
+    if content is None:
+        return None
+    contents = read_contents(content[2]) or Contents()
+    contents.tag, contents.shown = content[0], content[1]
+    return Ledger(contents=contents)
 
 
 class _Texts:

@@ -6,12 +6,13 @@ Runs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from ..continuations.key_warnings import warn_if_unshared
 from ..continuations.sealing import pack
 from ..data.json_values import canonical_json
+from ..errors import CodeModeAbortedError
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
@@ -20,6 +21,7 @@ from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..profile import HostErrors
+from ..protocol.call_status import call_summaries
 from ..protocol.continuation import Continuation, texts_of
 from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Outcome, recovery_ledger
 from ..protocol.rejections import rejection
@@ -28,6 +30,7 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
 from ..workers.image import engine_version
 from .answered_pause import AnsweredPause
+from .call_content import content_store_of
 from .kept_inputs import KeptInputs
 
 
@@ -37,7 +40,7 @@ def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, e
     What an answer let run may have run. What it only told, a denial or an outcome, is so.
     """
     ledger = answered.continuation.ledger
-    begun = Ledger(list(ledger.entries), list(ledger.deliveries), ledger.notices, progress=ledger.progress)
+    begun = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries], sidecar=None)
     for request_id, answer in answered.answers.items():
         entry, checked = begun[request_id], answered.inputs.get(request_id)
         told = _told(entry, answer, policy, errors)
@@ -65,6 +68,17 @@ def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) 
     if answer.error is None or (errors.codes is None and errors.words is None):
         return answer.outcome
     return rejection(entry, answer.error, errors)
+
+
+def lapsed_error(begun: Ledger) -> CodeModeAbortedError:
+    """Return the error of a resume whose host is gone."""
+    error = CodeModeAbortedError(
+        "the host that went on with this program is gone and did not say how it ended: what was answered may have"
+        " run, and its outcome is unknown",
+        details={"is_resumed": True, "origin": "continuation"},
+    )
+    error.calls = call_summaries(begun.entries)
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +154,15 @@ class WayOn:
         self._interrupt = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
 
     def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> Interrupt:
-        return interrupt_at(
-            Continuation.of(js, engine or engine_version(), settings, ledger), self._options, self._binding
-        )
+        continuation = continuation_of(js, engine or engine_version(), settings, ledger, self._options)
+        return interrupt_at(continuation, self._options, self._binding)
+
+
+def continuation_of(
+    js: str, engine: str, settings: Settings, ledger: Ledger, options: ContinuationOptions
+) -> Continuation:
+    """Return the continuation, with its content where no store has that. Raises as `Continuation.of`."""
+    return Continuation.of(js, engine, settings, ledger, carries_content=content_store_of(options) is None)
 
 
 def interrupt_at(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:

@@ -15,7 +15,6 @@ from ..interrupts.interrupt import Interrupt
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
-from ..protocol.continuation import Continuation
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger, Progress
 from ..protocol.resting import RestingInvocation, answer_yields
@@ -30,7 +29,7 @@ from .journaling import Journaling
 from .outcome import AtRest, PendingCall, RunOutcome, changed, pending_calls
 from .outer_call import OuterCall
 from .programs import is_checked
-from .recovery import Recovery, interrupt_at
+from .recovery import Recovery, continuation_of, interrupt_at
 from .resting_runner import RestingRunner
 from .written_items import items_of
 
@@ -308,12 +307,12 @@ class RestingExecution(Execution):
             raise CodeModeProtocolError("the program is not at rest")
         machine, keeping = runner.machine, self._options.continuation
         was, settings, js = machine.ledger, machine.settings, machine.js or ""
-        ledger = Ledger([*was.entries], [*was.deliveries], was.notices, was.sidecar, self._progress)
+        ledger = Ledger([*was.entries], [*was.deliveries], was.notices, was.sidecar, self._progress, was.contents)
         recovery = Recovery(self._catalog, self._kept_inputs)
 
         def kept() -> Interrupt:
             recovered = recovery.ledger(ledger, settings.salt)
-            continuation = Continuation.of(js, engine_version(), settings, recovered)
+            continuation = continuation_of(js, engine_version(), settings, recovered, keeping)
             return interrupt_at(continuation, keeping, self._outer.context_binding)
 
         with self._threads.serving():

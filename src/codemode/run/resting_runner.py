@@ -25,9 +25,9 @@ _MORE_FOR_A_REPLAY_MS = 5_000
 
 @record
 class Written:
-    """A line of the console or an item of output: its text, or of an item "json" the JSON text of its value."""
+    """A line of the console or an item of output: its text, or the JSON text of an item's value."""
 
-    kind: Literal["text", "json", "console"]
+    kind: Literal["text", "json", "content", "console"]
     text: str
     level: str = ""
 

@@ -22,6 +22,7 @@ from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile, SidecarRules
+from ..protocol.contents import Contents, tag_of
 from ..protocol.continuation import Continuation, body_of
 from ..protocol.ledger import called_names
 from ..protocol.replay import with_references
@@ -31,6 +32,7 @@ from ..workers.image import engine_version, engine_version_is_known
 from ..workers.pool import WorkerPool, pool_or_default
 from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
+from .call_content import kept_contents, knowing
 from .claimed_resume import ClaimedResume
 from .execution import Execution
 from .genuine import restored_profile, verify
@@ -121,6 +123,7 @@ async def _resume(
         tools.going_on(continuation.given, called_names(continuation.ledger))
         own = restored_profile(continuation, profile)
         continuation = await _with_references(continuation, own.sidecar)
+        continuation.ledger.contents = await _contents(continuation, own, keeping)
         goes_on = not needs_answers or _goes_on_by_itself(continuation)
         answers, inputs = await _checked_answers(continuation, resolutions, tools, settings, goes_on)
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
@@ -159,6 +162,15 @@ async def _with_references(continuation: Continuation, rules: SidecarRules | Non
         return continuation
     ledger = await run_check(LARGE_CHARACTERS, lambda: with_references(continuation.ledger, rules))
     return dataclasses.replace(continuation, ledger=ledger)
+
+
+async def _contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Contents | None:
+    if not profile.has_content:
+        return None
+    contents = await kept_contents(continuation.ledger, continuation.kept["salt"], options)
+    if contents is not None:
+        contents.tag = tag_of(continuation.kept["salt"])
+    return contents
 
 
 async def _claim(
@@ -216,7 +228,8 @@ async def _checked_answers(
     size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
     if continuation.ledger.sidecar is not None:
         size = max(size, LARGE_CHARACTERS)
-    return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
+    with knowing(continuation.ledger.contents):
+        return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
 
 
 @_refusals(of_continuation=True)

@@ -20,8 +20,8 @@ async def items_of(written: list[Written], max_values: int) -> tuple[OutputItem,
         return ()
 
     def read(one: Written) -> OutputItem:
-        if one.kind != "json":
+        if one.kind not in ("json", "content"):
             return OutputItem(one.kind, one.text, one.level)
-        return OutputItem("json", read_value(one.text, max_values, what=_WHAT))
+        return OutputItem(one.kind, read_value(one.text, max_values, what=_WHAT))
 
     return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read, written)))

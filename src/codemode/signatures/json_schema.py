@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ..data.content import CONTENT_KEYWORD
 from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import LocalReferences
 from .constraints import INEXPRESSIBLE, doc_of, other_properties
 from .documents import Definition, Document
 from .literals import ELISION, MAX_EXACT_INTEGER, comment_line, number_literal, string_literal
 from .shapes import (
+    CONTENT,
     NEVER,
     NULL,
     UNKNOWN,
@@ -153,6 +155,8 @@ class _Reader:
         return found
 
     def _rest(self, schema: Schema, place: _Place) -> Shape:
+        if schema.get(CONTENT_KEYWORD) == "content":
+            return CONTENT
         types = _types(schema) or place.types
         parts = list(self._branches(schema, types, place))
         if not parts or _says_more_than_type(schema):

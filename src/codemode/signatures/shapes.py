@@ -88,6 +88,8 @@ Shape: TypeAlias = Keyword | Literal | Array | Tuple | Object | Union | Intersec
 UNKNOWN = Keyword("unknown")
 NEVER = Keyword("never")
 NULL = Keyword("null")
+CONTENT = Keyword("Content")
+"""The handle of an image, audio or a file: declared once beside the tools that have it."""
 
 
 def unknown(comment: str) -> Keyword:

@@ -12,6 +12,7 @@ from .constraints import MAX_DESCRIPTION_CHARACTERS
 from .documents import Definition, Document, endless_references
 from .literals import comment_lines, member_name
 from .shapes import (
+    CONTENT,
     Array,
     Doc,
     Intersection,
@@ -33,7 +34,11 @@ MAX_SMALL_MEMBERS = 3
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
 # Names that the printed text itself relies on.
-_RESERVED = frozenset({"Promise", "Record", "Array"})
+_RESERVED = frozenset({"Promise", "Record", "Array", CONTENT.name})
+_DECLARED_CONTENT = """\
+/** An image, audio or a file, frozen: pass it to tools, return it, or show it with content(handle). */
+type Content = { kind: "image" | "audio" | "video" | "file"; mimeType: string; bytes: number; name: string | null };
+declare function content(handle: Content): void;"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class TypePrinter:
         self._names: dict[str, str] = {}
         self._taken: set[str] = set(_RESERVED)
         self._pending: deque[tuple[str, _Scope]] = deque()
+        self._has_content = False
 
     def root(self, part: Part) -> str:
         """The type of the whole document."""
@@ -107,7 +113,7 @@ class TypePrinter:
             name, scope = self._pending.popleft()
             definition = scope.part.document.definitions[scope.owner]
             declared.append(f"{self._jsdoc(definition.doc)}type {name} = {self._print(definition.shape, scope)};")
-        return declared
+        return [*([_DECLARED_CONTENT] if self._has_content else []), *declared]
 
     def _count_uses(self) -> Counter[str]:
         uses: Counter[str] = Counter()
@@ -140,6 +146,7 @@ class TypePrinter:
     def _print(self, shape: Shape, scope: _Scope) -> str:
         match shape:
             case Keyword(name, comment):
+                self._has_content = self._has_content or shape == CONTENT
                 return f"/* {comment} */ {name}" if comment else name
             case Literal(text):
                 return text

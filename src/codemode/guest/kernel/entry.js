@@ -114,6 +114,7 @@ const run = (config) => {
   saysInText = tellsOfMemory = config.says_in_text === true;
   install(config);
   takeSidecar(config.sidecar);
+  takeContent(config.content);
   if (config.shadowed !== undefined) shadow(config);
   takeLanguageNames(config.language_names);
   programText = config.js;
@@ -224,6 +225,7 @@ const reset = () => {
   toolsRoot.members = languageNames = undefined;
   seed = "";
   takeSidecar(undefined);
+  takeContent(undefined);
   uninstall();
   wrapperArguments = [];
   resultWarnings = "";

@@ -6,7 +6,7 @@ const GLOBALS = freeze({
   URL, URLSearchParams, TextEncoder, TextDecoder,
   callTool: guestCallTool, getTool: guestGetTool, mcpLog: guestMcpLog, mcpNotify: guestMcpNotify,
   setTimeout: guestSetTimeout, clearTimeout: guestClearTimeout,
-  text: guestText, json: guestJson, yield_control: guestYieldControl, API: guestApi,
+  text: guestText, json: guestJson, content: guestContent, yield_control: guestYieldControl, API: guestApi,
 });
 // Those that each program has its own of, made of what it was given.
 const MADE = freeze({

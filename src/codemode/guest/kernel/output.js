@@ -1,4 +1,4 @@
-// What a program writes for whoever called it, text() and json(), and where it lets them have a look: yield_control().
+// What a program writes for whoever called it, text(), json() and content(), and where it lets them have a look: yield_control().
 
 // Each item costs the host a frame, however short it is.
 const MAX_OUTPUT_ITEMS = 16384, MAX_YIELDS = 1000, MAX_YIELD_REASON = 1000;
@@ -45,6 +45,22 @@ const guestJson = freeze({
     writeItem("json", text);
   },
 }.json);
+
+// What is shown counts as output where output is counted, and by itself everywhere.
+const guestContent = freeze({
+  content(handle) {
+    requireRunning();
+    const place = placeOfContent(handle);
+    if (place === undefined)
+      throw new TypeErr("content(handle): takes an image, audio or a file as a tool has given it, not " + kindOf(handle));
+    if (shownContents >= limits.max_content_parts)
+      throw new RangeErr("content was called too often (max_content_parts is " + limits.max_content_parts + ")");
+    const text = toSent(place);
+    if (limits.max_output_bytes !== undefined) admitOutput(utf8Length(text));
+    emit("O", '{"kind":"content","text":' + stringify(text) + "}");
+    shownContents++;
+  },
+}.content);
 
 const refuseYield = () => {
   const message = "yield_control was called too often (at most " + MAX_YIELDS + " times)";

@@ -122,7 +122,7 @@ const holdPart = (part, isLast) => {
 // Where a large string stood the host has written a number as nobody else writes one.
 const isPlace = (source) => charCodeAt(source, 1) === 69 && charCodeAt(source, 0) === 48;
 const readAnswer = (text, read) => {
-  if (arrivedTexts.length === 0) return parse(text, read);
+  if (arrivedTexts.length === 0) return mayHaveContents(text) ? readContents(text, read) : parse(text, read);
   const references = [];
   const answer = parse(text, (key, value, context) => {
     if (value === 0 && isPlace(context.source)) return references[parseInteger(slice(context.source, 2), 10)];
@@ -175,7 +175,7 @@ const toJsonWith = (makeStand, value) => {
 };
 
 // For inputs and the result, in which the host puts the texts; and for what is only to be looked at.
-const toSent = (value) => toJsonWith(asPlace, value);
+const toSent = (value) => (hasContents ? toJsonWithContents(value) : toJsonWith(asPlace, value));
 const toShown = (value) => toJsonWith(asBeginning, value);
 const toSentBy = (write, value) =>
   sidecar === undefined ? stringify(value, write) : withReferences(asPlace, value, writeStanding(write));

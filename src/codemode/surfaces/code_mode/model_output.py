@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from ...data.content import Content, apart
 from ...data.json_values import decode_json, encode_json
 from ...errors import CodeModeProtocolError
 from ...options.parts import ModelOutput
@@ -16,6 +17,7 @@ from ...run.large_results import is_beyond, too_large_text
 from ...run.printed import printed
 from ...trace.failures import log_tool_failure
 from ...trace.late_values import held
+from .shown_content import with_content
 
 if TYPE_CHECKING:
     from ...trace.events import FetchResultEvent, NestedToolResultEvent
@@ -77,20 +79,25 @@ class ModelOutputs:
 
     def show(self, result: Any, tool_call_id: str | None) -> Shown:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
+        return with_content(*self.show_apart(result, tool_call_id))
+
+    def show_apart(self, result: Any, tool_call_id: str | None) -> tuple[Shown, list[Content]]:
+        """Return the same without images, audio and files, and these."""
         if _is_interrupt(result):
-            return shown(result)
+            return shown(result), []
         run, most = self._run_that_gave(result, tool_call_id), self._options.max_model_characters
+        result, parts = apart(result)
         said = "" if run is None else run.said
         if not said and most is not None and is_beyond(result, most):
             said = too_large_text(result, most)
         if not self._options.tells_of_runs:
-            return {"type": "text", "value": said} if said else shown(result)
+            return {"type": "text", "value": said} if said else _shown(result), parts
         value = self._told(result, said, None if run is None else run.trace)
         if most is not None and is_beyond(value, most):
             for entry in value.get("nestedTools", ()):
                 entry.pop("output", None)
             value["outputsLeftOut"] = True
-        return {"type": "json", "value": value}
+        return {"type": "json", "value": value}, parts
 
     def _told(self, result: Any, said: str, trace: Trace | None) -> dict[str, Any]:
         """Return a result, or what is said in its place, beside what is to be told of its run."""
@@ -250,7 +257,10 @@ def shown(result: Any) -> Shown:
     """Return a result as it is shown with nothing beside it."""
     from ...interrupts.interrupt import Interrupt
 
-    return {"type": "json", "value": result.to_dict()} if isinstance(result, Interrupt) else _shown(result)
+    if isinstance(result, Interrupt):
+        return {"type": "json", "value": result.to_dict()}
+    plain, parts = apart(result) if Content.exist else (result, [])
+    return with_content(_shown(plain), parts)
 
 
 def _is_interrupt(value: Any) -> bool:

@@ -12,8 +12,28 @@ def told(outcome: RunOutcome) -> Any:
     """Return the value or the interrupt that a run came to; raise its error."""
     error = outcome.error
     if error is None:
-        return outcome.value if outcome.interrupt is None else outcome.interrupt
+        return value_of(outcome) if outcome.interrupt is None else outcome.interrupt
     try:
         raise error
     finally:
         del error, outcome  # the traceback holds this frame: nothing in it may hold the error
+
+
+def value_of(outcome: RunOutcome) -> Any:
+    """Return the value of a run, with its images, audio and files in their places."""
+    contents = None if outcome.ledger is None else outcome.ledger.contents
+    if not contents:
+        return outcome.value
+    from ...run.content_results import presented
+
+    return presented(outcome)
+
+
+def with_value(outcome: RunOutcome) -> RunOutcome:
+    """Return the outcome with that value."""
+    value = value_of(outcome)
+    if value is outcome.value:
+        return outcome
+    from ...run.outcome import changed
+
+    return changed(outcome, value=value)

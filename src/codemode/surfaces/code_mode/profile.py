@@ -7,6 +7,7 @@ from ...profile import GuestFace, Profile
 CODE_MODE = Profile(
     name="codeMode",
     outer_tool="codeMode",
-    guest=GuestFace(wrapper="sloppy", globals=("tools", "console")),
+    guest=GuestFace(wrapper="sloppy", globals=("tools", "console", "content")),
     request_kinds=frozenset({"tool", "catalog", "fetch", "state"}),
+    has_content=True,
 )

@@ -21,10 +21,11 @@ from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool, pool_or_default
 from .model_output import ModelOutputs, OneCallOutputs
-from .outcome import told
+from .outcome import told, with_value
 from .profile import CODE_MODE
 
 if TYPE_CHECKING:
+    from ...data.content import Content
     from ...run.outcome import RunOutcome
 
 _INPUT_SCHEMA: dict[str, Any] = {
@@ -207,6 +208,11 @@ class CodeModeTool:
         """
         return self._outputs.show(result, tool_call_id)
 
+    def to_model_parts(self, result: Any, *, tool_call_id: str | None = None) -> tuple[Any, list[Content]]:
+        """Return the ``value`` of `to_model_output` without images, audio and files, and these, for plugins."""
+        shown, parts = self._outputs.show_apart(result, tool_call_id)
+        return shown["value"], parts
+
     def for_one_call(self) -> CodeModeTool:
         """Return this tool as if it had never run: its results are told apart from all others, whatever their ids.
 
@@ -231,6 +237,7 @@ class CodeModeTool:
     async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> RunOutcome:
         if outcome.status == "completed":
             said, size = await self._said_of(outcome, place, js), outcome.result_bytes or 0
+            outcome = with_value(outcome)
             self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, said, size)
         return outcome
 

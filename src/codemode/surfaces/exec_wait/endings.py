@@ -14,6 +14,7 @@ from ...errors import (
     CodeModeWorkerError,
 )
 from ...host.cancellation import kept_from_cancelling
+from ...run.content_results import with_content
 from ...run.failure_text import failure_text
 from ...run.journal_identity import is_of_journal
 from ...stores.errors import StoreUnavailable
@@ -69,7 +70,7 @@ class Endings:
             keep = owe or partial(self._runs.owe, one.run_id)
             result = await kept_from_cancelling(asyncio.ensure_future(telling), keep)
         log_result(one, result)
-        return result
+        return with_content(result, outcome)
 
     async def _told(self, one: WaitingRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
         if outcome.rest is not None:

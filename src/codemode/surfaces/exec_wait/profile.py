@@ -13,7 +13,7 @@ NAME = "execWait"
 EXEC, WAIT = "exec", "wait"
 _GLOBALS = (
     *("catalogTools", "ALL_TOOLS", "MCP", "API", "namespaces"),
-    *("console", "text", "json", "yield_control", "setTimeout", "clearTimeout"),
+    *("console", "text", "json", "content", "yield_control", "setTimeout", "clearTimeout"),
 )
 LIMIT_NAMES = {
     "timeout_ms": "timeoutMs",
@@ -77,6 +77,7 @@ def _made(parameters: Mapping[str, Any]) -> Profile:
         ),
         host_errors=HostErrors(detail=options.host_error_detail, in_spans=False),
         output=OutputRules(max_bytes=most),
+        has_content=True,
         unawaited="drain",
         at_deadline="rest",
         tells_of_runs=True,

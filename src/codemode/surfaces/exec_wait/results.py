@@ -107,9 +107,7 @@ def output_of(items: Sequence[OutputItem], most: int | None = None) -> list[dict
     for at, one in enumerate(written):
         size = 0 if most is None else characters_of(one.value, left)
         if size <= left:
-            shown.append(
-                {"type": "text", "text": one.value} if one.kind == "text" else {"type": "json", "value": one.value}
-            )
+            shown.append({"type": one.kind, "text" if one.kind == "text" else "value": one.value})
             left -= size
             continue
         more = len(written) - at

@@ -18,6 +18,7 @@ from ...errors import (
     Resumable,
 )
 from ...interrupts.interrupt import Interrupt
+from ...run.content_results import with_content
 from ...run.starting import load_continuations
 from ...stores.errors import AlreadyDecided, RecordExpired, RecordWithdrawn, StoreUnavailable
 from ...trace.failures import log_failure
@@ -179,7 +180,7 @@ class Resumes:
         state = RUN_ABORTED if one.aborting is not None else COMPLETED if outcome.error is None else FAILED
         self._runs.park(one, one.run_id, (), record.expires_at_ms)  # what it has come to is in the store
         self._runs.unpark(one.run_id, state)
-        return await self._words.ended(one, outcome, written)
+        return with_content(await self._words.ended(one, outcome, written), outcome)
 
     async def _to_its_end(self, one: WaitingRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
         """Go on with a program through every rest; without a worker for now, once there is one."""

@@ -1,0 +1,262 @@
+"""Content that is no JSON: an image, audio or a file of a tool. Its bytes stay on the host; programs have handles.
+
+Where such a part stands in JSON text there is an object of the host's own: a tag that belongs to one run, with the
+part's id, beside what a program reads of it. Knows no run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast, get_args
+
+from ..host import steps
+from .json_shape import SCALARS
+from .narrowing import is_mapping
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+
+ContentKind = Literal["image", "audio", "video", "file"]
+KINDS: tuple[str, ...] = get_args(ContentKind)
+CONTENT_KEYWORD = "x-codemode"
+"""With the value "content" a JSON Schema describes a part of content, and declarations call it ``Content``."""
+
+_MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}")
+_MAX_NAME = 256
+_MAX_DEPTH = 64
+_STEPS_OF_A_MEBIBYTE = 20
+CONTENT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "A handle of an image, audio or a file.",
+    "properties": {
+        "kind": {"enum": list(KINDS)},
+        "mimeType": {"type": "string"},
+        "bytes": {"type": "integer"},
+        "name": {"type": ["string", "null"]},
+    },
+    "required": ["kind", "mimeType", "bytes"],
+    CONTENT_KEYWORD: "content",
+}
+
+
+@dataclass(frozen=True)
+class Content:
+    """An image, audio, a video or a file, as a tool gives it and takes it. A program has a frozen handle of it.
+
+    ``kind`` follows from ``mime_type`` when it is not given. ``origin`` is JSON text with which a plugin makes the
+    framework's own object of it again.
+    Raises `TypeError` for data that are no bytes, `ValueError` for what is no MIME type, kind or name.
+    """
+
+    exist: ClassVar[bool] = False
+    """True once there is any in this process: outputs are not searched for them before."""
+
+    data: bytes = field(repr=False)
+    mime_type: str
+    kind: ContentKind = field(default=cast("ContentKind", ""), kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+    origin: str | None = field(default=None, kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        data: Any = self.data
+        if not isinstance(data, bytes):
+            if not isinstance(data, bytearray | memoryview):
+                raise TypeError(f"the data of a Content must be bytes, not {type(data).__name__}")
+            object.__setattr__(self, "data", bytes(cast("Any", data)))
+        if not isinstance(self.mime_type, str) or not _MIME_TYPE.fullmatch(self.mime_type):  # pyright: ignore[reportUnnecessaryIsInstance]
+            said = str(self.mime_type)[:80]
+            raise ValueError(f"the mime_type of a Content must be one like 'image/png', not {said!r}")
+        if not self.kind:
+            object.__setattr__(self, "kind", kind_of(self.mime_type))
+        if self.kind not in KINDS:
+            raise ValueError(f"the kind of a Content must be one of {', '.join(KINDS)}, not {str(self.kind)[:80]!r}")
+        if self.name is not None and (not isinstance(self.name, str) or len(self.name) > _MAX_NAME):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"the name of a Content must be a text of at most {_MAX_NAME} characters")
+        Content.exist = True
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f", name={self.name!r}"
+        return f"Content({self.mime_type!r}, {len(self.data)} bytes, kind={self.kind!r}{name})"
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the bytes, in hexadecimal."""
+        view, digest = memoryview(self.data), hashlib.sha256()
+        for start in range(0, len(view), 1 << 20):
+            steps.take(_STEPS_OF_A_MEBIBYTE)
+            digest.update(view[start : start + (1 << 20)])
+        return digest.hexdigest()
+
+    @cached_property
+    def id(self) -> str:
+        """What is the same for the same bytes, type, kind and name, and for nothing else."""
+        texts = (self.digest, self.mime_type, self.kind, self.name, self.origin)
+        return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What a program, and a model, reads of it: plain JSON."""
+        return {"kind": self.kind, "mimeType": self.mime_type, "bytes": len(self.data), "name": self.name}
+
+    @property
+    def size(self) -> int:
+        """The bytes that it is counted with."""
+        return len(self.data) + len(self.origin or "")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> Any:
+        """Let a parameter or a field be a `Content`: a handle of the program comes as the part that it stands for."""
+        from pydantic_core import core_schema
+
+        written = core_schema.plain_serializer_function_ser_schema(_written)
+        return core_schema.no_info_plain_validator_function(_validated, serialization=written)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _core: Any, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe it."""
+        return {**CONTENT_SCHEMA}
+
+
+def kind_of(mime_type: str) -> ContentKind:
+    """Return of which kind data of a MIME type are."""
+    kind = mime_type.split("/", 1)[0].lower()
+    return cast("ContentKind", kind) if kind in KINDS else "file"
+
+
+class Parts(Protocol):
+    """The parts that one run was given."""
+
+    @property
+    def tag(self) -> str:
+        """The key that an object has which stands for one of them."""
+        ...
+
+    def at(self, part_id: object) -> Content:
+        """Return one. Raises `CodeModeSerializationError` for any other id."""
+        ...
+
+    def take(self, part: Content) -> dict[str, Any]:
+        """Take a part, and return the object that stands for it."""
+        ...
+
+
+current: ContextVar[Parts | None] = ContextVar("codemode_content", default=None)
+"""The parts of the run whose call is being performed."""
+
+
+def with_parts(value: Any, parts: Parts, made: Callable[[Content], Any] = lambda part: part) -> Any:
+    """Return plain JSON with what ``made`` makes of a part in each place that stands for one.
+
+    Raises `CodeModeSerializationError` for one that this run was not given.
+    """
+    return _replaced(value, lambda one: _of_place(one, parts, made), 0)
+
+
+def places_for(value: Any, parts: Parts, part_of: Callable[[Any], Content | None] | None = None) -> Any:
+    """Return a value with the object that stands for it in place of each `Content` in it.
+
+    ``part_of`` gives the part that something else is. Raises as `Parts.take`.
+    """
+
+    def place(one: Any) -> Any:
+        part = one if isinstance(one, Content) else None if part_of is None else part_of(one)
+        return _SAME if part is None else parts.take(part)
+
+    return _replaced(value, place, 0)
+
+
+@dataclass(frozen=True)
+class ContentResult:
+    """What a program returned, and beside it what it has shown with ``content(handle)``, in its order."""
+
+    value: Any
+    content: tuple[Content, ...]
+
+
+def apart(value: Any) -> tuple[Any, list[Content]]:
+    """Return a value with a description in place of each `Content` in it, and these, each once, in their order.
+
+    A description has beside the rest a ``content``: the number of the part in the list, from 1.
+    """
+    found: dict[str, int] = {}
+    parts: list[Content] = []
+
+    def described(one: Any) -> Any:
+        if not isinstance(one, Content):
+            return _SAME
+        if one.id not in found:
+            parts.append(one)
+            found[one.id] = len(parts)
+        return {"content": found[one.id], **one.described}
+
+    if not isinstance(value, ContentResult):
+        return _replaced(value, described, 0), parts
+    plain = _replaced(value.value, described, 0)
+    _replaced(value.content, described, 0)
+    return plain, parts
+
+
+_SAME: Any = object()
+
+
+def _of_place(one: Any, parts: Parts, made: Callable[[Content], Any]) -> Any:
+    if type(one) is not dict or parts.tag not in one:
+        return one if isinstance(one, Content) else _SAME
+    return made(parts.at(cast("dict[str, Any]", one)[parts.tag]))
+
+
+def _replaced(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+    """Return a value with others in some places; what has none in it stays the same object."""
+    if type(value) in SCALARS or depth > _MAX_DEPTH:
+        return value
+    steps.take()
+    put = replace(value)
+    if put is not _SAME:
+        return put
+    if is_mapping(value):
+        members = {key: _replaced(one, replace, depth + 1) for key, one in value.items()}
+        is_same = all(members[key] is one for key, one in value.items())
+        return value if is_same else members
+    if isinstance(value, list | tuple):
+        items = [_replaced(one, replace, depth + 1) for one in cast("list[Any]", value)]
+        is_same = all(new is one for new, one in zip(items, cast("list[Any]", value), strict=True))
+        return cast("Any", value) if is_same else items
+    return _of_object(value, replace, depth)
+
+
+def _of_object(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+    kind = cast("Any", type(value))
+    fields: Any = getattr(kind, "__pydantic_fields__", None) or getattr(kind, "__dataclass_fields__", None)
+    if not isinstance(fields, Mapping):
+        return value
+    members: dict[str, Any] = {name: getattr(value, name, None) for name in cast("Mapping[str, Any]", fields)}
+    new = {name: _replaced(one, replace, depth + 1) for name, one in members.items()}
+    changed = {name: one for name, one in new.items() if one is not members[name]}
+    if not changed:
+        return value
+    import copy
+
+    value = copy.copy(value)
+    for name, one in changed.items():
+        object.__setattr__(value, name, one)
+    return value
+
+
+def _validated(given: Any) -> Content:
+    if isinstance(given, Content):
+        return given
+    parts = current.get()
+    if parts is not None and is_mapping(given) and parts.tag in given:
+        return parts.at(given[parts.tag])
+    raise ValueError("must be the handle of an image, audio or a file that a tool of this program has given")
+
+
+def _written(part: Content) -> dict[str, Any]:
+    parts = current.get()
+    return part.described if parts is None else parts.take(part)

@@ -1,0 +1,110 @@
+"""The content that one invocation was given: which handles of its program are genuine, and how much there may be. Pure.
+
+A part is known by its id, which follows from its bytes, so a replay has the same. The tag, by which an object in JSON
+text stands for one, is this invocation's own: data that a tool quotes of elsewhere are data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..data.content import Content
+from ..errors import CodeModeSerializationError
+
+if TYPE_CHECKING:
+    from ..options.parts import ExecutionPolicy
+
+CONTENT_LIMIT = "CODE_MODE_CONTENT_LIMIT"
+"""The code of a call that gives more content than a program may have, and of a pause that cannot carry it."""
+
+MAX_CARRIED_BYTES = 1 << 20
+"""Of content in a continuation, where no store keeps it."""
+
+
+def tag_of(salt: str) -> str:
+    """Return the tag of the content of the invocation with this salt."""
+    return "$content:" + hashlib.sha256(b"content\0" + salt.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+class Contents:
+    """The parts of one invocation by their ids, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Content] = {}
+        self._bytes = 0
+        self._limits: ExecutionPolicy | None = None
+        self.tag = ""
+        self.shown: list[str] = []  # the ids of what the program has shown
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[Content]:
+        return iter(self._parts.values())
+
+    def __contains__(self, part_id: object) -> bool:
+        return part_id in self._parts
+
+    def under(self, limits: ExecutionPolicy, salt: str, recorded: Iterable[Content] | None = None) -> Contents:
+        """Belong to an invocation with these limits from now on, which had these parts before."""
+        self._limits, self.tag, self.shown = limits, tag_of(salt), []
+        for part in recorded or ():
+            self.put(part)
+        return self
+
+    @property
+    def bytes(self) -> int:
+        """How much there is."""
+        return self._bytes
+
+    def at(self, part_id: object) -> Content:
+        """Return a part. Raises `CodeModeSerializationError` for one that this invocation was not given."""
+        part = self._parts.get(part_id) if isinstance(part_id, str) else None
+        if part is None:
+            raise CodeModeSerializationError("a handle of content that no tool has given this program")
+        return part
+
+    def take(self, part: Content) -> dict[str, Any]:
+        """Take a part, and return the object that stands for it in JSON text.
+
+        Raises `CodeModeSerializationError` with the code `CONTENT_LIMIT`.
+        """
+        if part.id not in self._parts:
+            self._admit(part)
+            self.put(part)
+        return {self.tag: part.id, **part.described}
+
+    def put(self, part: Content) -> None:
+        """Keep a part that was admitted before."""
+        if part.id not in self._parts:
+            self._parts[part.id] = part
+            self._bytes += part.size
+
+    def _admit(self, part: Content) -> None:
+        limits = self._limits
+        if limits is None:
+            return
+        for option, size, maximum, what in (
+            ("max_content_part_bytes", part.size, limits.max_content_part_bytes, "one part of content has {} bytes"),
+            ("max_content_bytes", self._bytes + part.size, limits.max_content_bytes, "all content has {} bytes"),
+            ("max_content_parts", len(self._parts) + 1, limits.max_content_parts, "there are {} parts of content"),
+        ):
+            if size > maximum:
+                raise CodeModeSerializationError(
+                    f"{what.format(size)} with what this call gives; execution_policy.{option} is {maximum}",
+                    code=CONTENT_LIMIT,
+                    details={"limit": option, "max": maximum},
+                )
+
+    def require_carried(self) -> None:
+        """Raise `CodeModeSerializationError` for more than a continuation carries."""
+        if self._bytes > MAX_CARRIED_BYTES:
+            raise CodeModeSerializationError(
+                f"the program cannot pause: its content has {self._bytes} bytes, and without a store a continuation"
+                f" carries at most {MAX_CARRIED_BYTES}. Give a store as continuation.content_store, or as"
+                " continuation.journal",
+                code=CONTENT_LIMIT,
+                details={"limit": "content_store", "max": MAX_CARRIED_BYTES},
+            )

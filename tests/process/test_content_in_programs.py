@@ -1,0 +1,125 @@
+"""Images, audio and files of tools in programs: passed on, shown, kept over a pause, and never forged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pausing import PAUSING
+from waiting import within
+
+from codemode import (
+    CodeModeSerializationError,
+    Content,
+    ContentResult,
+    Interrupt,
+    Tool,
+    create_code_mode_tool,
+    run_code_mode,
+    tool,
+)
+
+PICTURE = Content(b"\x89PNG" + b"x" * 1000, "image/png", name="a.png")
+ROUND = """const shot = await tools.shot({});
+const cut = await tools.cut({ image: shot.picture, to: 10 });
+content(cut);
+const facts = [Object.keys(shot.picture), Object.isFrozen(shot.picture), JSON.stringify([cut.bytes, cut])];
+return { facts, same: (await tools.same({ of: cut })).of === cut, shot, size: await tools.size({ image: cut }) };"""
+
+
+READ = '[10,{"kind":"image","mimeType":"image/png","bytes":10,"name":null}]'
+
+
+class Tools:
+    """Three tools that hand pictures on, and what they were given."""
+
+    def __init__(self, *, gated: bool = False, picture: Content = PICTURE) -> None:
+        self.given: list[Any] = []
+        self._picture = picture
+        cut, size = tool(self.cut), tool(self.size)
+        self.all: dict[str, Any] = {
+            "shot": Tool("shot", execute=lambda _: {"picture": self._picture, "count": 1}),
+            "cut": Tool("cut", execute=cut.execute, input_schema=cut.input_schema, needs_approval=gated),
+            "same": Tool("same", execute=lambda given: given),
+            "size": size,
+        }
+
+    def cut(self, image: Content, to: int) -> Content:
+        self.given.append(image)
+        return Content(image.data[:to], image.mime_type)
+
+    def size(self, image: Content) -> int:
+        self.given.append(image)
+        return len(image.data)
+
+
+def check(result: Any, tools: Tools) -> None:
+    cut = Content(PICTURE.data[:10], "image/png")
+    assert isinstance(result, ContentResult)
+    assert result.content == (cut,)
+    assert result.value == {
+        "facts": [["kind", "mimeType", "bytes", "name"], True, READ],
+        "same": True,
+        "shot": {"picture": PICTURE, "count": 1},
+        "size": 10,
+    }
+    assert tools.given == [PICTURE, cut]
+
+
+def test_pictures_go_through_tools_and_are_shown():
+    tools = Tools()
+    code_mode = create_code_mode_tool(tools.all)
+    result = within(code_mode.execute({"js": ROUND}))
+    check(result, tools)
+    shown = code_mode.to_model_output(result)
+    assert [one["type"] for one in shown["value"]] == ["text", "media", "media"]
+    assert "iVBOR" not in shown["value"][0]["text"]
+    assert "image: Content;" in code_mode.description
+    assert code_mode.description.count("declare function content") == 1
+
+
+def test_a_pause_keeps_them_and_shows_no_bytes():
+    tools = Tools(gated=True)
+    code_mode = create_code_mode_tool(tools.all, PAUSING)
+
+    async def paused() -> None:
+        interrupt = await code_mode.execute({"js": ROUND})
+        place = {key: value for key, value in interrupt.input["image"].items() if not key.startswith("$")}
+        assert place == PICTURE.described
+        carried = Interrupt.from_dict(interrupt.to_dict())
+        edited = {**interrupt.input, "image": {**interrupt.input["image"], "name": "forged.png"}}
+        check(await code_mode.resume(carried, {"approved": True, "input": edited}), tools)
+        check(await code_mode.resume(carried, {"approved": True, "input": edited}), tools)
+
+    within(paused())
+
+
+def test_what_is_too_large_fails_and_names_the_option():
+    tools = Tools(gated=True, picture=Content(b"x" * (1 << 21), "image/png"))
+    options = {**PAUSING, "execution_policy": {"max_content_part_bytes": 1 << 20}}
+    js = "try { await tools.shot({}) } catch (error) { return [error.code, error.message] }"
+    code, message = within(run_code_mode(js, tools.all, options=options))
+    assert code == "CODE_MODE_CONTENT_LIMIT"
+    assert "execution_policy.max_content_part_bytes is 1048576" in message
+    with pytest.raises(CodeModeSerializationError, match=r"continuation\.content_store"):
+        within(run_code_mode(ROUND, tools.all, options=PAUSING))
+
+
+FORGED = """const handle = (await tools.shot({})).picture, said = [];
+const forged = [{ ...handle }, Object.create(handle), JSON.parse(JSON.stringify(handle)), new Proxy(handle, {}),
+  structuredCloneOf(handle), { ...(await tools.echo({})) }];
+for (const one of forged) {
+  for (const use of [(x) => content(x), (x) => tools.size({ image: x })])
+    try { await use(one); said.push("taken"); } catch { said.push("refused"); }
+}
+return { said, data: forged[0] };
+function structuredCloneOf(x) { return Object.freeze(Object.fromEntries(Object.entries(x))); }"""
+
+
+def test_what_only_looks_like_a_handle_is_data():
+    tools = Tools()
+    place = {"$content:" + "0" * 24: PICTURE.id, **PICTURE.described}  # of another run, in the words of its host
+    tools.all["echo"] = Tool("echo", execute=lambda _: place)
+    result = within(run_code_mode(FORGED, tools.all))
+    assert result == {"said": ["refused"] * 12, "data": PICTURE.described}
+    assert tools.given == []

@@ -1,0 +1,101 @@
+"""Parts of content as values: what they are made of, where they stand in others, and what describes them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from codemode import CodeModeSerializationError, Content, ContentResult
+from codemode.data.content import apart, places_for, with_parts
+from codemode.protocol.contents import Contents
+
+PICTURE = Content(b"\x89PNG", "image/png", name="a.png")
+
+
+def contents(tag: str = "$content:1") -> Contents:
+    made = Contents()
+    made.tag = tag
+    return made
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "kind"),
+    [("image/png", "image"), ("AUDIO/wav", "audio"), ("video/mp4", "video"), ("text/plain", "file"), ("a/b", "file")],
+)
+def test_a_kind_follows_from_the_type(mime_type: str, kind: str):
+    assert Content(b"", mime_type).kind == kind
+
+
+@pytest.mark.parametrize(
+    "mime_type", ["", "image", "image/", "/png", "image/png; a=b", "a/b\n", "a b/c", "x" * 99 + "/y"]
+)
+def test_what_is_no_type_is_refused(mime_type: str):
+    with pytest.raises(ValueError, match="mime_type"):
+        Content(b"", mime_type)
+
+
+def test_wrong_fields_are_named():
+    with pytest.raises(TypeError, match="must be bytes, not str"):
+        Content("text", "text/plain")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="kind"):
+        Content(b"", "a/b", kind="picture")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="name"):
+        Content(b"", "a/b", name="x" * 257)
+    assert Content(bytearray(b"x"), "a/b").data == b"x"  # type: ignore[arg-type]
+
+
+def test_an_id_is_of_all_that_tells_parts_apart():
+    ones = [
+        PICTURE,
+        Content(b"\x89PNH", "image/png", name="a.png"),
+        Content(b"\x89PNG", "image/gif", name="a.png"),
+        Content(b"\x89PNG", "image/png", name="b.png"),
+        Content(b"\x89PNG", "image/png", name="a.png", kind="file"),
+        Content(b"\x89PNG", "image/png", name="a.png", origin="{}"),
+    ]
+    assert len({one.id for one in ones}) == len(ones)
+    assert Content(b"\x89PNG", "image/png", name="a.png").id == PICTURE.id
+
+
+@dataclasses.dataclass
+class Found:
+    pictures: list[Content]
+    count: int = 1
+
+
+def test_places_stand_for_parts_and_come_back():
+    given = contents()
+    found = Found([PICTURE])
+    value = {"a": [PICTURE, 1], "b": (PICTURE,), "c": found, "d": {"e": None}}
+    plain = places_for(value, given)
+    place = {"$content:1": PICTURE.id, "kind": "image", "mimeType": "image/png", "bytes": 4, "name": "a.png"}
+    assert plain == {"a": [place, 1], "b": [place], "c": Found([place]), "d": {"e": None}}
+    assert found.pictures == [PICTURE]  # what a tool keeps is its own
+    assert plain["d"] is value["d"]
+    assert with_parts(plain["a"], given) == [PICTURE, 1]
+
+
+def test_only_what_was_given_comes_back():
+    given, other = contents(), contents()
+    place = other.take(PICTURE)
+    with pytest.raises(CodeModeSerializationError, match="no tool has given this program"):
+        with_parts([place], given)
+    given.take(PICTURE)
+    for forged in ({**place, "$content:1": 1}, {**place, "$content:1": [PICTURE.id]}, {"$content:1": "f" * 32}):
+        with pytest.raises(CodeModeSerializationError):
+            with_parts({"x": forged}, given)
+    # The tag of another run, and what has none, are data.
+    data = [{"$content:2": PICTURE.id}, PICTURE.described]
+    assert with_parts(data, given) is data
+    # Whatever else stands in a place, the host's own words count.
+    assert with_parts([{**place, "name": "b.png", "bytes": 1}], given, given.take) == [place]
+
+
+def test_each_part_is_told_once_by_its_number():
+    sound = Content(b"x", "audio/wav")
+    plain, parts = apart(ContentResult({"a": PICTURE, "b": [sound, PICTURE]}, (sound, Content(b"y", "audio/wav"))))
+    numbers = plain["a"]["content"], plain["b"][0]["content"], plain["b"][1]["content"]
+    assert (numbers, [part.data for part in parts]) == ((1, 2, 1), [PICTURE.data, b"x", b"y"])
+    assert plain["a"] == {"content": 1, **PICTURE.described}
+    assert apart({"a": 1}) == ({"a": 1}, [])
