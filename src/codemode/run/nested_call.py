@@ -48,19 +48,15 @@ class CallProgress(Protocol):
 
     def shown(self, input_json: str | None) -> None:
         """Nothing hides the input any more: this is what whoever watches may see of it."""
-        ...
 
     def asked(self) -> None:
         """A person is being asked."""
-        ...
 
     def answered(self) -> None:
         """The person has answered."""
-        ...
 
     def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """The tool itself runs from here on; where something is given back, once that was awaited."""
-        ...
 
 
 @record
@@ -332,8 +328,7 @@ class _ToolCall:
         tool, entry = self._tool, self._entry
         if tool.needs_approval is False or self._is_approved:
             return False
-        value = self._calls.content.given(validated)
-        return await decided(entry, needs_approval(tool, value, await self._context()))
+        return await decided(entry, needs_approval(tool, self._calls.content.given(validated), await self._context()))
 
     async def _approve(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry

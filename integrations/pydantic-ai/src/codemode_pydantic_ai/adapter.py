@@ -17,6 +17,7 @@ import codemode
 from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, plain_copy
 
+from .content import with_content_schemas, with_objects
 from .failures import told
 from .hidden_tools import HiddenTool, ShownOutput, annotations_of, metadata_of
 from .nested import NestedCalls
@@ -62,7 +63,7 @@ class _InputSchema(FrameworkSchema):
         self._tool = tool
 
     def compiled(self, compiled: Compile) -> CompiledSchema | None:
-        described = compiled(self._tool.tool_def.parameters_json_schema)
+        described = compiled(with_content_schemas(self._tool.tool_def.parameters_json_schema))
         return None if described is None else _Arguments(self._tool, described)
 
 
@@ -90,7 +91,7 @@ class _Arguments:
         if not tool.requires_approval:
             return ValidatedInput(_Input(arguments, None), lambda: plain_copy(arguments))
         try:
-            validated = tool.function_schema.validator.validate_python(arguments)
+            validated = tool.function_schema.validator.validate_python(with_objects(arguments))
         except ValidationError as error:
             raise CodeModeToolError(told(error), details={"tool_name": tool.name}) from error
         shown = shown_arguments(validated, tool.function_schema.single_arg_name)

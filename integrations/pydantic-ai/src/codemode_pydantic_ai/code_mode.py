@@ -21,6 +21,7 @@ from codemode import CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import OpenedContinuation
 
+from .content import object_of
 from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument
 from .failures import OWN_WORDS
 from .hidden_tools import CompiledTools
@@ -96,7 +97,8 @@ class _ProgramCall:
         return await self._code_mode.resume(interrupt, resolutions=answers, **outer)
 
     def shown(self, answer: Any, tool_call_id: str) -> Any:
-        return self._code_mode.to_model_output(answer, tool_call_id=tool_call_id)["value"]
+        value, parts = self._code_mode.to_model_parts(answer, tool_call_id=tool_call_id)
+        return [value, *map(object_of, parts)] if parts else value
 
 
 @dataclass

@@ -34,6 +34,7 @@ from codemode import (
 )
 from codemode.plugins import OpenedContinuation, binding_of, configured, direct_names
 
+from .content import shown_with_content
 from .faces import FaceTool, ShownTools, agent_settings, code_argument
 from .failures import ErrorWords
 from .hidden_tools import CompiledTools
@@ -251,7 +252,8 @@ class _PairCall:
         return await self._left(program, self._pair.resume(interrupt, resolutions=answers, **given))
 
     def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
-        return ToolReturn(answer, metadata=dict(self._metadata))
+        plain, objects = shown_with_content(answer)
+        return ToolReturn([plain, *objects] if objects else plain, metadata=dict(self._metadata))
 
     def _program(self, run_id: Any, ctx: RunContext[Any], calls: NestedCalls) -> PairProgram:
         scope = ctx.conversation_id or ctx.run_id

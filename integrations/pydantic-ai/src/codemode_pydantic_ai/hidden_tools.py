@@ -25,6 +25,8 @@ from codemode.plugins import (
     prepared,
 )
 
+from .content import with_content_schemas
+
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
 _METADATA_KEYS = ("codecall", "toolKind")
 _MAX_COMPILED = 8
@@ -147,8 +149,8 @@ def _hidden(name: str, definition: ToolDefinition) -> Tool:
         definition.name,
         execute=partial(_execute, name),
         description=definition.description or "",
-        input_schema=definition.parameters_json_schema,
-        output_schema=ShownOutput(_output_schema(definition)),
+        input_schema=with_content_schemas(definition.parameters_json_schema),
+        output_schema=ShownOutput(with_content_schemas(_output_schema(definition))),
         annotations=annotations_of(definition),
         metadata=metadata_of(definition),
     )

@@ -31,6 +31,7 @@ from codemode import (
 )
 from codemode.plugins import LARGE_CHARACTERS, refuse_too_many, run_check, weigh
 
+from .content import Beside, as_places, taken
 from .failures import OWN_WORDS, TOLD, ErrorWords, told
 from .shown_inputs import CallInput, NestedManager, require_as_shown
 from .told_calls import CallLog
@@ -73,7 +74,8 @@ class NestedCalls:
     """The calls of one program, through a `ToolManager` that knows the hidden tools.
 
     ``fatal`` is what ends the run of the agent, whatever the program does; ``stop`` then cancels the program.
-    ``settled`` are the calls that somebody answered, by the id under which they waited. ``is_repeated`` tells that a
+    ``settled`` are the calls that somebody answered, by the id under which they waited, ``beside`` what results have
+    beside their values. ``is_repeated`` tells that a
     durable engine runs them, one after the other, and may run them again. ``words`` are those of the errors that a
     program is told of. ``run_context`` is that of the model's call; hooks of the core, whose ``context`` this is, find
     it here. ``shared`` is what all programs of the run share, and ``log`` hears of the calls.
@@ -91,6 +93,7 @@ class NestedCalls:
         self.fatal: BaseException | None = None
         self.stop: Callable[[], object] = lambda: None
         self.settled: dict[str, ToolReturnPart] = {}
+        self.beside = Beside()
         self.run_context = ctx
         self.shared = shared
         self._policy = policy
@@ -115,7 +118,7 @@ class NestedCalls:
 
         ``approved`` and ``shown`` are for a call that somebody has already approved, as it was shown.
         """
-        call = ToolCallPart(name, arguments or {}, tool_call_id=context.tool_call_id)
+        call = ToolCallPart(name, as_places(arguments) or {}, tool_call_id=context.tool_call_id)
         try:
             if context.interrupt is None:
                 waiting = await CallInput.of(call.args_as_dict(), shown)
@@ -196,7 +199,11 @@ class NestedCalls:
             del self._manager.inputs[call.tool_call_id]
         if isinstance(outcome, ToolDenied):
             raise self._words.denial(call, outcome.message)
-        value = cast("ToolReturn[Any]", outcome).return_value if isinstance(outcome, ToolReturn) else outcome
+        value = outcome
+        if isinstance(outcome, ToolReturn):
+            returned = cast("ToolReturn[Any]", outcome)
+            self.beside.note(call.tool_name, call.tool_call_id, returned)
+            value = returned.return_value
         return await self._as_json(value, call.tool_name)
 
     async def _shown(self, call: ToolCallPart) -> dict[str, Any]:
@@ -211,6 +218,7 @@ class NestedCalls:
         def write() -> Any:
             # A generator is the tool's code, and may never end.
             value = list(islice(cast("Iterator[Any]", given), most + 1)) if isinstance(given, GeneratorType) else given
+            value = taken(value)
             refuse_too_many(value, most, f"the output of tool {name!r}")
             return tool_return_ta.dump_python(value, mode="json", by_alias=True)
 

@@ -89,7 +89,7 @@ class OuterCall:
         if isinstance(answer, Interrupt):
             name = self._tool.definition.name
             self._pause(pause_metadata(answer, ToolCallPart(name, arguments, tool_call_id=self._id)))
-        return self._with_calls(self._call.shown(answer, self._id))
+        return self._with_calls(self._calls.beside.on(self._call.shown(answer, self._id)))
 
     def _with_calls(self, shown: Any) -> Any:
         """Return what the model is shown, with what the application may know of the calls."""

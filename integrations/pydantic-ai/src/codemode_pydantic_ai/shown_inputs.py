@@ -17,6 +17,7 @@ from pydantic_core import from_json, to_json
 from codemode import CodeModeToolError
 from codemode.plugins import LARGE_CHARACTERS, integers_as_in, plain_copy, read_again, run_check, same_json, weigh
 
+from .content import with_objects
 from .shown_values import flattened_parameter, shown_arguments
 
 
@@ -93,9 +94,9 @@ class NestedManager(ToolManager[Any]):
         settings = {"approved": approved, "metadata": metadata, "wrap_validation_errors": wrap_validation_errors}
         waiting = self.inputs.get(call.tool_call_id)
         if waiting is None:
-            return await super().validate_tool_call(call, **settings)
+            return await self._validate(call, **settings)
         if not approved or waiting.shown is None:
-            waiting.validated = await super().validate_tool_call(call, **settings)
+            waiting.validated = await self._validate(call, **settings)
             return waiting.validated
         if call.args is waiting.arguments:
             return await self._unchanged(call, waiting, settings)
@@ -138,7 +139,7 @@ class NestedManager(ToolManager[Any]):
         validated = await self._try(call, {**plain_copy(waiting.shown or {}), **given}, settings)
         if not isinstance(validated, Exception) and await _comes_out(validated, waiting.shown):
             return await _shown(validated)
-        return await _shown(await super().validate_tool_call(replace(call, args=given), **settings))
+        return await _shown(await self._validate(replace(call, args=given), **settings))
 
     async def _unchanged(
         self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]
@@ -173,11 +174,15 @@ class NestedManager(ToolManager[Any]):
             raise ApprovalRequired(metadata=waiting.metadata)
         raise refused or _refusal(call, "the edited input is wrong")
 
+    async def _validate(self, call: ToolCallPart, **settings: Any) -> ValidatedToolCall[Any]:
+        made = with_objects(call.args)
+        return await super().validate_tool_call(call if made is call.args else replace(call, args=made), **settings)
+
     async def _try(
         self, call: ToolCallPart, arguments: dict[str, Any], settings: dict[str, Any]
     ) -> ValidatedToolCall[Any] | Exception:
         try:
-            validated = await super().validate_tool_call(replace(call, args=arguments), **settings)
+            validated = await self._validate(replace(call, args=arguments), **settings)
             return replace(validated, validated_args=read_again(validated.validated_args))
         except (ValidationError, ModelRetry, ToolFailed) as error:
             return error

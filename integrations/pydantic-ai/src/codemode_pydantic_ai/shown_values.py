@@ -23,6 +23,8 @@ from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 from codemode.plugins import ReadAgain, canonical_json, is_read_once
 
+from .content import place_of
+
 _PLAIN = (str, bool, int, type(None))
 _SIMPLE = (*_PLAIN, float, Decimal, date, time, timedelta, UUID, Enum)
 
@@ -71,6 +73,8 @@ def _plain(value: Any) -> Any:
         return _plain(cast("Any", value).root)
     if isinstance(value, BaseModel):
         return _plain_model(value)
+    if (place := place_of(value)) is not None:
+        return place
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields: dict[str, FieldInfo] = getattr(value, "__pydantic_fields__", {})
         names = [one.name for one in dataclasses.fields(value)]

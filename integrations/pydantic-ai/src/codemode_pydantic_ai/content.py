@@ -1,0 +1,161 @@
+"""The framework's images, audio and files as content of a program, and back. Runs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+from pydantic_ai.messages import (
+    AudioUrl,
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
+    MultiModalContent,
+    ToolReturn,
+    UploadedFile,
+    VideoUrl,
+)
+
+from codemode import Content
+from codemode.plugins import CONTENT_SCHEMA, apart, current, places_for, with_parts
+
+_TYPES = (BinaryContent, ImageUrl, AudioUrl, DocumentUrl, VideoUrl, UploadedFile)
+_KINDS = frozenset({"binary", "image-url", "audio-url", "document-url", "video-url", "uploaded-file"})
+_KIND_OF_URLS: dict[str, Any] = {"image-url": "image", "audio-url": "audio", "video-url": "video"}
+_UNKNOWN = "application/octet-stream"
+_MAX_BESIDE = 64
+
+
+def content_of(one: Any) -> Content | None:
+    """Return the content that an object of the framework is; None for any other."""
+    if not isinstance(one, _TYPES):
+        return None
+    if isinstance(one, BinaryContent):
+        name = _own_identifier(one)
+        said = {"vendor_metadata": one.vendor_metadata, "identifier": name}
+        told = {key: value for key, value in said.items() if value is not None}
+        origin = json.dumps(told, sort_keys=True, default=str) if told else None
+        return Content(one.data, one.media_type, name=_name(name), origin=origin)
+    plain = _objects().dump_python(one, mode="json")
+    try:
+        mime_type = one.media_type or _UNKNOWN
+    except ValueError:  # nothing in the address says it
+        mime_type = _UNKNOWN
+    kind = _KIND_OF_URLS.get(one.kind, "file")
+    return Content(b"", mime_type, kind=kind, origin=json.dumps(plain, sort_keys=True))
+
+
+def object_of(part: Content) -> Any:
+    """Return the framework's object of a part: one that it was made of, or the bytes."""
+    told: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
+    if "kind" in told:
+        return _objects().validate_python(told)
+    return BinaryContent.narrow_type(BinaryContent(part.data, media_type=part.mime_type, **told))
+
+
+def as_places(arguments: Any) -> Any:
+    """Return arguments as JSON, with what stands for it in place of each part."""
+    parts = current.get()
+    return arguments if parts is None else places_for(arguments, parts)
+
+
+def with_objects(arguments: Any) -> Any:
+    """Return the same with the framework's objects in those places."""
+    parts = current.get()
+    is_plain = parts is None or not isinstance(arguments, Mapping)
+    return arguments if is_plain else with_parts(arguments, parts, object_of)
+
+
+def taken(output: Any) -> Any:
+    """Return what a tool gave with what stands for it in place of each image, audio and file."""
+    parts = current.get()
+    return output if parts is None else places_for(output, parts, content_of)
+
+
+def place_of(one: Any) -> dict[str, Any] | None:
+    """Return what stands for an object of the framework in what people are shown; None for any other."""
+    parts = current.get()
+    part = None if parts is None else content_of(one)
+    return None if parts is None or part is None else parts.take(part)
+
+
+def shown_with_content(answer: Any) -> tuple[Any, list[Any]]:
+    """Return an answer as JSON, and the objects that go with it, for the model to see."""
+    plain, parts = apart(answer)
+    return plain, [object_of(part) for part in parts]
+
+
+class Beside:
+    """What results of nested calls have beside their values, for the result of the outer call."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.content: list[Any] = []
+
+    def note(self, name: str, tool_call_id: str, result: ToolReturn[Any]) -> None:
+        """Note the metadata of a result, and what it wants a model to be shown."""
+        if result.metadata is not None:
+            self.calls.append({"tool": name, "tool_call_id": tool_call_id, "metadata": result.metadata})
+        if result.content is not None:
+            more = [result.content] if isinstance(result.content, str) else list(result.content)
+            self.content += more[: _MAX_BESIDE - len(self.content)]
+
+    def on(self, shown: Any) -> Any:
+        """Return the outer result with all of that."""
+        if not self.calls and not self.content:
+            return shown
+        given: Any = shown if isinstance(shown, ToolReturn) else ToolReturn(shown)
+        metadata: Any = given.metadata
+        if self.calls:
+            metadata = {**_mapping(metadata), "nested_metadata": self.calls}
+        return ToolReturn(given.return_value, content=self.content or None, metadata=metadata)
+
+
+def with_content_schemas(schema: Any) -> Any:
+    """Return a JSON Schema in which the framework's images, audio and files are content of a program."""
+    if isinstance(schema, list):
+        return [with_content_schemas(one) for one in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    known = cast("dict[str, Any]", schema)
+    if _is_object_schema(known):
+        return dict(CONTENT_SCHEMA)
+    made = {key: with_content_schemas(one) for key, one in known.items()}
+    # Several of the framework's classes are the same to a program.
+    if "oneOf" in made and _refers_to_content(known):
+        made["anyOf"] = made.pop("oneOf")
+        made.pop("discriminator", None)
+    return made
+
+
+def _is_object_schema(schema: Mapping[str, Any]) -> bool:
+    properties = _mapping(schema.get("properties"))
+    return _mapping(properties.get("kind")).get("const") in _KINDS
+
+
+def _refers_to_content(schema: Mapping[str, Any]) -> bool:
+    return not _KINDS.isdisjoint(_mapping(_mapping(schema.get("discriminator")).get("mapping")))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _own_identifier(one: BinaryContent) -> str | None:
+    """Return the identifier that somebody gave it: the framework makes one of the bytes, and keeps it when asked."""
+    given: str | None = getattr(one, "_identifier", None)
+    if given is None or given == BinaryContent(one.data, media_type=one.media_type).identifier:
+        return None
+    return given
+
+
+def _name(identifier: Any) -> str | None:
+    return str(identifier)[:256] if identifier else None
+
+
+@cache
+def _objects() -> TypeAdapter[Any]:
+    return TypeAdapter(MultiModalContent)
