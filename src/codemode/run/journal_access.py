@@ -116,6 +116,7 @@ class JournalAccess:
                 "js": self._js,
                 "ledger": [],
                 "deliveries": [],
+                "contents": [],
                 "notices": 0,
                 "progress": list(Progress()),
             }
