@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pydantic_ai import CustomEvent, RunContext
@@ -15,6 +15,7 @@ from pydantic_ai.exceptions import UserError
 from codemode import CodeModeToolApprovalDeniedError, InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
 _MOST = 16 << 10
+_GATHERED_SECONDS = 0.005
 
 CallState: TypeAlias = Literal["running", "waiting", "done", "failed", "denied", "aborted"]
 
@@ -48,7 +49,7 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
 
     call_id: str
     nested_tool_name: str
-    state: CallState
+    state: CallState = "running"
     input: Any = None
     input_bytes: int = 0
     output: Any = None
@@ -113,7 +114,8 @@ class CallLog:
         if self._invocation_id is None and isinstance(event, InvocationStarted):
             self._invocation_id = event.invocation_id
         if isinstance(event, NestedToolCallEvent) and event.invocation_id == self._invocation_id:
-            self._last.take(_told(event, self._ctx), is_replayed=event.replayed)
+            log = self._last
+            log.take(_told(event, self._ctx, log.begun(event)), is_replayed=event.replayed)
 
     @property
     def _last(self) -> CallLog:
@@ -121,6 +123,10 @@ class CallLog:
         while log._successor is not None:
             log = log._successor
         return log
+
+    def begun(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
+        """Return what was told of a call when it began, if this event is of its end."""
+        return self._calls.get(event.tool_call_id) if isinstance(event, NestedToolResultEvent) else None
 
     def take(self, told: NestedCallEvent, *, is_replayed: bool) -> None:
         """Keep what has become of a call, and pass it on unless it was told of before the program had paused."""
@@ -130,7 +136,10 @@ class CallLog:
         elif self._is_live:
             self._replayed.discard(told.call_id)
             self._news.append(told)
-            self._loop.call_soon_threadsafe(self._has_news.set)
+            if asyncio.get_running_loop() is self._loop:
+                self._has_news.set()
+            else:  # the program lives on the loop of the call that began it
+                self._loop.call_soon_threadsafe(self._has_news.set)
 
     def follow(self, log: CallLog) -> None:
         """Take over what is still to come of the calls of another log, and what came after its call had returned."""
@@ -164,6 +173,8 @@ class CallLog:
     async def _emit_news(self) -> None:
         while True:
             await self._has_news.wait()
+            # Each time that whoever streams is woken costs as much as an event: what comes together is told together.
+            await asyncio.sleep(_GATHERED_SECONDS)
             self._has_news.clear()
             await self._emit()
 
@@ -177,27 +188,31 @@ class CallLog:
             self._news.clear()
 
 
-def _told(event: NestedToolCallEvent, ctx: RunContext[Any]) -> NestedCallEvent:
-    begun = NestedCallEvent(
+def _told(event: NestedToolCallEvent, ctx: RunContext[Any], begun: NestedCallEvent | None) -> NestedCallEvent:
+    size = event.input_bytes if begun is None else begun.input_bytes
+    # What an input is decoded to once need not be decoded again.
+    given = begun.input if begun is not None else event.input if size <= _MOST else None
+    ending: dict[str, Any] = _ending(event) if isinstance(event, NestedToolResultEvent) else {}
+    return NestedCallEvent(
         tool_call_id=ctx.tool_call_id,
         tool_name=ctx.tool_name,
         call_id=event.tool_call_id,
         nested_tool_name=event.tool_name,
-        state="running",
-        input=event.input if event.input_bytes <= _MOST else None,
-        input_bytes=event.input_bytes,
+        input=given,
+        input_bytes=size,
         started_at_ms=event.started_at_ms,
+        **ending,
     )
-    if not isinstance(event, NestedToolResultEvent):
-        return begun
+
+
+def _ending(event: NestedToolResultEvent) -> dict[str, Any]:
     size = event.output_characters
     is_denied = isinstance(event.error, CodeModeToolApprovalDeniedError)
-    return replace(
-        begun,
-        state="denied" if is_denied else _ENDED[event.status],
-        output=event.output if size is not None and size <= _MOST else None,
-        output_characters=size,
-        error=None if event.told_error is None else event.told_error["message"],
-        waits_as=event.interrupt_id,
-        completed_at_ms=event.completed_at_ms,
-    )
+    return {
+        "state": "denied" if is_denied else _ENDED[event.status],
+        "output": event.output if size is not None and size <= _MOST else None,
+        "output_characters": size,
+        "error": None if event.told_error is None else event.told_error["message"],
+        "waits_as": event.interrupt_id,
+        "completed_at_ms": event.completed_at_ms,
+    }
