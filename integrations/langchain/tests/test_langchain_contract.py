@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,12 @@ class Plugin:
         self.face = face
         self._saver = InMemorySaver()
         self._answered: dict[str, Any] = {}
+
+    def part(self, data: bytes, mime_type: str) -> Any:
+        return {"type": "image", "base64": b64encode(data).decode(), "mime_type": mime_type}
+
+    def bytes_of(self, part: Any) -> bytes:
+        return b64decode(part["base64"])
 
     async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         name, given = self.face.request("return 1")
@@ -95,7 +102,9 @@ class Plugin:
         (message,) = results(output)
         if message.status == "error":
             return Failed(text=message.content)
-        return Finished(value=_value(message.content))
+        said, *blocks = [{"text": message.content}] if isinstance(message.content, str) else message.content
+        content = tuple((one["mime_type"], b64decode(one["base64"])) for one in blocks)
+        return Finished(value=_value(said["text"]), content=content)
 
 
 def _langchain_tool(one: ContractTool) -> StructuredTool:

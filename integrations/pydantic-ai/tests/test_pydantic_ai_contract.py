@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeMode, ExecWait, answer, create_code_mode_tool
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved, ToolDenied
+from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script
@@ -47,6 +47,12 @@ class Capability:
             output_type=[str, DeferredToolRequests],
             capabilities=[CodeMode()],
         )
+
+    def part(self, data: bytes, mime_type: str) -> Any:
+        return BinaryContent(data, media_type=mime_type)
+
+    def bytes_of(self, part: Any) -> bytes:
+        return part.data
 
     async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         script = Script("done")
@@ -89,7 +95,10 @@ class Capability:
             if getattr(part, "tool_call_id", None) == "outer" and part.part_kind in ("tool-return", "retry-prompt")
         )
         failed = part.part_kind == "retry-prompt" or part.outcome != "success"
-        return Failed(text=str(part.content)) if failed else Finished(value=part.content)
+        if failed:
+            return Failed(text=str(part.content))
+        value, *objects = part.content if part.files else [part.content]
+        return Finished(value=value, content=tuple((one.media_type, one.data) for one in objects))
 
 
 class CallCapability(Capability):

@@ -155,7 +155,7 @@ def with_parts(value: Any, parts: Parts, made: Callable[[Content], Any] = lambda
 
     Raises `CodeModeSerializationError` for one that this run was not given.
     """
-    return _replaced(value, lambda one: _of_place(one, parts, made), 0)
+    return _replaced(value, lambda one: _of_place(one, parts, made), 0, opens=False)
 
 
 def places_for(value: Any, parts: Parts, part_of: Callable[[Any], Content | None] | None = None) -> Any:
@@ -211,8 +211,11 @@ def _of_place(one: Any, parts: Parts, made: Callable[[Content], Any]) -> Any:
     return made(parts.at(cast("dict[str, Any]", one)[parts.tag]))
 
 
-def _replaced(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
-    """Return a value with others in some places; what has none in it stays the same object."""
+def _replaced(value: Any, replace: Callable[[Any], Any], depth: int, *, opens: bool = True) -> Any:
+    """Return a value with others in some places, also in objects where it ``opens`` them.
+
+    What has none in it stays the same object.
+    """
     if type(value) in SCALARS or depth > _MAX_DEPTH:
         return value
     steps.take()
@@ -220,14 +223,14 @@ def _replaced(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     if put is not _SAME:
         return put
     if is_mapping(value):
-        members = {key: _replaced(one, replace, depth + 1) for key, one in value.items()}
+        members = {key: _replaced(one, replace, depth + 1, opens=opens) for key, one in value.items()}
         is_same = all(members[key] is one for key, one in value.items())
         return value if is_same else members
     if isinstance(value, list | tuple):
-        items = [_replaced(one, replace, depth + 1) for one in cast("list[Any]", value)]
+        items = [_replaced(one, replace, depth + 1, opens=opens) for one in cast("list[Any]", value)]
         is_same = all(new is one for new, one in zip(items, cast("list[Any]", value), strict=True))
         return cast("Any", value) if is_same else items
-    return _of_object(value, replace, depth)
+    return _of_object(value, replace, depth) if opens else value
 
 
 def _of_object(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .code_call_contract import CODE_CALL_ALONE
+from .content_contract import CONTENT
 from .faces import CODE_CALL, CODE_MODE, EXEC_WAIT, Face
 from .plugin_under_test import (
     SECRET,
@@ -281,13 +282,13 @@ _EVERY_FACE: tuple[Check, ...] = (
 )
 
 CONTRACTS: tuple[tuple[Face, Check], ...] = (
-    *((CODE_MODE, check) for check in (*_CODE_MODE_ALONE, *_EVERY_FACE)),
+    *((CODE_MODE, check) for check in (*_CODE_MODE_ALONE, *_EVERY_FACE, *CONTENT)),
     *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_FACE)),
 )
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""
 
 EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
-    (EXEC_WAIT, check) for check in (shows_exec_and_wait, *_EVERY_FACE) if check is not calls_any_name
+    (EXEC_WAIT, check) for check in (shows_exec_and_wait, *_EVERY_FACE, *CONTENT) if check is not calls_any_name
 )
 """The same for exec and wait, whose programs call by its id a tool with a name that the language reads of objects."""
 

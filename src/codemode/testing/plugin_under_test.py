@@ -41,9 +41,13 @@ class WaitingCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The tool gave the model an answer. ``value`` is that answer, as plain JSON."""
+    """The tool gave the model an answer. ``value`` is that answer, as plain JSON.
+
+    ``content`` are the images, audio and files beside it, each with its MIME type and its bytes.
+    """
 
     value: Any
+    content: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,14 @@ class PluginUnderTest(Protocol):
     @property
     def face(self) -> Face:
         """What the agents are made with: `CODE_MODE` or `CODE_CALL`."""
+        ...
+
+    def part(self, data: bytes, mime_type: str) -> Any:
+        """Return the framework's own object for content, as a tool of its users gives it."""
+        ...
+
+    def bytes_of(self, part: Any) -> bytes:
+        """Return the bytes of such an object, as a tool is given it."""
         ...
 
     async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
@@ -109,7 +121,7 @@ def as_read(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
     if not isinstance(outcome, Finished):
         return outcome
     is_well, value = plugin.face.answer(outcome.value)
-    return Finished(value=value) if is_well else Failed(text=json.dumps(value))
+    return Finished(value=value, content=outcome.content) if is_well else Failed(text=json.dumps(value))
 
 
 REFUNDS = """

@@ -27,6 +27,7 @@ from codemode.plugins import (
     plain_copy,
 )
 
+from .content import with_blocks
 from .shown_values import shown, shown_fields
 
 Parse = Callable[[Any, str | None], Any]
@@ -115,11 +116,11 @@ class ArgumentsSchema:
             result = parse(whole, tool_call_id)
             if self._parses_itself or result is not whole:
                 self._require_all(before, result)
-            return result
+            return with_blocks(result)
         # Middleware, or a person it asked, may have changed what was allowed.
         is_same = given == arguments.shown
         values = self._once(arguments) if is_same else self._changed(given, whole, tool_call_id, parse)
-        return {**values, **self._injected.given_in(whole, tool_call_id)}
+        return {**with_blocks(values), **self._injected.given_in(whole, tool_call_id)}
 
     def _once(self, arguments: Arguments) -> dict[str, Any]:
         """Return the validated values. A tool that is called again, after it may have changed them, gets new ones."""

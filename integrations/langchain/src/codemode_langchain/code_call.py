@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr
 
 import codemode
-from codemode import CodeCallOptions, CodeCallToolset, CodeModeError, Interrupt, WorkerPool
+from codemode import CodeCallOptions, CodeCallToolset, CodeModeError, Content, Interrupt, WorkerPool
 from codemode.plugins import PreparedTool, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
@@ -106,8 +106,8 @@ class MetaCall:
     async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
         return await self._core.resume(interrupt, **answering)
 
-    def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as other surfaces have it
-        return answer
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:  # noqa: ARG002 - as other surfaces have it
+        return answer, []
 
     def _hosts_context(self) -> Mapping[str, Any] | None:
         return None if self._script_context is None else self._script_context()

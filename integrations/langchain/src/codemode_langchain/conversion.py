@@ -20,6 +20,7 @@ from codemode import CodeModeError, CodeModeToolError, Tool, ToolCallContext, To
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, prepared
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
+from .content import taken
 from .server_tools import annotations_of, answer_of, declared_output, is_of_server, text_in
 
 # As LangChain itself describes it to a model.
@@ -205,7 +206,7 @@ def guest_value(result: Any, capture: Capture) -> Any:
         return result
     if result.status == "error":
         raise CodeModeToolError(_text(result.content), details={"tool_name": capture.original.name})
-    value: Any = capture.value_of(result)
+    value: Any = taken(capture.value_of(result))
     return value if isinstance(value, str | int | float | bool | None | ToolResult) else _json_or(value, result.content)
 
 

@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 
 import codemode
 from codemode import CodeModeConcurrencyError, CodeModeOptions, ExecWaitOptions, Interrupt, Tool, ToolSource, WorkerPool
-from codemode.plugins import PreparedTool, prepared
+from codemode.plugins import PreparedTool, apart, prepared
 
 from .agent_runs import agent_run, scope_of
 from .approvals import ApprovalRules, Approvals, InterruptMode
@@ -29,7 +29,7 @@ from .nested import Caller, NestedRun
 from .questions import digest
 
 if TYPE_CHECKING:
-    from codemode import ExecWaitTools, InterruptStore, NamespaceRegistry
+    from codemode import Content, ExecWaitTools, InterruptStore, NamespaceRegistry
 
 EXEC, WAIT = "exec", "wait"
 NAMES = (EXEC, WAIT)
@@ -206,8 +206,8 @@ class PairCall:
     def shown_name(self, name: str) -> str:
         return self._face.shown_name(name)
 
-    def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as other surfaces have it
-        return answer
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:  # noqa: ARG002 - as other surfaces have it
+        return apart(answer)
 
     def start(self, *, tool_call_id: str, context: NestedRun, **_: Any) -> Any:
         return self._rules.block(self._started(tool_call_id, context, None))

@@ -25,6 +25,7 @@ from codemode.plugins import ImpossibleNameError, can_be_called, check_name, log
 from .approvals import Approvals
 from .arguments import Arguments, call_ids
 from .channels import write_earlier
+from .content import message_content
 from .conversion import LangChainTool, convert
 from .graph import is_in_node, name_in_node
 from .nested import Caller, DirectCaller
@@ -149,7 +150,7 @@ class OuterTool(BaseTool):
             return outcome.value
         failure = outcome.failure
         message = ToolMessage(
-            outcome.text if failure is None else str(failure["text"]),
+            message_content(outcome.text, outcome.content) if failure is None else str(failure["text"]),
             artifact={"calls": list(outcome.artifacts)} if outcome.artifacts else None,
             name=self.name,
             tool_call_id=tool_call_id,

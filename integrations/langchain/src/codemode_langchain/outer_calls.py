@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from codemode import Interrupt
+from codemode import Content, Interrupt
 from codemode.plugins import PreparedTool
 
 
@@ -61,6 +61,6 @@ class OuterCall(Protocol):
         """Do the same without blocking."""
         ...
 
-    def shown(self, answer: Any, tool_call_id: str) -> Any:
-        """Return what the model is given for an answer: plain JSON."""
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:
+        """Return what the model is given for an answer: plain JSON, and the images, audio and files beside it."""
         ...

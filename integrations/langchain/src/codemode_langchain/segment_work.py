@@ -50,10 +50,14 @@ Work: TypeAlias = RunSegment | Ask | Recall
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a program ended, and what its nested calls left beside their values. ``text`` is the value for the model."""
+    """How a program ended, and what its nested calls left beside their values.
+
+    ``text`` is the value for the model, ``content`` are the images, audio and files beside it.
+    """
 
     value: Any = None
     text: str = ""
+    content: tuple[Mapping[str, Any], ...] = ()
     failure: Mapping[str, Any] | None = None
     commands: tuple[Any, ...] = ()
     artifacts: tuple[dict[str, Any], ...] = ()

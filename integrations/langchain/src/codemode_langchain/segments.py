@@ -24,11 +24,13 @@ from codemode import (
     Interrupt,
     failure_text,
 )
+from codemode.plugins import apart
 
 from .approvals import Approvals, Question
 from .batches import batched, taken_apart, waiting_of
 from .beginnings import Beginning
 from .checkpoints import time_of_step_ms
+from .content import shown_block
 from .graph import binding_in_node, is_in_node, number_of, start_task
 from .interrupts import ask_person, interrupts_in, raise_interrupts, take_interrupts
 from .leavings import Leavings
@@ -214,6 +216,7 @@ class Segments:
         return Outcome(
             value=value if self._value is None else self._value,
             text=as_text(json.loads(record["shown"]) if "shown" in record else value),
+            content=tuple(record.get("content", ())),
             failure=record.get("failure"),
             commands=tuple(one for left in self._left for one in left["commands"]),
             artifacts=tuple(one for left in self._left for one in left["artifacts"]),
@@ -278,9 +281,12 @@ class Segments:
             waiting = {request.tool_call_id for request in value.requests}
             return self._record(todo, {"interrupt": value.to_dict()}, waiting)
         self._value = value
-        shown = self.call.shown(value, self.tool_call_id)
+        shown, parts = self.call.shown(value, self.tool_call_id)
+        plain = apart(value)[0] if parts else value
         # As text, for a checkpoint holds no integer beyond 64 bits.
-        found = {"value": json.dumps(value), **({} if shown is value else {"shown": json.dumps(shown)})}
+        found = {"value": json.dumps(plain), **({} if shown is value else {"shown": json.dumps(shown)})}
+        if parts:
+            found["content"] = [shown_block(part) for part in parts]
         return self._record(todo, found)
 
     def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:

@@ -21,6 +21,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from codemode.plugins import SchemaMismatch, canonical_json
 
+from .content import place_of
+
 NOT_GIVEN: Any = object()
 LEFT_OUT: Any = object()
 _PLAIN = (str, bool, int, type(None))
@@ -76,6 +78,8 @@ def shown(value: Any, given: Any = NOT_GIVEN) -> Any:
         return shown(cast("Any", value).root, given)
     if isinstance(value, BaseModel):
         return _shown_model(value, given)
+    if (place := place_of(value)) is not None:
+        return place
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         found = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
         return _shown_items(found.items(), given)

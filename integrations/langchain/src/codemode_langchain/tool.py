@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from codemode import CodeModeOptions, Interrupt, WorkerPool
+from codemode import CodeModeOptions, Content, Interrupt, WorkerPool
 from codemode import CodeModeTool as Core
 from codemode.plugins import PreparedTool
 
@@ -79,8 +79,8 @@ class ProgramCall:
     async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
         return await self._core.resume(interrupt, **answering)
 
-    def shown(self, answer: Any, tool_call_id: str) -> Any:
-        return self._core.to_model_output(answer, tool_call_id=tool_call_id)["value"]
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:
+        return self._core.to_model_parts(answer, tool_call_id=tool_call_id)
 
 
 class CodeModeTool(OuterTool):
