@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .interrupts.interrupt import APPROVAL_KIND, same_json
     from .observe.overheard import heard_by
     from .options.checked_fields import WrongTypeError, not_negative
+    from .options.parts import Listing
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
     from .schemas.compiled import (
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from .tools.adapters import register_adapter
     from .tools.names import ImpossibleNameError, can_be_called, check_name
     from .tools.prepared import PreparedTool, prepared
+    from .tools.selection import Places, Selection, places
     from .tools.tool_schemas import Compile, FrameworkSchema
     from .trace.failures import log_left_out
     from .workers.pool import pool_or_default
@@ -76,11 +78,14 @@ __all__ = [
     "FrameworkSchema",
     "ImpossibleNameError",
     "JsonSchema",
+    "Listing",
     "OpenedContinuation",
+    "Places",
     "PreparedTool",
     "ReadAgain",
     "ResumeWith",
     "SchemaMismatch",
+    "Selection",
     "Tenant",
     "Tenants",
     "ToolForm",
@@ -113,6 +118,7 @@ __all__ = [
     "not_negative",
     "open_continuation",
     "path_text",
+    "places",
     "places_for",
     "plain_copy",
     "pool_or_default",
@@ -145,6 +151,7 @@ _LATE = {
     "interrupts.interrupt": "APPROVAL_KIND same_json",
     "observe.overheard": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",
+    "options.parts": "Listing",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND",
     "run.resume": "OpenedContinuation end_continuation open_continuation",
     "schemas.compiled": (
@@ -168,6 +175,7 @@ _LATE = {
     "tools.adapters": "register_adapter",
     "tools.names": "ImpossibleNameError can_be_called check_name",
     "tools.prepared": "PreparedTool prepared",
+    "tools.selection": "Places Selection places",
     "tools.tool_schemas": "Compile FrameworkSchema",
     "trace.failures": "log_left_out",
     "workers.pool": "pool_or_default",

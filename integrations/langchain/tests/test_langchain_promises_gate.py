@@ -94,7 +94,7 @@ def test_01_so_is_each_of_several_beside_a_program_and_a_kept_tool(till: Till, i
 
 
 @pytest.mark.parametrize("rule", [True, lambda args: False, {"allowed_decisions": ["approve"]}])
-@pytest.mark.parametrize("keep", [["pay"], "pay", {"pay", "look"}])
+@pytest.mark.parametrize("keep", [["pay"], ("pay",), {"pay", "look"}])
 def test_01_keep_and_approve_must_not_overlap(till: Till, rule: Any, keep: Any):
     with pytest.raises(ValueError, match="'pay' is in both keep and approve"):
         create_agent(saying(), till.tools, middleware=[CodeModeMiddleware(keep=keep, approve={"pay": rule})])

@@ -49,6 +49,8 @@ MIN_MODEL_CHARACTERS = 1000
 
 Hook = Callable[[Any], Awaitable[None] | None]
 
+Listing = Literal["full", "names", "search"]
+
 
 def _model_characters(value: Any, path: str) -> int | None:
     return None if value is None else positive(value, path, minimum=MIN_MODEL_CHARACTERS)
@@ -61,7 +63,9 @@ class ExecutionPolicy(OptionPart):
     ``max_values`` bounds the containers and scalars of each value that crosses: input, output, answer, result.
     ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
     "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
-    call by itself. ``on_saturation`` None does as the pool does when no worker is free.
+    call by itself. ``on_saturation`` None does as the pool does when no worker is free. ``listing`` is what the
+    description of codeMode says of the tools: all declarations that fit, their names alone, or how to search them,
+    which is one text whatever tools there are.
 
     What is told to the worker, and what a continuation keeps, follows from the fields.
     """
@@ -85,6 +89,7 @@ class ExecutionPolicy(OptionPart):
     max_content_bytes: int = limit(64 * MIB)
     max_content_parts: int = limit(64, is_told=True, is_kept=True)
     max_description_characters: int = limit(40_000)
+    listing: Literal["full", "names", "search"] = checked("full", one_of("full", "names", "search"))
     check_program: bool = flag(default=True)
     clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"), is_kept=True)
     tool_timeout_ms: int | None = optional_limit()
@@ -313,6 +318,12 @@ class CodeModeOptions(OptionPart):
         """Return the same options with other defaults of the execution policy."""
         policy = self.execution_policy.over(limits)
         return self if policy is self.execution_policy else self.having(execution_policy=policy)
+
+    def with_listing(self, listing: Listing | None) -> CodeModeOptions:
+        """Return the same options with another ``execution_policy.listing``; None changes nothing."""
+        if listing is None:
+            return self
+        return self.having(execution_policy=ExecutionPolicy(listing=listing).over(self.execution_policy))
 
     def without_journal(self) -> CodeModeOptions:
         """Return the same options with no journal."""

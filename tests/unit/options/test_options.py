@@ -15,7 +15,7 @@ from codemode.options.parts import (
     Telemetry,
 )
 
-NO_LIMITS = {"check_program", "clock", "tool_timeout_ms", "on_saturation"}
+NO_LIMITS = {"listing", "check_program", "clock", "tool_timeout_ms", "on_saturation"}
 LIMITS = [option.name for option in dataclasses.fields(ExecutionPolicy) if option.name not in NO_LIMITS]
 
 
@@ -39,6 +39,7 @@ def test_defaults_are_the_documented_ones():
         "max_content_bytes": 64 << 20,
         "max_content_parts": 64,
         "max_description_characters": 40_000,
+        "listing": "full",
         "check_program": True,
         "clock": "wall",
         "tool_timeout_ms": None,
@@ -201,3 +202,13 @@ def test_any_hook_is_one_that_a_run_asks_about(hook):
     assert not Lifecycle().has_hooks
     assert Lifecycle(**{hook: print}).has_hooks
     assert not dataclasses.replace(Lifecycle(**{hook: print}), **{hook: None}).has_hooks
+
+
+def test_a_listing_is_one_of_three_and_a_plugins_own_stands_above_the_options() -> None:
+    with pytest.raises(ValueError, match=r"^execution_policy\.listing must be one of 'full', 'names', 'search'"):
+        CodeModeOptions(execution_policy={"listing": "none"})
+    given = CodeModeOptions(execution_policy={"listing": "names", "timeout_ms": 5})
+    policy = given.with_listing("search").execution_policy
+    assert (policy.listing, policy.timeout_ms) == ("search", 5)
+    assert given.with_listing(None) is given
+    assert not policy.says("clock")

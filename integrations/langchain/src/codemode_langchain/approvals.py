@@ -135,6 +135,14 @@ class Approvals:
                 " that needs approval cannot be kept"
             )
 
+    def refuse_direct(self, names: Collection[str]) -> None:
+        """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked."""
+        if gated := sorted(name for name in names if self._rules.get(name, False) is not False):
+            raise ValueError(
+                f"approve names {gated[0]!r}, which tools and keep leave to the model to call by itself: only calls"
+                " from programs wait for a person"
+            )
+
     def refuse_alone(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool that is in no index: there is nobody to wait for a person."""
         if gated := sorted(name for name in names if self._rules.get(name, False) is not False):

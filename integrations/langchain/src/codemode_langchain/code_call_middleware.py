@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from codemode import CodeCallOptions, WorkerPool
 from codemode.plugins import looks_like_meta_tool
 
 from .approvals import ApprovalRules, InterruptMode
+from .chosen import Kept
 from .code_call import CodeCallFace, ScriptContext, no_tools
-from .faces import Face
+from .faces import Face, as_tools
 from .hiding_middleware import HidingMiddleware
 from .neighbours import HidingWords
 from .nested import Caller
@@ -41,7 +41,7 @@ class CodeCallMiddleware(HidingMiddleware):
         self,
         *,
         options: CodeCallOptions | Mapping[str, Any] | None = None,
-        keep: Collection[str] = (),
+        keep: Kept = (),
         approve: ApprovalRules | None = None,
         script_context: ScriptContext | None = None,
         pool: WorkerPool | None = None,
@@ -73,8 +73,7 @@ class CodeCallMiddleware(HidingMiddleware):
         return cast("CodeCallFace", face).own_tool(request.tool_call["name"], caller, script_context)
 
     def _seen_alone(self, tools: Iterable[Any]) -> frozenset[str]:
-        made = [tool(one) if inspect.isroutine(one) else one for one in tools]
-        face = cast("CodeCallFace", self._face(self._hidden(one for one in made if isinstance(one, BaseTool))))
+        face = cast("CodeCallFace", self._face(self._hidden(as_tools(tools))))
         alone = frozenset(name for name in face.visible() if name not in face.awaiting)
         self._approvals.refuse_alone(alone)
         return alone
@@ -82,7 +81,7 @@ class CodeCallMiddleware(HidingMiddleware):
     def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
         shown = shown_to(request)
         visible = self._visible(request) if shown is None else shown["native"]
-        return all(self._is_kept(name) or name in visible for name in names)
+        return all(self._is_kept(name, request) or name in visible for name in names)
 
     def _visible(self, request: ToolCallRequest) -> Collection[str]:
         return self._face(self._called_from(request)[1]).visible()

@@ -128,7 +128,7 @@ class ExecWaitMiddleware(HidingMiddleware):
 
     def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
         own = [one for one in request.tools if not isinstance(one, BaseTool)]
-        if unnamed := [name for name in map(offered_name, own) if name not in self._keep]:
+        if unnamed := [name for name in map(offered_name, own) if name not in self._chosen.kept_names]:
             raise InvalidConfigError(
                 f"{unnamed[0]!r} is a tool of the model's provider, which no program can call: name it in direct"
             )

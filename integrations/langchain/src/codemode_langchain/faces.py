@@ -6,6 +6,7 @@ Knows no middleware.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from langchain_core.tools import BaseTool, tool
 from pydantic import PrivateAttr
 
 from codemode import CodeModeOptions, ToolCallContext
-from codemode.plugins import ImpossibleNameError, can_be_called, check_name, log_left_out
+from codemode.plugins import ImpossibleNameError, Listing, can_be_called, check_name, log_left_out
 
 from .approvals import Approvals
 from .arguments import Arguments, call_ids
@@ -159,6 +160,12 @@ class OuterTool(BaseTool):
         return one_result(message, outcome.commands, partial(write_earlier, config))
 
 
+def as_tools(given: Iterable[Any]) -> list[BaseTool]:
+    """Return what an agent is given as tools, but for those that its provider runs."""
+    made = (tool(one) if inspect.isroutine(one) else one for one in given)
+    return [one for one in made if isinstance(one, BaseTool)]
+
+
 def tools_of(
     given: Iterable[Any] | Toolkit,
     approvals: Approvals | None,
@@ -179,14 +186,18 @@ def tools_of(
 
 
 def for_agents(
-    options: CodeModeOptions | Mapping[str, Any] | None, *, has_pool: bool, has_clock: bool = True
+    options: CodeModeOptions | Mapping[str, Any] | None,
+    *,
+    has_pool: bool,
+    has_clock: bool = True,
+    listing: Listing | None = None,
 ) -> CodeModeOptions:
     """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
 
     Only the program's own time counts, where there is one clock, and it waits for a worker; a pool that is given does
     as it was told.
     """
-    given = CodeModeOptions.of(options)
+    given = CodeModeOptions.of(options).with_listing(listing)
     continuation = given.continuation
     if continuation.max_age_ms is None:
         continuation = dataclasses.replace(continuation, max_age_ms=MAX_AGE_MS)

@@ -25,11 +25,13 @@ from codemode.plugins import PreparedTool, can_be_called, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .channels import state_now
+from .chosen import Chosen, InPrograms
 from .conversion import Capture, convert, tool_call
-from .faces import Face, OuterTool
+from .faces import Face, OuterTool, as_tools
 from .neighbours import (
     HidingWords,
     listed_with,
+    may_get_others,
     refuse_second,
     reviewed_by_neighbours,
     tools_beside,
@@ -74,13 +76,18 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
     state_schema = CodeModeState
 
     def __init__(
-        self, words: HidingWords, keep: Any, approve: ApprovalRules | None, interrupt_mode: InterruptMode
+        self,
+        words: HidingWords,
+        keep: Any,
+        approve: ApprovalRules | None,
+        interrupt_mode: InterruptMode,
+        programs: InPrograms | None = None,
     ) -> None:
         super().__init__()
         self.words = words
-        self._keep = names_in(keep, words)
+        self._chosen = Chosen(programs, keep, words)
         self._approvals = Approvals(approve, interrupt_mode)
-        self._approvals.refuse_kept(self._keep, words.is_own, words.is_callable, words.keep)
+        self._approvals.refuse_kept(self._chosen.kept_names, words.is_own, words.is_callable, words.keep)
         self._shown_tools = ShownTools()
         self._faces: OrderedDict[tuple[int, ...], Face] = OrderedDict()
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
@@ -114,13 +121,23 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         refuse_second([one.words for one in listed_with(self) if isinstance(one, HidingMiddleware)])
         beside = tools_beside(self)
         self._refuse_others_of_its_names(beside)
-        seen = {*self._registered, *self._keep, *self._seen_alone(beside)}
+        seen = {*self._registered, *self._only_direct(beside), *self._seen_alone(beside)}
         adopted = reviewed_by_neighbours(self, seen.difference(self._called_alike(beside)), self.words)
         if self._approvals.adopt(adopted):
             with self._lock:
                 self._faces.clear()  # made by other rules
         warn_of_sub_agents(self, self._approvals.may_ask, self.words, HidingMiddleware)
         return [*self._registered.values()]
+
+    def _only_direct(self, beside: Sequence[Any]) -> Collection[str]:
+        """Return the names that only the model calls. Raises `ValueError` for rules about what nobody asks about."""
+        if not listed_with(self):
+            return self._chosen.kept_names
+        if not may_get_others(self):
+            self._chosen.require_known(beside)
+        called = {one.name: self._chosen.places(one) for one in as_tools(beside) if not self._is_own(one)}
+        self._approvals.refuse_direct([name for name, one in called.items() if one.directly])
+        return self._chosen.kept_names.union(called) - {name for name, one in called.items() if one.in_programs}
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Show the model one tool."""
@@ -148,7 +165,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._refuse_others_of_its_names(request.tools)
         hidden = self._hidden(one for one in request.tools if isinstance(one, BaseTool))
         face = self._face(hidden)
-        native = [one for one in request.tools if not isinstance(one, BaseTool) or self._stays(one.name, face)]
+        native = [one for one in request.tools if not isinstance(one, BaseTool) or self._stays(one, face)]
         shown = request.override(tools=[*native, *self._offered(face)])
         return shown, cast("Any", self._shown_tools.note(hidden, native))
 
@@ -173,26 +190,28 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         return registered, self._hidden(self._shown_tools.callable_tools(request, registered))
 
     def _hidden(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
-        return [one for one in tools if not self._is_own(one) and not self._is_kept(one.name)]
+        return [one for one in tools if not self._is_own(one) and self._chosen.places(one).in_programs]
 
     def _is_own(self, one: Any) -> bool:
         return isinstance(one, OuterTool) and any(map(one.is_like, self._registered.values()))
 
-    def _is_kept(self, name: str) -> bool:
-        # What no program can call stays with the model.
-        return name in self._keep or not self.words.is_callable(name)
+    def _is_kept(self, name: str, request: ToolCallRequest) -> bool:
+        """Tell whether the model may call a tool by itself, by what it is registered as, or comes as in this call."""
+        registered = next((one for one in cast("Any", request).runtime.tools if one.name == name), None)
+        called = request.tool if request.tool is not None and request.tool.name == name else None
+        return self._chosen.is_kept(name, registered or called)
 
-    def _stays(self, name: str, face: Face) -> bool:
-        return self._is_kept(name) or name in face.visible()
+    def _stays(self, one: BaseTool, face: Face) -> bool:
+        return self._chosen.places(one).directly or one.name in face.visible()
 
     def _refuse_others_of_its_names(self, tools: Iterable[Any]) -> None:
         for one in tools:
             if not self._is_own(one) and self.words.is_own(name := name_of(one) or ""):
                 raise ValueError(self.words.taken.format(name=repr(name)))
 
-    def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:  # noqa: ARG002 - others look at it
+    def _may_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
         """Tell whether the model may call tools of these names by itself."""
-        return all(map(self._is_kept, names))
+        return all(self._is_kept(name, request) for name in names)
 
     def _judged(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
         """Return the call that is made, or what the model is told instead of one that it may not make by itself."""
@@ -253,16 +272,6 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
                     self._faces.popitem(last=False)
             self._faces.move_to_end(key)
             return face
-
-
-def names_in(keep: Any, words: HidingWords) -> frozenset[str]:
-    names = [keep] if isinstance(keep, str) else keep
-    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in cast("Collection[Any]", names)):
-        raise ValueError(f"{words.keep} must be names of tools, got {keep!r}")
-    kept = frozenset(cast("Collection[str]", names))
-    if own := sorted(filter(words.is_own, kept)):
-        raise ValueError(f"{words.keep} names {own[0]!r}, which is shown in the place of all others")
-    return kept
 
 
 def _with_update(given: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:

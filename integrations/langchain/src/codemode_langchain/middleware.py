@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import ToolMessage
@@ -10,8 +10,10 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from codemode import CodeModeOptions, WorkerPool
+from codemode.plugins import Listing
 
 from .approvals import ApprovalRules, InterruptMode
+from .chosen import InPrograms, Kept
 from .faces import Face, for_agents
 from .hiding_middleware import HidingMiddleware
 from .neighbours import HidingWords
@@ -31,13 +33,17 @@ _WORDS = HidingWords(
 
 
 class CodeModeMiddleware(HidingMiddleware):
-    """Shows the model ``codeMode`` in place of the agent's tools, except those named in ``keep``.
+    """Shows the model ``codeMode`` in place of the agent's tools, except those in ``keep``.
 
-    ``approve`` and ``interrupt_mode`` are as in `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent
-    reviews by name, as that of ``interrupt_on`` of a deep agent, waits for a person in programs too. List it before
-    middleware that is to see the nested calls. Raises `ValueError` for wrong options and for a tool in both ``keep``
-    and ``approve`` now, and when the agent is built for other middleware that would not see the nested calls it gates,
-    limits or stands in for.
+    ``keep`` are tools that the model goes on calling directly, ``tools`` those that programs call: names, a mapping
+    that a tool's metadata must hold, or a function of a tool; "all" for ``tools`` alone. One in both is called both
+    ways, one in neither directly; without ``tools`` programs call all that are not kept. ``listing`` is
+    ``execution_policy.listing``: what the model is told of the tools. ``approve`` and ``interrupt_mode`` are as in
+    `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent reviews by name, as that of ``interrupt_on``
+    of a deep agent, waits for a person in programs too. List it before middleware that is to see the nested calls.
+    Raises `ValueError` for wrong options and for a tool in both ``keep`` and ``approve`` now, and when the agent is
+    built for a name in ``keep`` or ``tools`` that fits no tool, and for other middleware that would not see the nested
+    calls it gates, limits or stands in for.
 
     Programs may call what the model was shown in the same step, and the model may call nothing else by itself than
     what is kept: it is told to call it from a program. An ``approve`` that is a function is asked about calls of kept
@@ -48,14 +54,16 @@ class CodeModeMiddleware(HidingMiddleware):
         self,
         *,
         options: CodeModeOptions | Mapping[str, Any] | None = None,
-        keep: Collection[str] = (),
+        tools: InPrograms | None = None,
+        keep: Kept = (),
         approve: ApprovalRules | None = None,
         pool: WorkerPool | None = None,
         interrupt_mode: InterruptMode = "per_call",
+        listing: Listing | None = None,
     ) -> None:
-        self._options = for_agents(options, has_pool=pool is not None)
+        self._options = for_agents(options, has_pool=pool is not None, listing=listing)
         self._pool = pool
-        super().__init__(_WORDS, keep, approve, interrupt_mode)
+        super().__init__(_WORDS, keep, approve, interrupt_mode, tools)
 
     def _made_face(self, tools: Sequence[BaseTool]) -> Face:
         return CodeModeFace(tools, self._options, self._approvals, self._pool)
@@ -66,7 +74,11 @@ class CodeModeMiddleware(HidingMiddleware):
     def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool
         shown, gated = shown_to(request), any(map(self._approvals.may_ask, names))
-        if not gated and shown is not None and names <= {one for one in shown["native"] if not self._is_kept(one)}:
+        if (
+            not gated
+            and shown is not None
+            and names <= {one for one in shown["native"] if not self._is_kept(one, request)}
+        ):
             # A provider's own tool, whose calls other middleware or the tool node serves.
             return None
         in_programs = tool is not None if shown is None else name in shown["programs"]

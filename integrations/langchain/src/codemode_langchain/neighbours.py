@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -209,6 +210,22 @@ def tools_beside(own: object) -> list[Any]:
         for one in getattr(middleware, "tools", None) or ()
     ]
     return [*(cast("Collection[Any]", given) if isinstance(given, Collection) else ()), *others]
+
+
+def may_get_others(own: object) -> bool:
+    """Tell whether other middleware of the agent may give its model tools that nobody knows while it is built."""
+    return any(one is not own and _wraps_models(type(one)) and not _is_published(type(one)) for one in listed_with(own))
+
+
+def _wraps_models(kind: type) -> bool:
+    names = ("wrap_model_call", "awrap_model_call")
+    return any(getattr(kind, name, None) is not getattr(AgentMiddleware, name, None) for name in names)
+
+
+def _is_published(kind: type) -> bool:
+    """Tell whether it is one of LangChain's own, whose tools are registered; a decorated function is none."""
+    is_theirs = kind.__module__.partition(".")[0] in ("langchain", "deepagents")
+    return is_theirs and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
 
 def listed_with(own: object) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from codemode import CodeModeOptions, Content, Interrupt, WorkerPool
 from codemode import CodeModeTool as Core
-from codemode.plugins import PreparedTool
+from codemode.plugins import Listing, PreparedTool
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
@@ -107,6 +107,7 @@ def create_code_mode_tool(
     approve: ApprovalRules | None = None,
     pool: WorkerPool | None = None,
     interrupt_mode: InterruptMode = "per_call",
+    listing: Listing | None = None,
 ) -> BaseTool:
     """Turn LangChain tools, or a toolkit, into one tool for ``bind_tools``, ``ToolNode`` and all that takes a tool.
 
@@ -114,9 +115,11 @@ def create_code_mode_tool(
     or an `ApprovalConfig`; or a function ``(name, args) -> bool``; or "destructive", for all tools that declare
     themselves so or say nothing. It needs a LangGraph node with a checkpointer. With ``interrupt_mode="batched"`` all
     calls of a program that wait at a time are one interrupt, answered with ``{"decisions": [...]}`` in their order.
+    ``listing`` is ``execution_policy.listing``: what the model is told of the tools.
     Raises `ValueError` for wrong options and rules, and for tools that need injected state: `CodeModeMiddleware` is for
     those. A tool that no program could call by its name is left out, with a warning in the log.
     """
     approvals = Approvals(approve, interrupt_mode)
     wrapped = tools_of(tools, approvals, "CodeModeMiddleware")
-    return CodeModeTool(CodeModeFace(wrapped, for_agents(options, has_pool=pool is not None), approvals, pool))
+    settings = for_agents(options, has_pool=pool is not None, listing=listing)
+    return CodeModeTool(CodeModeFace(wrapped, settings, approvals, pool))

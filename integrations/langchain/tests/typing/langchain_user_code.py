@@ -43,6 +43,9 @@ code_mode = create_code_mode_tool([in_stock, stock], options, approve=rules)
 assert_type(code_mode, BaseTool)
 assert_type(create_code_mode_tool([in_stock], {"execution_policy": {"timeout_ms": 5000}}, approve=asks), BaseTool)
 middleware = CodeModeMiddleware(options={"telemetry": {"is_enabled": True}}, keep=["stock"], approve=rules, pool=None)
+CodeModeMiddleware(tools="all", keep={"team": "desk"}, listing="search")
+CodeModeMiddleware(tools=lambda tool: tool.name.startswith("s"), keep=("stock",))
+create_code_mode_tool([in_stock], listing="names")
 given_to_create_agent: Sequence[AgentMiddleware[Any, Any, Any]] = [middleware]
 assert_type(create_code_call_tools([in_stock, stock], {"top_k": 3}, approve=rules), list[BaseTool])
 code_call = CodeCallMiddleware(
@@ -63,4 +66,6 @@ ApprovalConfig(allowed_decisions=["maybe"])  # pyright: ignore[reportArgumentTyp
 create_code_mode_tool([in_stock], approve={"refund": "yes"})  # pyright: ignore[reportArgumentType]
 create_code_mode_tool([in_stock], keep=["stock"])  # pyright: ignore[reportCallIssue]
 CodeModeMiddleware([in_stock])  # pyright: ignore[reportCallIssue]
+CodeModeMiddleware(listing="none")  # pyright: ignore[reportArgumentType]
+CodeModeMiddleware(tools=5)  # pyright: ignore[reportArgumentType]
 CodeModeMiddleware(approve=5)  # pyright: ignore[reportArgumentType]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,9 @@ from codemode import (
     NamespaceRegistry,
     WorkerPool,
 )
+from codemode.plugins import Listing
 
+from .chosen import InPrograms, Kept
 from .code_call import CodeCallFace, CodeCallFields, ScriptContext
 from .code_mode import CodeModeFace, Options
 from .exec_wait import ExecWaitFace, PairParts, pair_options
@@ -36,19 +38,29 @@ from .offered_tools import CheckedModel
 class CodeMode(HidingCapability[AgentDepsT]):
     """Lets the model write programs over the agent's tools instead of calling them one by one.
 
-    ``options``: `CodeModeOptions` or a mapping. ``keep``: names of tools that the model goes on calling directly.
+    ``options``: `CodeModeOptions` or a mapping. ``keep``: tools that the model goes on calling directly, ``tools``
+    those that programs call: names, a mapping that a tool's metadata must hold, or ``(ctx, definition) -> bool``, sync
+    or async; "all" for ``tools`` alone. One in both is called both ways, one in neither directly; without ``tools``
+    programs call all that are not kept. A name that fits no tool ends the first run with a `UserError`.
     ``max_retries``: how often the model may correct a program that failed. ``pool``: the `WorkerPool` that runs the
-    programs, such as a tenant's share; without one they wait for workers of the process-wide pool. Continuations are
-    always sealed, and hold for a week unless ``continuation.max_age_ms`` says otherwise.
+    programs, such as a tenant's share; without one they wait for workers of the process-wide pool. ``listing``:
+    ``execution_policy.listing``, what the model is told of the tools. Continuations are always sealed, and hold for a
+    week unless ``continuation.max_age_ms`` says otherwise. Raises `ValueError` for what means nothing.
     """
 
     options: Options = None
+    tools: InPrograms | None = None
+    listing: Listing | None = None
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
-        check_settings(self.keep, self.max_retries, self.pool)
-        self._made_face = CodeModeFace(self.options, self.pool)
+        check_settings(self.keep, self.max_retries, self.pool, self.tools)
+        self._made_face = CodeModeFace(self.options, self.pool, self.listing)
         self.options = self._made_face.settings
+
+    @property
+    def _programs_call(self) -> InPrograms | None:
+        return self.tools
 
 
 @dataclass(init=False)
@@ -69,7 +81,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
     def __init__(
         self,
         options: CodeCallOptions | Mapping[str, Any] | None = None,
-        keep: Collection[str] = (),
+        keep: Kept = (),
         max_retries: int = MAX_RETRIES,
         pool: WorkerPool | None = None,
         *,
@@ -131,7 +143,7 @@ class ExecWait(HidingCapability[AgentDepsT]):
         if self._made_face is None:
             return None
         own: dict[str, Any] = {"face": self._made_face, "run": self._run, "is_all_of_the_agent": True}
-        return PairToolset(toolset, self.options, self.keep, self.max_retries, self.pool, **own)
+        return PairToolset(toolset, self.options, self.direct, self.max_retries, self.pool, **own)
 
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Look at what each request offers the model, when all other capabilities have had their say."""

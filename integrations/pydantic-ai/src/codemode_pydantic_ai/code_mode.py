@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 import codemode
 from codemode import CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import OpenedContinuation
+from codemode.plugins import Listing, OpenedContinuation
 
 from .content import object_of
 from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument
@@ -47,8 +47,8 @@ class CodeModeFace:
     leaves_programs = False
     words = OWN_WORDS
 
-    def __init__(self, options: Options, pool: WorkerPool | None) -> None:
-        self.settings = agent_settings(CodeModeOptions.of(options), pool)
+    def __init__(self, options: Options, pool: WorkerPool | None, listing: Listing | None = None) -> None:
+        self.settings = agent_settings(CodeModeOptions.of(options).with_listing(listing), pool)
         self._pool = pool
         self._compiled = CompiledTools[CodeModeTool](self._make)
 
@@ -105,14 +105,14 @@ class _ProgramCall:
 class CodeModeToolset(HidingToolset[AgentDepsT]):
     """Replaces the tools of another toolset with ``codeMode``, except those that must stay native.
 
-    ``options``: `CodeModeOptions` or a mapping. ``keep``: names of tools that the model goes on calling directly.
-    ``max_retries``: how often the model may correct a program that failed. ``pool``: the `WorkerPool` that runs the
-    programs. The `CodeMode` capability uses it; without that, a pause defers the codeMode call itself, and `answer`
-    answers the inner calls in its metadata.
+    All parameters are those of the `CodeMode` capability, which uses it; without that, a pause defers the codeMode call
+    itself, and `answer` answers the inner calls in its metadata.
     """
 
+    listing: Listing | None = None
+
     def _own_face(self) -> Face:
-        return CodeModeFace(self.options, self.pool)
+        return CodeModeFace(self.options, self.pool, self.listing)
 
 
 class _ShownSteps:
@@ -142,15 +142,16 @@ def create_code_mode_tool(
     *,
     max_retries: int = MAX_RETRIES,
     pool: WorkerPool | None = None,
+    listing: Listing | None = None,
 ) -> Tool[AgentDepsT]:
     """Make one `pydantic_ai.Tool` of a toolset or of tools and functions, for agents without the capability.
 
     The model is shown the tools that the toolset has at each step. A toolset that must be entered, as some MCP ones
-    must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. A pause defers the call of this tool;
-    see `answer`.
+    must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. ``listing``: what the model is told of
+    the tools. A pause defers the call of this tool; see `answer`.
     """
     wrapped = tools if isinstance(tools, AbstractToolset) else FunctionToolset[AgentDepsT](list(tools))
-    toolset = CodeModeToolset(wrapped, options, max_retries=max_retries, pool=pool)
+    toolset = CodeModeToolset(wrapped, options, max_retries=max_retries, pool=pool, listing=listing)
 
     shown = _ShownSteps()
 

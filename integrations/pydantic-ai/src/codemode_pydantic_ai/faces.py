@@ -14,6 +14,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from codemode import CodeModeOptions, ContinuationOptions, Interrupt, WorkerPool
 from codemode.plugins import OpenedContinuation, not_negative, pool_or_default
 
+from .chosen import Chosen
 from .failures import ErrorWords
 
 MAX_AGE_MS = 7 * 24 * 60 * 60 * 1000
@@ -120,10 +121,9 @@ def code_argument(name: str, language: str = "javascript") -> dict[str, str]:
     return {"code_arg_name": name, "code_arg_language": language}
 
 
-def check_settings(keep: Collection[str], max_retries: int, pool: WorkerPool | None) -> None:
-    """Raise `ValueError` for what a toolset cannot be made with: one text as ``keep`` would keep each part of it."""
-    if isinstance(keep, str):
-        raise ValueError(f"keep must be a list of tool names, got {keep!r}")  # noqa: TRY004 - as every wrong option
+def check_settings(keep: Any, max_retries: int, pool: WorkerPool | None, tools: Any = None) -> None:
+    """Raise `ValueError` for what a toolset cannot be made with."""
+    Chosen(tools, keep)
     not_negative(max_retries, "max_retries")
     if pool is not None:
         pool_or_default(pool)

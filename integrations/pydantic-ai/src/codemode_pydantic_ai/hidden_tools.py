@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -66,15 +66,14 @@ class _Unchecked:
         return value
 
 
-def stays_native(definition: ToolDefinition, keep: Collection[str], ctx: RunContext[Any]) -> bool:
-    """Tell whether the model goes on calling this tool directly.
+def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
+    """Tell whether the model alone can call this tool, whatever an agent says.
 
     Native stay output tools, tool search and capability loading with what they have not revealed yet, the local
     stand-ins of provider-native tools, and tools whose name a program cannot write.
     """
     return (
-        definition.name in keep
-        or definition.kind == "output"
+        definition.kind == "output"
         or definition.tool_kind in _STAY_NATIVE_KINDS
         or definition.unless_native is not None
         or not ctx.is_tool_available(definition)

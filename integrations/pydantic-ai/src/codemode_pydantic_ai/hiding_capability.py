@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Collection
+from collections.abc import AsyncIterable, AsyncIterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -26,6 +26,7 @@ from pydantic_graph import End
 
 from codemode import WorkerPool
 
+from .chosen import InPrograms, Kept
 from .faces import MAX_RETRIES, Face
 from .hiding_toolset import HidingToolset
 from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
@@ -41,7 +42,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
     """
 
     options: Any = None
-    keep: Collection[str] = ()
+    keep: Kept = ()
     max_retries: int = MAX_RETRIES
     pool: WorkerPool | None = None
     _made_face: Face | None = field(default=None, init=False, repr=False)
@@ -57,6 +58,11 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
     def made_face(self) -> Face | None:
         """The face, where there is one."""
         return self._made_face
+
+    @property
+    def _programs_call(self) -> InPrograms | None:
+        """The tools that programs call; None: all that are not kept."""
+        return None
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -81,6 +87,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
             self.keep,
             self.max_retries,
             self.pool,
+            self._programs_call,
             face=self._face,
             run=self._run,
             is_all_of_the_agent=True,

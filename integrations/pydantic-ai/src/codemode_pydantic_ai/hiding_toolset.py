@@ -14,7 +14,9 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
 from codemode import WorkerPool
+from codemode.plugins import places
 
+from .chosen import Chosen, InPrograms, Kept
 from .faces import MAX_RETRIES, Face, FaceTool, check_settings
 from .hidden_tools import stays_native
 from .outer_calls import OuterCall, RunState
@@ -34,9 +36,10 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
     """Replaces the tools of another toolset with those of a face, except those that must stay native."""
 
     options: Any = None
-    keep: Collection[str] = ()
+    keep: Kept = ()
     max_retries: int = MAX_RETRIES
     pool: WorkerPool | None = None
+    tools: InPrograms | None = None
     face: Face | None = field(default=None, repr=False)
     run: RunState | None = field(default=None, repr=False)
     is_all_of_the_agent: bool = field(default=False, repr=False)
@@ -44,7 +47,7 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
-        check_settings(self.keep, self.max_retries, self.pool)
+        check_settings(self.keep, self.max_retries, self.pool, self.tools)
         if self.face is None:
             self.face = self._own_face()
 
@@ -77,9 +80,20 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
     async def _split(
         self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
     ) -> tuple[Collection[str], dict[str, ToolsetTool[AgentDepsT]]]:
-        """Return the names of the tools that stay, and what is behind those of the face."""
-        native = {name for name, tool in tools.items() if stays_native(tool.tool_def, self.keep, ctx)}
-        return native, {name: tool for name, tool in tools.items() if name not in native}
+        """Return the names of the tools that stay, and what is behind those of the face; a tool may be both."""
+        chosen, run = Chosen(self.tools, self.keep), self._run_state(ctx)
+        if not run.is_checked:
+            chosen.require_known(tools, self.wrapped)
+            run.is_checked = True
+        native, hidden = set[str](), dict[str, ToolsetTool[AgentDepsT]]()
+        for name, tool in tools.items():
+            is_alone = stays_native(tool.tool_def, ctx)
+            called = places(is_kept=True, is_named=None) if is_alone else await chosen.places(tool.tool_def, ctx)
+            if called.directly:
+                native.add(name)
+            if called.in_programs:
+                hidden[name] = tool
+        return native, hidden
 
     def _has_nothing(self, hidden: Mapping[str, ToolsetTool[AgentDepsT]]) -> bool:
         """Tell whether there is nothing for which the face could stand."""

@@ -41,7 +41,7 @@ class RunState(SharedTurns):
     ``paused`` holds the metadata of paused calls by their id, ``settled`` what became of answered inner calls,
     ``shown`` the ids of waiting calls that a client knows of, ``resumed`` those of paused calls that go on. ``waiting``
     are the programs that calls have left to be gone on with, by their ids, and ``offered`` the only tools that a model
-    may be shown in this step, if that is known.
+    may be shown in this step, if that is known. ``is_checked``: the names of ``tools`` and ``keep`` are those of tools.
     """
 
     paused: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -50,6 +50,7 @@ class RunState(SharedTurns):
     settled: dict[str, dict[str, ToolReturnPart]] = field(default_factory=dict[str, dict[str, ToolReturnPart]])
     shown: set[str] = field(default_factory=set[str])
     resumed: set[str] = field(default_factory=set[str])
+    is_checked: bool = False
 
 
 class OuterCall:

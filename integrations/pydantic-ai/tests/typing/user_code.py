@@ -38,6 +38,10 @@ assert_type(tool, Tool[Deps])
 other = Agent("test", deps_type=Deps, tools=[tool], toolsets=[toolset])
 assert_type(answer(DeferredToolRequests(), {"id": True}), DeferredToolResults)
 plain = Agent("test", capabilities=[CodeMode()])
+CodeMode[Deps](tools="all", keep={"team": "desk"}, listing="search")
+CodeMode[Deps](tools=lambda ctx, tool: tool.kind == "function", keep=["greet"])
+CodeModeToolset(FunctionToolset[Deps]([greet]), tools=["greet"], listing="names")
+create_code_mode_tool([greet], listing="full")
 assert_type(plain, Agent[object, str])
 
 

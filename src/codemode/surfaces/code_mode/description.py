@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...options.parts import ExecutionPolicy
+from ...options.parts import ExecutionPolicy, Listing
 from ...run.state_places import STATE_RULE
 from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
 from ...signatures.described_tool import DescribedTool
@@ -20,7 +20,7 @@ Rules for the program:
 
 
 _TOOL_RULES = """\
-- Tools are called as `await tools.name(input)` with one object; only the tools described below exist.
+- Tools are called as `await tools.name(input)` with one object; {which}.
 - Every call must be awaited, alone or through `Promise.all`, which runs independent calls at the same time.
 - A call that fails throws an Error; catch it to go on without that call."""
 
@@ -34,6 +34,8 @@ _CLOSING_RULES = """\
 
 _NO_FETCH = "- There is no network and no `fetch`."
 _NO_TOOLS = "There are no tools: `tools` is empty."
+_DESCRIBED = "only the tools described below exist"
+_SEARCHED = "only the tools that `tools.$search` finds exist"
 _LOOK_UP = """\
 declare const tools: {
   /** The declaration of one tool as TypeScript. Read it before the first call. */
@@ -42,6 +44,15 @@ declare const tools: {
   $search(query: string): Promise<{ name: string; description: string }[]>;
   [name: string]: (input: any) => Promise<any>;
 };"""
+_SEARCH = f"""\
+No tool is declared here. Find those that fit, and read their declarations before the first call:
+{fenced(_LOOK_UP)}
+
+Example of a first program:
+```ts
+const found = await tools.$search("what the tool should do");
+return await Promise.all(found.map(({{ name }}) => tools.$describe(name)));
+```"""
 
 
 def describe_tools(
@@ -50,22 +61,26 @@ def describe_tools(
     fetch_line: str | None = None,
     has_state: bool = False,
     max_characters: int = ExecutionPolicy.max_description_characters,
+    listing: Listing = "full",
 ) -> str:
     """The whole description of the ``codeMode`` tool; the same tools give the same text.
 
     ``fetch_line`` says what ``fetch`` may reach; without it the program is told that there is none. ``has_state`` tells
-    of `state`. When full
-    declarations would pass ``max_characters``, tools are listed by name and first sentence, and the program is told of
-    ``tools.$describe`` and ``tools.$search``.
+    of `state`. When full declarations would pass ``max_characters``, or ``listing`` is "names", tools are listed by
+    name and first sentence, and the program is told of ``tools.$describe`` and ``tools.$search``. With "search" it is
+    told of nothing else: all tools give the same text.
     """
     more = [STATE_RULE] if has_state else []
+    if listing == "search":
+        return f"{_rules(fetch_line, more, _SEARCHED)}\n\n{_SEARCH}"
     if not tools:
-        return f"{_rules(fetch_line, more, has_tools=False)}\n\n{_NO_TOOLS}"
-    full = _full(tools, fetch_line, more, max_characters)
+        return f"{_rules(fetch_line, more)}\n\n{_NO_TOOLS}"
+    full = _full(tools, fetch_line, more, max_characters) if listing == "full" else None
     if full is not None:
         return full
-    rules = _rules(fetch_line, more, has_tools=True)
-    return f"{rules}\n\n{_listing(tools, max_characters - len(rules))}"
+    rules = _rules(fetch_line, more, _DESCRIBED)
+    why = ", too many to declare here" if listing == "full" else ""
+    return f"{rules}\n\n{_listing(tools, why, max_characters - len(rules))}"
 
 
 def _full(
@@ -74,21 +89,20 @@ def _full(
     # What is too long without a single type is not worth reading hundreds of schemas for.
     if sum(len(opening(tool)) for tool in tools) > max_characters:
         return None
-    rules = _rules(fetch_line, more, has_tools=True)
+    rules = _rules(fetch_line, more, _DESCRIBED)
     full = f"{rules}\n\n{fenced(declare_tools(tools))}\n\nExample:\n{fenced(call_example(tools))}"
     return full if len(full) <= max_characters else None
 
 
-def _rules(fetch_line: str | None, more: Sequence[str], *, has_tools: bool) -> str:
+def _rules(fetch_line: str | None, more: Sequence[str], which: str | None = None) -> str:
+    """``which`` says which tools there are; without it there is none."""
     fetch = _NO_FETCH if fetch_line is None else "- " + " ".join(fetch_line.split())
-    return "\n".join([_OPENING, *([_TOOL_RULES] if has_tools else []), _CLOSING_RULES, fetch, *more])
+    of_tools = [] if which is None else [_TOOL_RULES.format(which=which)]
+    return "\n".join([_OPENING, *of_tools, _CLOSING_RULES, fetch, *more])
 
 
-def _listing(tools: Sequence[DescribedTool], max_characters: int) -> str:
-    head = (
-        f"There are {len(tools)} tools, too many to declare here. Look one up before its first call:\n"
-        f"{fenced(_LOOK_UP)}\n\n"
-    )
+def _listing(tools: Sequence[DescribedTool], why: str, max_characters: int) -> str:
+    head = f"There are {len(tools)} tools{why}. Look one up before its first call:\n{fenced(_LOOK_UP)}\n\n"
     room = max_characters - len(head)
     lines = [f"- {comment_line(tool.name, 200)}: {first_sentence(summary_of(tool))}" for tool in tools]
     for listed in (lines, [line.split(":", 1)[0] for line in lines]):

@@ -77,6 +77,7 @@ class CodeModeTool:
             fetch_line=fetch_line(self.options),
             has_state=self.options.has_state,
             max_characters=self.options.execution_policy.max_description_characters,
+            listing=self.options.execution_policy.listing,
         )
 
     @property

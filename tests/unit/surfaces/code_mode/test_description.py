@@ -8,7 +8,7 @@ import re
 import pytest
 from plain_tool import PlainTool
 
-from codemode import ExecutionPolicy
+from codemode import ExecutionPolicy, create_code_mode_tool
 from codemode.signatures.declarations import declare_tools, first_sentence
 from codemode.surfaces.code_mode.description import describe_tools
 
@@ -53,6 +53,24 @@ def test_fetch_is_told_of_only_when_there_is_one() -> None:
     text = describe_tools([SEARCH], fetch_line="`fetch` may reach https://example.com\nwith GET.")
     assert "- `fetch` may reach https://example.com with GET." in text
     assert "no `fetch`" not in text
+
+
+def test_names_are_listed_where_declarations_would_fit() -> None:
+    text = describe_tools([SEARCH], listing="names")
+    assert "There are 1 tools. Look one up" in text
+    assert text.endswith("Tools:\n- search: Searches.")
+    assert "query: string" not in text.replace("$search(query: string)", "")
+
+
+def test_a_search_is_one_text_whatever_tools_there_are() -> None:
+    text = describe_tools([], listing="search")
+    assert text == describe_tools([SEARCH], listing="search") == describe_tools(many(500), listing="search")
+    assert "tools.$search(" in text
+    assert "only the tools that `tools.$search` finds exist" in text
+    assert "described below" not in text
+    assert len(text) < 3000
+    code_mode = create_code_mode_tool([print], {"execution_policy": {"listing": "search"}})
+    assert code_mode.description == text
 
 
 def test_annotations_and_examples_are_tags() -> None:

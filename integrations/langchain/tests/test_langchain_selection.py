@@ -1,0 +1,152 @@
+"""Which of an agent's tools programs call, and which the model itself: by ``tools`` and ``keep``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware, create_code_mode_tool
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelFallbackMiddleware,
+    wrap_model_call,
+)
+from langchain_core.tools import BaseTool, StructuredTool
+from scripted_agent import Session, agent, asking, asks, model, results
+
+
+def named(name: str, **metadata: Any) -> BaseTool:
+    def run(n: int) -> str:
+        """Do it."""
+        return f"{name} {n}"
+
+    return StructuredTool.from_function(run, name=name, metadata=metadata or None)
+
+
+TOOLS = [named("stock"), named("refund", team="desk"), named("close", team="desk")]
+ALL = ["close", "refund", "stock"]
+CHOICES = [
+    ({}, [], ALL),
+    ({"keep": {"team": "desk"}}, ["close", "refund"], ["stock"]),
+    ({"keep": lambda one: one.metadata is None}, ["stock"], ["close", "refund"]),
+    ({"tools": ["stock"]}, ["close", "refund"], ["stock"]),
+    ({"tools": {"team": "desk"}, "keep": ["close"]}, ["close", "stock"], ["close", "refund"]),
+    ({"tools": "all", "keep": ["stock"]}, ["stock"], ALL),
+]
+
+
+@pytest.mark.parametrize(("said", "direct", "in_programs"), CHOICES)
+def test_a_tool_is_in_programs_or_called_directly_or_both(said: Any, direct: list[str], in_programs: list[str]):
+    scripted = asking(asks(*((name, {"n": 1}) for name in ALL)))
+    output = Session(agent((), TOOLS, CodeModeMiddleware(**said), model=scripted)).start()
+    shown = {one.name: one for one in scripted.shown[0]}
+    assert sorted(shown) == sorted([*direct, "codeMode"])
+    assert [name for name in ALL if f"{name}(input" in shown["codeMode"].description] == in_programs
+    # What the model was not shown it cannot call.
+    assert sorted(one.name for one in results(output) if one.status == "success") == direct
+
+
+def test_one_tool_is_called_both_ways():
+    scripted = asking(asks(("codeMode", {"js": "return await tools.stock({ n: 1 })"}), ("stock", {"n": 2})))
+    output = Session(agent((), TOOLS, CodeModeMiddleware(tools="all", keep=["stock"]), model=scripted)).start()
+    assert [one.content for one in results(output)] == ["stock 1", "stock 2"]
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (CodeModeMiddleware(keep=["refnd"]), "keep names 'refnd', .* Did you mean 'refund'"),
+        (CodeModeMiddleware(tools=["refnd"]), "tools names 'refnd', .* Did you mean 'refund'"),
+        (CodeCallMiddleware(keep=["refnd"]), "keep names 'refnd'"),
+        (ExecWaitMiddleware(direct=["refnd"]), "direct names 'refnd'"),
+    ],
+)
+def test_a_name_that_fits_nothing_is_told_of_when_the_agent_is_built(own: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        create_agent(model(), TOOLS, middleware=[own])
+    assert create_agent(model(), [*TOOLS, named("refnd")], middleware=[own])
+
+
+class Adding(AgentMiddleware[Any, Any, Any]):
+    """May show the model other tools than those it had when it was built."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+@wrap_model_call
+def adding(request: Any, handler: Any) -> Any:
+    """Do the same."""
+    return handler(request)
+
+
+@pytest.mark.parametrize("other", [Adding(), adding])
+def test_a_name_may_be_that_of_a_tool_which_other_middleware_adds(other: Any):
+    assert create_agent(model(), TOOLS, middleware=[CodeModeMiddleware(keep=["added"]), other])
+    with pytest.raises(ValueError, match="keep names 'added'"):
+        create_agent(model(), TOOLS, middleware=[CodeModeMiddleware(keep=["added"]), ModelFallbackMiddleware(model())])
+
+
+@pytest.mark.parametrize("given", [{"tools": "stock"}, {"keep": "stock"}])
+def test_one_text_is_no_list(given: Any):
+    with pytest.raises(ValueError, match=r"must be a list of tool names, got 'stock': write (tools|keep)=\['stock'\]"):
+        CodeModeMiddleware(**given)
+
+
+def test_codemode_itself_is_in_no_program():
+    with pytest.raises(ValueError, match="tools names 'codeMode'"):
+        CodeModeMiddleware(tools=["codeMode"])
+
+
+@pytest.mark.parametrize(
+    "said", [{"tools": ["stock"]}, {"tools": "all", "keep": {"team": "desk"}}, {"keep": lambda one: True}]
+)
+def test_no_rule_is_about_a_tool_that_nobody_would_ask_about(said: Any):
+    with pytest.raises(ValueError, match=r"approve names 'refund', which tools and keep leave to the model"):
+        create_agent(model(), TOOLS, middleware=[CodeModeMiddleware(**said, approve={"refund": True})])
+
+
+def test_a_function_is_asked_about_direct_calls_of_any_choice():
+    own = CodeModeMiddleware(tools=["stock"], approve=lambda name, args: name == "refund" and args["n"] > 1)
+    scripted = asking(asks(("refund", {"n": 1}), ("refund", {"n": 2})))
+    output = Session(agent((), TOOLS, own, model=scripted)).start()
+    assert [one.status for one in results(output)] == ["success", "error"]
+
+
+class Swapping(AgentMiddleware[Any, Any, Any]):
+    """Puts another tool in the place of one that the model may call."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(tool=named("stock")) if request.tool_call["name"] == "refund" else request)
+
+
+def test_no_other_tool_comes_in_the_place_of_a_kept_one():
+    own = CodeModeMiddleware(keep={"team": "desk"})
+    output = Session(agent((), TOOLS, Swapping(), own, model=asking(asks(("refund", {"n": 1}))))).start()
+    assert [one.status for one in results(output)] == ["error"]
+
+
+def test_a_review_counts_those_that_only_the_model_calls():
+    review = HumanInTheLoopMiddleware(interrupt_on={"refund": True})
+    assert create_agent(model(), TOOLS, middleware=[review, CodeModeMiddleware(tools=["stock"])])
+    with pytest.raises(ValueError, match="HumanInTheLoopMiddleware gates refund"):
+        create_agent(model(), TOOLS, middleware=[review, CodeModeMiddleware(tools="all", keep=["refund"])])
+
+
+def test_a_function_that_tells_is_no_async_one():
+    async def told(_one: BaseTool) -> bool:
+        return True
+
+    with pytest.raises(ValueError, match="must not be async"):
+        create_agent(model(), TOOLS, middleware=[CodeModeMiddleware(keep=told)])
+
+
+def test_a_search_tells_the_model_the_same_of_any_tools():
+    texts: set[str] = set()
+    for count in (1, 3):
+        scripted = asking(asks())
+        Session(agent((), TOOLS[:count], CodeModeMiddleware(listing="search"), model=scripted)).start()
+        texts.add(scripted.shown[0][0].description)
+    assert {create_code_mode_tool(TOOLS, listing="search").description} == texts
