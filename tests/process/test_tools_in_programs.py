@@ -14,6 +14,8 @@ from codemode import (
     CodeModeError,
     CodeModeSerializationError,
     Tool,
+    continue_interrupt_sync,
+    run_code_mode_sync,
 )
 
 
@@ -102,13 +104,48 @@ def test_what_is_no_tool_reaches_no_tool(run, js):  # A54
 def test_the_tools_object_is_inert(run):  # A45
     js = """
       const awaited = await tools;
-      return [typeof tools.then, typeof tools.a, typeof tools.a.b, typeof tools[Symbol.iterator], Object.keys(tools),
-        'echo' in tools, JSON.stringify({tools}), awaited === tools, String(tools), Object.getPrototypeOf(tools),
+      return [typeof tools.then, typeof tools.a, typeof tools.a.b, typeof tools[Symbol.iterator], Object.keys(tools.a),
+        'then' in tools, JSON.stringify({tools}), awaited === tools, String(tools), Object.getPrototypeOf(tools),
         tools.echo === tools.echo];
     """
     assert run(js, [ECHO]) == [
         "undefined", "function", "function", "undefined", [], False, "{}", True, "[tool]", None, True,
     ]  # fmt: skip
+
+
+LISTED = """
+const seen = [Object.keys(tools), Reflect.ownKeys(tools), []];
+for (const name in tools) seen[2].push(name);
+const calls = Object.entries(tools).map(([name, call]) => call({ name }));
+const names = ['echo', 'a.b', 'a', 'then', 'toString', '__proto__', '$search', Symbol.iterator];
+const some = names.filter((name) => name in tools);
+return [...seen, some, await Promise.all(calls), (await { ...tools }['a.b'](7))];
+"""
+
+
+def test_a_program_lists_the_tools_and_nothing_else(run):
+    names = ["echo", "constructor", "a.b", "größe"]
+    tools = [dataclasses.replace(ECHO, name=name) for name in names]
+    listed, owned, looped, some, answers, spread = run(LISTED, tools)
+    assert listed == owned == looped == names
+    assert some == ["echo", "a.b"]
+    assert (answers, spread) == ([{"name": name} for name in names], 7)
+    assert run("return Object.keys(tools)", []) == []
+
+
+def test_many_are_listed_and_each_is_a_call(run):
+    tools = [dataclasses.replace(ECHO, name=f"tool_{number}") for number in range(1500)]
+    assert run("return [Object.entries(tools).length, await Object.values(tools).at(-1)(1)]", tools) == [1500, 1]
+
+
+def test_a_pause_goes_on_with_the_names_that_it_began_with():
+    js = "const before = Object.keys(tools); await tools.gated(1); return [before, Object.keys(tools)];"
+    gated = dataclasses.replace(ECHO, name="gated", needs_approval=True)
+    options = {"approval": {"mode": "interrupt"}}
+    paused = run_code_mode_sync(js, [gated], options=options)
+    later = [gated, ECHO]
+    assert continue_interrupt_sync(paused, {"approved": True}, tools=later, options=options) == [["gated"], ["gated"]]
+    assert run_code_mode_sync("return Object.keys(tools)", later) == ["gated", "echo"]
 
 
 @pytest.mark.parametrize(

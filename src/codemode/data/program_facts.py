@@ -77,15 +77,17 @@ class ModuleFacts(TypedDict):
 
 
 class Facts(TypedDict, total=False):
-    """What a program certainly does. ``shadowed``: it has a ``tools`` of its own.
+    """What a program certainly does. ``shadowed``: it has a ``tools`` of its own, or does with it what nobody knows.
 
-    The rest is there when it was asked for. ``names``: every name in use or declared, with the places of the first uses
-    as byte offsets in the UTF-8 source; None: not certain. ``definitions``: the names that `getTool` is called with.
+    ``lists``: it reads which names there are on it. The rest is there when it was asked for. ``names``: every name in
+    use or declared, with the places of the first uses as byte offsets in the UTF-8 source; None: not certain.
+    ``definitions``: the names that `getTool` is called with.
     """
 
     calls: list[CallFact]
     modules: list[ModuleUse]
     shadowed: bool
+    lists: bool
     names: dict[str, list[int]] | None
     loops: list[LoopFact]
     named_calls: list[NamedCallFact]

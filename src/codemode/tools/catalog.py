@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..data.json_shape import weigh
+from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeToolError
 from ..host import steps
 from ..signatures.described_tool import DescribedTool
@@ -165,8 +166,11 @@ class Catalog(Generic[ToolT]):
         """All of it, whatever an invocation was given."""
         return self
 
-    def given_for(self, facts: Facts | None) -> None:
-        """Nothing: its programs ask at run time."""
+    def given_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+        """The names, for a program that may list them; what else it wants to know it asks at run time."""
+        known = mapping_or_empty(facts)
+        may_list = known.get("shadowed") is not False or known.get("lists") is True
+        return {"toolNames": self._names} if may_list and self._names else None
 
     def refusal(self, facts: Facts | None) -> None:
         """Nothing: it has no rules of its own."""

@@ -114,6 +114,43 @@ def test_another_meaning_of_tools_leaves_no_calls(source):
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "return Object.keys(tools)",
+        "Object.entries( tools ).map(([name, call]) => name)",
+        "for (const name in tools) {}",
+        "if ('a' in tools && 'b' in tools) {}",
+        "Reflect.has(tools, 'a')",
+        "return `${'a' in tools}`",
+    ],
+)
+def test_reading_which_tools_there_are_is_a_fact_and_shadows_nothing(source):
+    found = facts_of(f"{source}\ntools.a({{}});")
+    assert (found["lists"], found["shadowed"], len(found["calls"])) == (True, False, 1)
+    assert "lists" not in facts_of("tools.a({ x: 'Object.keys(tools)' })")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Object.keys(tools = x)",
+        "// what is in\ntools = x",
+        "/* in */ tools = x",
+        "// Object.keys(\ntools = x",
+        "x.Object.keys(tools = y)",
+        "x.within tools",
+        "begin tools",
+        "Object.assign(tools, x)",
+        "for (const a of [1]) in_(tools)",
+        "Object.keys((tools))",
+    ],
+)
+def test_what_only_looks_like_it_is_no_such_fact(source):
+    found = facts_of(f"{source}\ntools.a({{}});")
+    assert found is None or (found["shadowed"] is True and found["calls"] == [])
+
+
+@pytest.mark.parametrize(
     "source", ["tools.a = 1;", "typeof tools.a;", "const { b } = tools.a;", "x = { tools: 1 };", "x.tools;"]
 )
 def test_reading_members_shadows_nothing(source):

@@ -33,6 +33,22 @@ def names(query: str, limit: int = 10) -> list[str]:
     return [found["name"] for found in ISSUES.search(query, limit)]
 
 
+@pytest.mark.parametrize(
+    ("facts", "is_told"),
+    [
+        (None, True),
+        ({}, True),
+        ({"shadowed": True}, True),
+        ({"shadowed": False}, False),
+        ({"shadowed": False, "lists": True}, True),
+        ([], True),
+    ],
+)
+def test_a_program_that_may_list_them_is_given_the_names(facts, is_told) -> None:
+    assert ISSUES.given_for(facts) == ({"toolNames": list(ISSUES.names())} if is_told else None)
+    assert catalog().given_for(facts) is None
+
+
 def test_names_keep_their_order() -> None:
     assert ISSUES.names() == ("create_issue", "listIssues", "read_file", "HTTPFetch", "größe-messen", "mute")
     assert list(ISSUES) == list(ISSUES.names())

@@ -5,6 +5,8 @@ Loaded by path in locked workers: imports nothing. Knows no tool; what is not ce
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,6 +38,10 @@ WRAPPERS = ("parenthesized_expression", "as_expression", "satisfies_expression",
 MODULE_USES = {"import": "import()", "require": "require()"}
 # What may stand behind the name `tools` where it is only read from.
 MEMBER_ACCESS = (b".", b"[", b"?.", b"!.", b"![")
+# What may stand before it where its names are read, on one line, and behind it then.
+LISTING = re.compile(rb"(?<![\w$.])(?:Object\.(?:keys|values|entries|hasOwn)\(|Reflect\.(?:ownKeys|has)\(|in )[ \t]*$")
+LISTED = (b")", b",", b"?", b"&", b"|", b";", b"}", b":")
+LISTING_BYTES = 64
 
 
 class FactCollector:
@@ -52,7 +58,7 @@ class FactCollector:
         self._modules: list[dict[str, Any]] = []
         self._requires: set[int] = set()
         self._required: list[int] = []
-        self._is_shadowed = False
+        self._is_shadowed = self._lists = False
         self._literals_left = MAX_LITERALS
 
     def handlers(self) -> dict[str, Handler]:
@@ -67,34 +73,40 @@ class FactCollector:
         }
 
     def facts(self) -> dict[str, Any]:
-        """``{"calls": [{"name", "input", "at"}], "modules": [{"kind", "at"}], "shadowed": bool}``.
+        """``{"calls": [{"name", "input", "at"}], "modules": [{"kind", "at"}], "shadowed": bool, "lists"?: True}``.
 
-        ``shadowed`` tells that the name `tools` may mean something else somewhere; no call is a fact then. ``input`` is
-        None without an argument, else what is known of it: ``{"type": "object", "keys": {name: known}, "open": bool}``
-        (open: more keys are possible) or ``{"type": "array" | "string" | "number" | "boolean" | "null" | "unknown"}``,
-        a string or a number with its ``"value"`` when that is short and exact, and an integer that no number holds as
-        it is ``"written"``.
+        ``lists`` tells that the names on `tools` are read; ``shadowed`` that the name `tools` may mean something else
+        somewhere; no call is a fact then. ``input`` is None without an argument, else what is known of it:
+        ``{"type": "object", "keys": {name: known}, "open": bool}`` (open: more keys are possible) or ``{"type":
+        "array" | "string" | "number" | "boolean" | "null" | "unknown"}``, a string or a number with its ``"value"``
+        when that is short and exact, and an integer that no number holds as it is ``"written"``.
         """
         if self._requires == set(self._required):  # else the program has a `require` of its own
             for at in self._required:
                 self._module("require()", at)
         calls = [] if self._is_shadowed else self._calls
-        return {"calls": calls, "modules": self._modules, "shadowed": self._is_shadowed}
+        found: dict[str, Any] = {"calls": calls, "modules": self._modules, "shadowed": self._is_shadowed}
+        return {**found, "lists": True} if self._lists else found
 
     def add_identifiers(self, tools: Iterable[int], requires: Iterable[int]) -> None:
         """Tell where the names `tools` and `require` stand."""
         for start in tools:
-            self._tools_at(start + 5)
+            self._tools_at(start)
         self._requires.update(requires)
 
-    def _tools_at(self, end: int) -> None:
-        if not self.data[end : end + 64].lstrip().startswith(MEMBER_ACCESS):
+    def _tools_at(self, start: int) -> None:
+        behind = self.data[start + 5 : start + 69].lstrip()
+        if behind.startswith(MEMBER_ACCESS):
+            return
+        if behind.startswith(LISTED) and LISTING.search(self.data, max(0, start - LISTING_BYTES), start) is not None:
+            self._lists = True
+        else:
             self._is_shadowed = True
 
     def _identifier(self, node: Node) -> bool:
         start, end = node.start_byte, node.end_byte
         if end - start == 5 and self.data[start:end] == b"tools":
-            self._tools_at(end)
+            self._tools_at(start)
         elif end - start == 7 and self.data[start:end] == b"require":
             self._requires.add(start)
         return True

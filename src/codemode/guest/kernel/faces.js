@@ -10,7 +10,7 @@ const GLOBALS = freeze({
 });
 // Those that each program has its own of, made of what it was given.
 const MADE = freeze({
-  __proto__: null, codecallContext: makeContext, catalogTools: makeCatalogTools, MCP: makeServers, namespaces: makeScopes,
+  __proto__: null, tools: makeTools, codecallContext: makeContext, catalogTools: makeCatalogTools, MCP: makeServers, namespaces: makeScopes,
 });
 // Those that a program knows by another name than that of their row, for another face has one of that name.
 const SHOWN_AS = freeze({ __proto__: null, catalogTools: "tools" });

@@ -28,12 +28,15 @@ const isReadByLanguage = () => {
     line === "    at [Symbol.toPrimitive] (native)";
 };
 
-const nodes = new NativeWeakMap(); // a proxy's target -> {path, root, members: name -> proxy}
+const NOTHING_LISTED = freeze([]);
+const nodes = new NativeWeakMap(); // a proxy's target -> {path, root, members: name -> proxy, listed: [name]}
+const listedProperty = { __proto__: null, value: undefined, writable: false, enumerable: true, configurable: true };
 const toolProxy = (node) => {
   const target = () => {};
-  deleteProperty(target, "name"); // an own property of the target would bind what `get` may answer
+  deleteProperty(target, "name"); // an own property of the target that stays would bind what `get` may answer
   deleteProperty(target, "length");
   setPrototypeOf(target, null);
+  for (let i = 0; i < node.listed.length; i++) defineProperty(target, node.listed[i], listedProperty);
   weakSet(nodes, target, node);
   return new NativeProxy(target, toolTraps);
 };
@@ -45,8 +48,8 @@ const member = (node, key) => {
   if (known !== undefined) return known;
   const path = pathTo(node, key);
   if (path.length > MAX_PATH) throw new RangeErr("tool name too long");
-  if (mapSize(node.members) >= MAX_NAMES) throw new RangeErr("too many different tool names");
-  const proxy = toolProxy({ __proto__: null, path, root: node.root, members: undefined });
+  if (mapSize(node.members) >= MAX_NAMES + node.listed.length) throw new RangeErr("too many different tool names");
+  const proxy = toolProxy({ __proto__: null, path, root: node.root, members: undefined, listed: NOTHING_LISTED });
   mapSet(node.members, key, proxy);
   return proxy;
 };
@@ -72,15 +75,22 @@ const toolTraps = freeze({
   deleteProperty: readOnly,
   setPrototypeOf() { return false; },
 });
-// A global whose members, and theirs, are called as tools.
-const rootNode = (name, path, call) => {
-  const node = { __proto__: null, path, root: undefined, members: undefined, name, call };
+// A global whose members, and theirs, are called as tools; `listed` are those that a program finds by looking.
+const rootNode = (name, path, call, listed = NOTHING_LISTED) => {
+  const node = { __proto__: null, path, root: undefined, members: undefined, name, call, listed };
   node.root = node;
   return node;
 };
-const toolsRoot = rootNode("tools", "", (path, args) =>
-  request(path === "$search" || path === "$describe" ? "catalog" : "tool", path, args));
+const callTools = (path, args) => request(path === "$search" || path === "$describe" ? "catalog" : "tool", path, args);
+const toolsRoot = rootNode("tools", "", callTools);
 const guestTools = toolProxy(toolsRoot);
+// A program that may list the tools is given their names, and has an object of its own.
+const makeTools = (given) => {
+  if (given.toolNames === undefined) return guestTools;
+  const own = toolProxy(rootNode("tools", "", callTools, given.toolNames));
+  preventExtensions(own);
+  return own;
+};
 
 // Each line costs the host a frame, however short it is.
 const MAX_CONSOLE_ARGUMENTS = 64, MAX_CONSOLE_LINE = 8000, MAX_CONSOLE_LINES = 4096;

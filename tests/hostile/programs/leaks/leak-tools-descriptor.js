@@ -1,2 +1,2 @@
-//! {"ends": ["returns"], "value": [true, true], "exec": {"value": [false, false]}}
+//! {"ends": ["returns"], "value": [false, true], "exec": {"value": [false, false]}}
 return [Object.getOwnPropertyDescriptor(tools, 'x') === undefined, Object.getPrototypeOf(tools.x) === null]

@@ -1,2 +1,2 @@
-//! {"ends": ["returns"], "value": 0, "exec": {"value": 10}}
+//! {"ends": ["returns"], "value": 7, "exec": {"value": 10}}
 return Object.keys({ ...tools, ...tools.x }).length
