@@ -38,6 +38,15 @@ class LoopFact(TypedDict):
     column: int
 
 
+class ReadFact(TypedDict):
+    """One field of a tool's result that is read and taken for granted."""
+
+    tool: str
+    name: str
+    line: int
+    column: int
+
+
 class NamedCallFact(TypedDict):
     """One call that gives a tool's literal name as text. ``caught``: the program may go on when it fails."""
 
@@ -88,6 +97,7 @@ class Facts(TypedDict, total=False):
     modules: list[ModuleUse]
     shadowed: bool
     lists: bool
+    reads: list[ReadFact]
     names: dict[str, list[int]] | None
     loops: list[LoopFact]
     named_calls: list[NamedCallFact]

@@ -18,6 +18,7 @@ from ..protocol.ledger import LedgerEntry
 from ..protocol.rejections import read_fields, rejection
 from ..source.cache import AnalysedProgram, Fitted, ProgramCache
 from ..source.checks import check_program, fence_problems
+from ..source.result_fields import check_results
 from ..source.rules import first_refused, is_analysable, is_module, violations
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
@@ -147,11 +148,17 @@ class ProgramChecker:
         return ProgramRefused(error=error)
 
     def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
-        return tuple(check_program(facts, self._catalog, self._input_schema))
+        found = check_program(facts, self._catalog, self._input_schema)
+        found += check_results(facts, self._catalog, self._output_schema)
+        return tuple(sorted(found, key=lambda one: (one["line"], one["column"])))
 
     def _input_schema(self, name: str) -> Any:
         tool = self._catalog.get(name)
         return None if tool is None else tool.input_json_schema
+
+    def _output_schema(self, name: str) -> Any:
+        tool = self._catalog.get(name)
+        return None if tool is None else tool.output_json_schema
 
 
 def is_checked(js: str, _facts: Facts | None) -> ProgramAccepted:

@@ -74,41 +74,41 @@ def fence_problems(js: str) -> list[ProgramProblem]:
         return []
     before = js[: len(js) - len(body)]
     place = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
-    return [_problem(place, "remove the ``` fence: a program is plain JavaScript, without Markdown around it")]
+    return [problem_at(place, "remove the ``` fence: a program is plain JavaScript, without Markdown around it")]
 
 
 def _module_problems(facts: Any) -> Iterator[ProgramProblem]:
-    for use in _items(facts, "modules"):
+    for use in placed_items(facts, "modules"):
         message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None
-        if message is not None and _is_placed(use):
-            yield _problem(use, message)
+        if message is not None:
+            yield problem_at(use, message)
 
 
 def _call_problems(
     facts: Any, names: Collection[str], get_input_schema: Callable[[str], Any]
 ) -> Iterator[ProgramProblem]:
     unknown: dict[str, str] = {}
-    roots: dict[str, _Root] = {}
+    roots: dict[str, Root] = {}
     visits = iter(range(MAX_VISITS))
-    for call in _items(facts, "calls"):
+    for call in placed_items(facts, "calls"):
         name = call.get("name")
         steps.take()
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not _is_placed(call):
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
             continue
         if name not in names:
             if not _may_be_no_tool(name, names):
                 unknown[name] = unknown.get(name) or _unknown_tool(
                     name, names, may_suggest=len(unknown) < MAX_SUGGESTIONS
                 )
-                yield _problem(call, unknown[name])
+                yield problem_at(call, unknown[name])
             continue
         if name not in roots:
-            roots[name] = _Root(schema := get_input_schema(name), LocalReferences(schema), visits)
+            roots[name] = Root(schema := get_input_schema(name), LocalReferences(schema), visits)
         for message in _mistakes(call.get("input"), roots[name].schema, roots[name], "input", 0):
-            yield _problem(call, f"{_shown(name)}: {message}")
+            yield problem_at(call, f"{shown_tool(name)}: {message}")
 
 
-class _Root(NamedTuple):
+class Root(NamedTuple):
     """A tool's whole schema, and how often schemas may still be looked at before nothing more is certain."""
 
     schema: Any
@@ -120,9 +120,9 @@ class _Root(NamedTuple):
         return next(self.visits, None) is not None
 
 
-def _items(facts: Any, key: str) -> list[dict[str, Any]]:
+def placed_items(facts: Any, key: str) -> list[dict[str, Any]]:
     items = list_or_empty(mapping_or_empty(facts).get(key))
-    return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item)]
+    return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item) and _is_placed(item)]
 
 
 def _is_placed(item: dict[str, Any]) -> bool:
@@ -130,7 +130,7 @@ def _is_placed(item: dict[str, Any]) -> bool:
     return all(type(place) is int and 0 < place < MAX_POSITION for place in places)
 
 
-def _problem(item: dict[str, Any], message: str) -> ProgramProblem:
+def problem_at(item: dict[str, Any], message: str) -> ProgramProblem:
     return {"message": message[:MAX_MESSAGE_LENGTH], "line": item["line"], "column": item["column"]}
 
 
@@ -144,22 +144,22 @@ def _may_be_no_tool(name: str, names: Collection[str]) -> bool:
 def _unknown_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
     near = nearest_names(name, names) if may_suggest else []
     if near:
-        return f"{_shown(name)} does not exist; did you mean {' or '.join(map(_shown, near))}?"
+        return f"{shown_tool(name)} does not exist; did you mean {' or '.join(map(shown_tool, near))}?"
     if len(names) <= MAX_SHOWN_NAMES:
-        known = ", ".join(map(_shown, sorted(names)))
-        return f"{_shown(name)} does not exist; there is {known or 'no tool'}"
-    return f"{_shown(name)} does not exist"
+        known = ", ".join(map(shown_tool, sorted(names)))
+        return f"{shown_tool(name)} does not exist; there is {known or 'no tool'}"
+    return f"{shown_tool(name)} does not exist"
 
 
-def _shown(name: str) -> str:
+def shown_tool(name: str) -> str:
     return f"tools.{name}" if name.isidentifier() and name.isascii() else f'tools["{name}"]'
 
 
-def _mistakes(literal: Any, schema: Any, root: _Root, path: str, depth: int) -> Iterator[str]:
+def _mistakes(literal: Any, schema: Any, root: Root, path: str, depth: int) -> Iterator[str]:
     """What is certainly wrong with what is known of a ``literal``, against ``schema``."""
     if not is_object(literal) or depth > MAX_DEPTH:
         return
-    schema = _resolved(schema, root)
+    schema = resolved(schema, root)
     if schema is None or literal.get("type") not in LITERAL_TYPES:
         return
     if (written := _rounded(literal)) and _takes_integers(schema, root, depth):
@@ -178,21 +178,21 @@ def _rounded(literal: dict[str, Any]) -> str | None:
     return written if _WRITTEN_INTEGER.fullmatch(written) else None
 
 
-def _takes_integers(schema: Mapping[str, Any], root: _Root, depth: int) -> bool:
+def _takes_integers(schema: Mapping[str, Any], root: Root, depth: int) -> bool:
     allowed = schema.get("type")
     if allowed == "integer" or (is_array(allowed) and "integer" in allowed):
         return True
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and depth < MAX_DEPTH:
-            resolved = [_resolved(branch, root) for branch in branches]
-            if any(branch is not None and _takes_integers(branch, root, depth + 1) for branch in resolved):
+            known = [resolved(branch, root) for branch in branches]
+            if any(branch is not None and _takes_integers(branch, root, depth + 1) for branch in known):
                 return True
     return False
 
 
 def _object_mistakes(
-    literal: dict[str, Any], schema: Mapping[str, Any], root: _Root, path: str, depth: int
+    literal: dict[str, Any], schema: Mapping[str, Any], root: Root, path: str, depth: int
 ) -> Iterator[str]:
     given = literal.get("keys")
     # The collector lists far fewer: each key beyond them would cost the host a comparison with every property.
@@ -203,10 +203,10 @@ def _object_mistakes(
     if literal.get("open") is False:
         for key in _missing(given, unknown, schema):
             yield f"{path}.{key} is required"
-    if _is_closed(schema):
+    if is_closed(schema):
         for key in unknown:
             if _folded(key) not in map(_folded, properties):
-                yield f"{path}.{key} does not exist{_known_keys(properties)}"
+                yield f"{path}.{key} does not exist{known_keys(properties)}"
     for key, value in given.items():
         if key in properties:
             yield from _mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
@@ -223,7 +223,7 @@ def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, 
     ]
 
 
-def _is_closed(schema: Mapping[str, Any]) -> bool:
+def is_closed(schema: Mapping[str, Any]) -> bool:
     return schema.get("additionalProperties") is False and not schema.get("patternProperties")
 
 
@@ -231,11 +231,11 @@ def _folded(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
 
 
-def _known_keys(properties: Mapping[str, Any]) -> str:
+def known_keys(properties: Mapping[str, Any]) -> str:
     return f" (there is {', '.join(list(properties)[:MAX_SHOWN_NAMES])})" if properties else ""
 
 
-def _resolved(schema: Any, root: _Root) -> Mapping[str, Any] | None:
+def resolved(schema: Any, root: Root) -> Mapping[str, Any] | None:
     """The schema behind local references; None when nothing certain is known of it."""
     for _ in range(MAX_DEPTH):
         if not is_mapping(schema) or not root.take_visit():
@@ -247,7 +247,7 @@ def _resolved(schema: Any, root: _Root) -> Mapping[str, Any] | None:
     return None
 
 
-def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: _Root, depth: int) -> bool:
+def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Root, depth: int) -> bool:
     """Whether neither ``schema`` nor a validator that converts for it could accept the literal."""
     allowed = schema.get("type")
     types: list[Any] = allowed if is_array(allowed) else [allowed]
@@ -256,8 +256,8 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: _Ro
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and branches and depth < MAX_DEPTH:
-            resolved = [_resolved(branch, root) for branch in branches]
-            if all(branch is not None and _is_wrong_type(literal, branch, root, depth + 1) for branch in resolved):
+            known = [resolved(branch, root) for branch in branches]
+            if all(branch is not None and _is_wrong_type(literal, branch, root, depth + 1) for branch in known):
                 return True
     return False
 
@@ -302,7 +302,7 @@ def _described(literal: dict[str, Any]) -> str:
     return "null" if given == "null" else f"{article} {given}"
 
 
-def _expected(schema: Mapping[str, Any], root: _Root) -> str:
+def _expected(schema: Mapping[str, Any], root: Root) -> str:
     allowed = schema.get("type")
     if isinstance(allowed, str):
         return allowed
@@ -311,6 +311,6 @@ def _expected(schema: Mapping[str, Any], root: _Root) -> str:
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches):
-            resolved = [_resolved(branch, root) for branch in branches]
-            return " or ".join(dict.fromkeys(_expected(branch or {}, root) for branch in resolved))
+            known = [resolved(branch, root) for branch in branches]
+            return " or ".join(dict.fromkeys(_expected(branch or {}, root) for branch in known))
     return "another type"

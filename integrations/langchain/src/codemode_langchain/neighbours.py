@@ -214,7 +214,8 @@ def tools_beside(own: object) -> list[Any]:
 
 def may_get_others(own: object) -> bool:
     """Tell whether other middleware of the agent may give its model tools that nobody knows while it is built."""
-    return any(one is not own and _wraps_models(type(one)) and not _is_published(type(one)) for one in listed_with(own))
+    kinds: list[type] = [type(one) for one in listed_with(own) if one is not own]
+    return any(_wraps_models(kind) and not _is_published(kind) for kind in kinds)
 
 
 def _wraps_models(kind: type) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Analyser = Callable[..., dict[str, Any]]
 
 MAX_PROBLEMS = 64
-PLACED = ("calls", "modules", "loops", "named_calls")
+PLACED = ("calls", "modules", "loops", "named_calls", "reads")
 PARTS = (
     "clauses",
     "collecting",
@@ -36,6 +36,7 @@ PARTS = (
     "parse",
     "places",
     "rereading",
+    "result_reads",
     "strip_types",
 )
 # What a program is: the body of a function, the same with its names, an ES module.

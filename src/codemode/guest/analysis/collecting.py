@@ -73,8 +73,9 @@ class FactWalk:
         parts, facts = self._parts, self._parts["facts"]
         stripper = parts["strip_types"].TypeStripper(b"", parts["edits"].Gap)
         if not wants_names:
-            collector = facts.FactCollector(b"")
-            return Listeners(self._table(collector, stripper), stripper, collector)
+            results = parts["result_reads"].ResultReads()
+            collector = facts.FactCollector(b"", results=results)
+            return Listeners(self._table(collector, results, stripper), stripper, collector)
         names = parts["names"].NameCollector(parts["doubts"].Doubts(parts["edits"].without))
         named_calls = parts["named_calls"].NamedCalls(facts.literal_arguments)
         collector = facts.FactCollector(b"", named_calls.see)

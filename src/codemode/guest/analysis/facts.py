@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from .parse import Handler
+    from .result_reads import ResultReads
 
 MAX_CALLS = 512
 MAX_MODULE_USES = 64
@@ -48,12 +49,15 @@ class FactCollector:
     """Collects one program's facts from its nodes; places are byte offsets under ``"at"``.
 
     With ``on_call``, which hears of each call of a plain name and of that name, somebody else collects identifiers, and
-    says where `tools` and `require` are (`add_identifiers`).
+    says where `tools` and `require` are (`add_identifiers`). ``results`` hears of each call of a tool.
     """
 
-    def __init__(self, data: bytes, on_call: Callable[[Node, Node], None] | None = None) -> None:
+    def __init__(
+        self, data: bytes, on_call: Callable[[Node, Node], None] | None = None, results: ResultReads | None = None
+    ) -> None:
         self.data = data
         self._on_call = on_call
+        self._results = results
         self._calls: list[dict[str, Any]] = []
         self._modules: list[dict[str, Any]] = []
         self._requires: set[int] = set()
@@ -73,7 +77,9 @@ class FactCollector:
         }
 
     def facts(self) -> dict[str, Any]:
-        """``{"calls": [{"name", "input", "at"}], "modules": [{"kind", "at"}], "shadowed": bool, "lists"?: True}``.
+        """``{"calls": [{"name", "input", "at"}], "modules": [{"kind", "at"}], "shadowed": bool}``.
+
+        With them ``"lists": True`` and ``"reads"``, those of `result_reads.ResultReads`, where there are any.
 
         ``lists`` tells that the names on `tools` are read; ``shadowed`` that the name `tools` may mean something else
         somewhere; no call is a fact then. ``input`` is None without an argument, else what is known of it:
@@ -86,6 +92,8 @@ class FactCollector:
                 self._module("require()", at)
         calls = [] if self._is_shadowed else self._calls
         found: dict[str, Any] = {"calls": calls, "modules": self._modules, "shadowed": self._is_shadowed}
+        if calls and self._results is not None and (reads := self._results.reads(self.data)):
+            found["reads"] = reads
         return {**found, "lists": True} if self._lists else found
 
     def add_identifiers(self, tools: Iterable[int], requires: Iterable[int]) -> None:
@@ -147,6 +155,8 @@ class FactCollector:
         if name is not None:
             arguments = node.child_by_field_name("arguments")
             self._calls.append({"name": name, "input": self._first(arguments), "at": node.start_byte})
+            if self._results is not None:
+                self._results.see(node, name)
 
     def _first(self, arguments: Node | None) -> dict[str, Any] | None:
         if arguments is None or arguments.type != "arguments":  # a tagged template
