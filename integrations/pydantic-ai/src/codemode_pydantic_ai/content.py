@@ -65,8 +65,9 @@ def as_places(arguments: Any) -> Any:
 def with_objects(arguments: Any) -> Any:
     """Return the same with the framework's objects in those places."""
     parts = current.get()
-    is_plain = parts is None or not isinstance(arguments, Mapping)
-    return arguments if is_plain else with_parts(arguments, parts, object_of)
+    if parts is None or not isinstance(arguments, Mapping):
+        return arguments
+    return with_parts(cast("Mapping[str, Any]", arguments), parts, object_of)
 
 
 def taken(output: Any) -> Any:
@@ -107,7 +108,7 @@ class Beside:
         """Return the outer result with all of that."""
         if not self.calls and not self.content:
             return shown
-        given: Any = shown if isinstance(shown, ToolReturn) else ToolReturn(shown)
+        given: ToolReturn[Any] = cast("ToolReturn[Any]", shown) if isinstance(shown, ToolReturn) else ToolReturn(shown)
         metadata: Any = given.metadata
         if self.calls:
             metadata = {**_mapping(metadata), "nested_metadata": self.calls}
