@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .continuations.guard import MemoryResumeGuard, ResumeGuard
     from .continuations.journal import Journal, OpenedJournal
     from .continuations.keys import set_continuation_signing_key
+    from .continuations.sqlite_content import SqliteContentStore
     from .continuations.sqlite_guard import SqliteResumeGuard
     from .data.content import Content, ContentResult
     from .errors import (
@@ -212,6 +213,7 @@ __all__ = [
     "RunOptions",
     "RunResponse",
     "RunTool",
+    "SqliteContentStore",
     "SqliteInterruptStore",
     "SqliteResumeGuard",
     "StoreError",
@@ -258,6 +260,7 @@ __all__ = [
 
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
+    "continuations.sqlite_content": "SqliteContentStore",
     "data.content": "Content ContentResult",
     "continuations.keys": "set_continuation_signing_key",
     "errors": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ from pausing import PAUSING
 from waiting import within
 
 from codemode import (
+    CodeModeProtocolError,
     CodeModeSerializationError,
     Content,
     ContentResult,
     Interrupt,
     Tool,
+    ToolResult,
     create_code_mode_tool,
     run_code_mode,
     tool,
@@ -123,3 +126,64 @@ def test_what_only_looks_like_a_handle_is_data():
     result = within(run_code_mode(FORGED, tools.all))
     assert result == {"said": ["refused"] * 12, "data": PICTURE.described}
     assert tools.given == []
+
+
+class Kept:
+    """A place for content that outlives this process, in memory."""
+
+    def __init__(self) -> None:
+        self.parts: dict[tuple[str, str], tuple[str, bytes]] = {}
+
+    async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:
+        self.parts[run, part_id] = description, data
+
+    async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
+        return self.parts.get((run, part_id))
+
+
+def test_a_store_keeps_what_a_continuation_does_not_carry():
+    large = Content(b"x" * (1 << 21), "image/png", name="large.png")
+    store, tools = Kept(), Tools(gated=True, picture=large)
+    js = "const shot = await tools.shot({}); await tools.cut({ image: shot.picture, to: 1 }); return shot.picture;"
+    options = {**PAUSING, "continuation": {"content_store": store}}
+
+    async def paused() -> Any:
+        interrupt = await run_code_mode(js, tools.all, options=options)
+        carried = interrupt.to_dict()
+        assert sum(map(len, carried["continuation"]["body"])) < 1 << 14
+        assert [data for _, data in store.parts.values()] == [large.data]
+        again = create_code_mode_tool(tools.all, options)
+        return await again.resume(Interrupt.from_dict(carried), {"approved": True})
+
+    assert within(paused()) == large
+    assert tools.given == [large]
+
+
+def test_what_a_store_has_lost_or_changed_is_refused():
+    store, tools = Kept(), Tools(gated=True)
+    js = "const shot = await tools.shot({}); return await tools.cut({ image: shot.picture, to: 1 });"
+    code_mode = create_code_mode_tool(tools.all, {**PAUSING, "continuation": {"content_store": store}})
+
+    async def resumed(change: Any) -> None:
+        interrupt = await code_mode.execute({"js": js})
+        change()
+        with pytest.raises(CodeModeProtocolError, match="no longer has the content"):
+            await code_mode.resume(interrupt, {"approved": True})
+
+    within(resumed(store.parts.clear))
+    within(resumed(lambda: store.parts.update({key: (told, b"other") for key, (told, _) in store.parts.items()})))
+    assert tools.given == []
+
+
+def test_blocks_of_an_mcp_server_are_content():
+    text = b64encode(PICTURE.data).decode()
+    blocks = [
+        {"type": "text", "text": "taken"},
+        {"type": "image", "data": text, "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "file:///a", "blob": text, "mimeType": "application/pdf"}},
+        {"type": "image", "data": "*", "mimeType": "image/png"},
+    ]
+    tools = {"look": Tool("look", execute=lambda _: ToolResult(blocks))}
+    result = within(run_code_mode("return (await tools.look({})).content", tools))
+    taken = [Content(PICTURE.data, "image/png"), Content(PICTURE.data, "application/pdf")]
+    assert result == [blocks[0], *taken, blocks[3]]

@@ -100,6 +100,11 @@ class Content:
         return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
+    def is_known(self) -> bool:
+        """True once its id has been made."""
+        return "id" in vars(self)
+
+    @property
     def described(self) -> dict[str, Any]:
         """What a program, and a model, reads of it: plain JSON."""
         return {"kind": self.kind, "mimeType": self.mime_type, "bytes": len(self.data), "name": self.name}

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..data.content import Content, current, places_for, with_parts
-from ..data.json_shape import SCALARS, weigh
+from ..data.json_shape import SCALARS
 from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
@@ -53,14 +53,14 @@ class CallContent:
         return output
 
     async def _without_parts(self, output: Any, contents: Contents) -> Any:
-        size = weigh(output, LARGE_CHARACTERS)
-        parts = await run_check(size, lambda: _parts_in(output))
+        parts = await run_check(0, lambda: _parts_in(output))
         if not parts:
             return output
-        await run_check(LARGE_CHARACTERS, lambda: [part.id for part in parts])
         for part in parts:
+            if not part.is_known:  # a digest takes its time
+                await run_check(len(part.data), lambda part=part: part.id)
             contents.take(part)
-        return await run_check(size, lambda: places_for(output, contents))
+        return await run_check(0, lambda: places_for(output, contents))
 
     async def _keep(self, contents: Contents) -> None:
         for part in list(contents)[self._kept :]:

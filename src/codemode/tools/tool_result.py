@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Sequence
 from typing import Any, cast
 
+from ..data.content import Content, current
 from ..data.json_values import NOT_GIVEN
 from ..data.narrowing import is_mapping
 from ..host import steps
 
+_WITH_BYTES = ("image", "audio", "resource")
 _MAX_TOLD = 20_000  # characters of what a failed call says
 
 
@@ -16,9 +19,9 @@ class ToolResult:
     """Content blocks, a structured value, or both, as a tool of an MCP server answers with them.
 
     A program gets, in this order: ``structured_content`` when it is given, be it 0, False or None; the text of a single
-    text block; else ``{"content": [...]}`` with all blocks as they are, images and audio in base64 among them. A block
-    is a mapping with a ``type``, or an object with a ``model_dump`` that gives one. With ``is_error`` the call has
-    failed, and what its text blocks say is the message.
+    text block; else ``{"content": [...]}`` with all blocks as they are, but for images, audio and files: in a face that
+    has `Content` it gets handles of these. A block is a mapping with a ``type``, or an object with a ``model_dump``
+    that gives one. With ``is_error`` the call has failed, and what its text blocks say is the message.
     """
 
     __slots__ = ("content", "has_structured_content", "is_error", "structured_content")
@@ -60,7 +63,20 @@ def unwrapped(result: ToolResult) -> Any:
     blocks = blocks_of(result)
     if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
         return blocks[0]["text"]
-    return {"content": blocks}
+    return {"content": blocks if current.get() is None else [_content_of(block) or block for block in blocks]}
+
+
+def _content_of(block: dict[str, Any]) -> Content | None:
+    """Return the content that a block has the bytes of; None for any other."""
+    held = block.get("resource") if block["type"] == "resource" else block
+    text = None if not is_mapping(held) else held.get("blob" if held is not block else "data")
+    mime_type = None if not is_mapping(held) else held.get("mimeType")
+    if block["type"] not in _WITH_BYTES or not isinstance(text, str) or not isinstance(mime_type, str):
+        return None
+    try:
+        return Content(binascii.a2b_base64(text, strict_mode=True), mime_type)
+    except ValueError:  # a server may call anything an image
+        return None
 
 
 def blocks_of(result: ToolResult) -> list[dict[str, Any]]:
