@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .observe.overheard import heard_by
     from .options.checked_fields import WrongTypeError, not_negative
     from .options.parts import Listing
-    from .protocol.ledger import UNKNOWN_OUTCOME_KIND
+    from .protocol.ledger import UNKNOWN_OUTCOME_KIND, outer_id_of
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
     from .schemas.compiled import (
         MAX_PROBLEMS,
@@ -117,6 +117,7 @@ __all__ = [
     "looks_like_meta_tool",
     "not_negative",
     "open_continuation",
+    "outer_id_of",
     "path_text",
     "places",
     "places_for",
@@ -152,7 +153,7 @@ _LATE = {
     "observe.overheard": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",
     "options.parts": "Listing",
-    "protocol.ledger": "UNKNOWN_OUTCOME_KIND",
+    "protocol.ledger": "UNKNOWN_OUTCOME_KIND outer_id_of",
     "run.resume": "OpenedContinuation end_continuation open_continuation",
     "schemas.compiled": (
         "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..data.json_values import decode_json, utf8_length
 from ..data.large_strings import may_have_places
@@ -31,6 +31,9 @@ UNTOLD = (*OF_PROGRAMS, "state")
 """Kinds of requests that nobody outside is told of as calls; those about state count as calls all the same."""
 
 _MOST_MEASURED_CHARACTERS = 1 << 14
+_DIGEST_CHARACTERS = 16
+_HEXADECIMAL = frozenset("0123456789abcdef")
+_Why: TypeAlias = Literal["interrupt", "unknown"]
 
 
 @record
@@ -293,9 +296,7 @@ def _waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) 
     return entry._replace(outcome=waiting(entry, "unknown", salt, _UNKNOWN_OUTCOME_JSON, input_json), waits=0)
 
 
-def waiting(
-    entry: LedgerEntry, why: Literal["interrupt", "unknown"], salt: str, payload_json: str, input_json: str | None
-) -> Waiting:
+def waiting(entry: LedgerEntry, why: _Why, salt: str, payload_json: str, input_json: str | None) -> Waiting:
     """Return that a request waits (once more), under an id of its own.
 
     The id follows from all that a person is shown: where an engine runs a step again and the same call comes with
@@ -307,10 +308,21 @@ def waiting(
     return Waiting(interrupt_id, payload_json, input_json, attempt)
 
 
+def outer_id_of(waiting_id: str) -> str | None:
+    """Return the id of the outer call in which a call waits under this id; None for one that `waiting` has not made."""
+    call_id, _, why = waiting_id.rpartition(":")
+    outer_id, _, number = call_id.rpartition(":tool-")
+    kind, _, rest = why.partition("-")
+    digest, _, attempt = rest.partition("-")
+    is_made_here = kind in get_args(_Why) and len(digest) == _DIGEST_CHARACTERS and _HEXADECIMAL.issuperset(digest)
+    is_counted = number.isdecimal() and attempt.isdecimal()
+    return outer_id if outer_id and is_made_here and is_counted else None
+
+
 def _digest(*texts: str | None) -> str:
     digest = hashlib.sha256()
     for text in texts:
         data = b"" if text is None else b"=" + text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8))
         digest.update(data)
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:_DIGEST_CHARACTERS]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting, outer_id_of, waiting
 from codemode.protocol.messages import CallRequested, DeliverError, DeliverValue
 
 ENTRY = LedgerEntry(1, "tool", "t", '{"a":1}', tool_call_id="outer:tool-1")
@@ -73,3 +77,34 @@ def test_outcomes_are_handed_in_with_their_time():
 def test_what_is_not_settled_cannot_be_handed_in(outcome: Waiting | None):
     with pytest.raises(ValueError, match="request 1"):
         ENTRY._replace(outcome=outcome).delivery()
+
+
+@given(
+    outer=st.text(min_size=1, max_size=40), number=st.integers(1, 999), why=st.sampled_from(["interrupt", "unknown"])
+)
+def test_the_id_under_which_a_call_waits_says_whose_it_is(outer: str, number: int, why: Any) -> None:
+    entry = LedgerEntry(1, "tool", "refund", "{}", tool_call_id=f"{outer}:tool-{number}")
+    waiting_id = waiting(entry, why, "salt", "{}", None).interrupt_id
+    assert outer_id_of(waiting_id) == outer
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "",
+        "call_1",
+        "call_1:tool-1",
+        f":tool-1:interrupt-{'0' * 16}-1",
+        f"call_1:tool-:interrupt-{'0' * 16}-1",
+        f"call_1:tool-x:interrupt-{'0' * 16}-1",
+        f"call_1:fetch-1:interrupt-{'0' * 16}-1",
+        f"call_1:tool-1:interrupted-{'0' * 16}-1",
+        f"call_1:tool-1:interrupt-{'0' * 15}-1",
+        f"call_1:tool-1:interrupt-{'G' * 16}-1",
+        f"call_1:tool-1:interrupt-{'0' * 16}-",
+        f"call_1:tool-1:interrupt-{'0' * 16}-1-2",
+        f"call_1:tool-1:interrupt-{'0' * 16}-1:tool-2",
+    ],
+)
+def test_no_other_id_is_taken_for_one_of_a_call_that_waits(other: str) -> None:
+    assert outer_id_of(other) is None

@@ -22,9 +22,11 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import DeferredToolResults, ToolDenied
 
+from codemode.plugins import outer_id_of
+
 from .faces import Face
 from .nested import CALL_KIND
-from .pauses import KEY, Pause, is_waiting_id, outer_id_of, program_of, waiting_calls
+from .pauses import KEY, Pause, is_waiting_id, program_of, waiting_calls
 
 _MAX_KEPT_BYTES = 64 << 20
 

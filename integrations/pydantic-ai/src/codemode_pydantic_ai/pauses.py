@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -13,14 +12,13 @@ from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from codemode import CodeModeProtocolError, Interrupt, PendingRequest
-from codemode.plugins import UNKNOWN_OUTCOME_KIND, end_continuation, open_continuation, run_check
+from codemode.plugins import UNKNOWN_OUTCOME_KIND, end_continuation, open_continuation, outer_id_of, run_check
 
 from .faces import Face
 from .nested import CALL_KIND, TOOL_NAME
 from .shown_values import plain_arguments
 
 KEY = "codemode"
-_WAITING_ID = re.compile(r"(?P<outer>.+):tool-\d+:(?:interrupt|unknown)-[0-9a-f]{16}-\d+", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -144,12 +142,6 @@ def pause_metadata(interrupt: Interrupt, call: ToolCallPart | None = None) -> di
 def is_waiting_id(tool_call_id: str) -> bool:
     """Tell whether an id is that of an inner call that waits."""
     return outer_id_of(tool_call_id) is not None
-
-
-def outer_id_of(waiting_id: str) -> str | None:
-    """Return the id of the outer call in which an inner call waits; None for any other id."""
-    match = _WAITING_ID.fullmatch(waiting_id)
-    return None if match is None else match["outer"]
 
 
 def waiting_calls(interrupt: Interrupt) -> list[ToolCallPart]:

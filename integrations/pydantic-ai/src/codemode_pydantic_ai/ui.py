@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.tools import DeferredToolResults
 from pydantic_ai.ui import UIAdapter
 
-from .pauses import outer_id_of
+from codemode.plugins import outer_id_of
 
 
 class PausedPrograms(UIAdapter[Any, Any, Any, Any, Any]):
