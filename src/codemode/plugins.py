@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .options.parts import Listing
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND, outer_id_of
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
+    from .run.state_places import LatePlace, TextPlace
     from .schemas.compiled import (
         MAX_PROBLEMS,
         CompiledSchema,
@@ -78,6 +79,7 @@ __all__ = [
     "FrameworkSchema",
     "ImpossibleNameError",
     "JsonSchema",
+    "LatePlace",
     "Listing",
     "OpenedContinuation",
     "Places",
@@ -88,6 +90,7 @@ __all__ = [
     "Selection",
     "Tenant",
     "Tenants",
+    "TextPlace",
     "ToolForm",
     "ToolForms",
     "TypeSchema",
@@ -155,6 +158,7 @@ _LATE = {
     "options.parts": "Listing",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND outer_id_of",
     "run.resume": "OpenedContinuation end_continuation open_continuation",
+    "run.state_places": "LatePlace TextPlace",
     "schemas.compiled": (
         "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"
     ),

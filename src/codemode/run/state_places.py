@@ -71,6 +71,7 @@ class TextPlace:
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         self._texts = dict(texts or {})
+        self.size = sum(len(key) + len(value) for key, value in self._texts.items())  # characters, which are ASCII
 
     async def get(self, key: str) -> str | None:
         """Return the text."""
@@ -78,11 +79,14 @@ class TextPlace:
 
     async def set(self, key: str, value: str) -> None:
         """Keep the text."""
+        await self.delete(key)
         self._texts[key] = value
+        self.size += len(key) + len(value)
 
     async def delete(self, key: str) -> None:
         """Forget it."""
-        self._texts.pop(key, None)
+        if (value := self._texts.pop(key, None)) is not None:
+            self.size -= len(key) + len(value)
 
     async def keys(self) -> list[str]:
         """Return all keys."""

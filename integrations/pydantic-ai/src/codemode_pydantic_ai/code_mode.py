@@ -22,10 +22,12 @@ from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import Listing, OpenedContinuation
 
 from .content import object_of
+from .conversation_state import ConversationStates
 from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument
 from .failures import OWN_WORDS
 from .hidden_tools import CompiledTools
 from .hiding_toolset import HidingToolset
+from .nested import NestedCalls
 
 TOOL_NAME = CodeModeTool.name
 _MAX_SHOWN_RUNS = 1024
@@ -48,7 +50,11 @@ class CodeModeFace:
     words = OWN_WORDS
 
     def __init__(self, options: Options, pool: WorkerPool | None, listing: Listing | None = None) -> None:
-        self.settings = agent_settings(CodeModeOptions.of(options).with_listing(listing), pool)
+        given = CodeModeOptions.of(options).with_listing(listing)
+        if given.state is None:
+            given = given.having(state=ConversationStates(TOOL_NAME))
+        self._states = given.state if isinstance(given.state, ConversationStates) else None
+        self.settings = agent_settings(given, pool)
         self._pool = pool
         self._compiled = CompiledTools[CodeModeTool](self._make)
 
@@ -64,7 +70,7 @@ class CodeModeFace:
             parameters_json_schema=made.input_schema,
             metadata=code_argument("js"),
         )
-        new_call = partial(_ProgramCall, made)
+        new_call = partial(_ProgramCall, made, self._states)
         own = FaceTool(kind="code_mode", definition=definition, validator=_INPUT.validator, new_call=new_call)
         return ShownTools(own=(own,))
 
@@ -84,17 +90,23 @@ class CodeModeFace:
 class _ProgramCall:
     """One program."""
 
-    def __init__(self, made: CodeModeTool, *, is_repeated: bool) -> None:
+    def __init__(self, made: CodeModeTool, states: ConversationStates | None, *, is_repeated: bool) -> None:
         self._code_mode = (made.without_journal() if is_repeated else made).for_one_call()
+        # What a durable engine runs again must not find what it has left itself.
+        self._states = None if is_repeated else states
 
     def text(self, arguments: dict[str, Any]) -> str:
         return arguments["js"]
 
     async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:  # noqa: ARG002
-        return await self._code_mode.execute(arguments, **outer)
+        return await self._code_mode.execute(arguments, state=self._state(outer["context"]), **outer)
 
     async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
-        return await self._code_mode.resume(interrupt, resolutions=answers, **outer)
+        state = self._state(outer["context"])
+        return await self._code_mode.resume(interrupt, resolutions=answers, state=state, **outer)
+
+    def _state(self, calls: NestedCalls) -> Any:
+        return None if self._states is None else self._states.of(calls.run_context, calls.shared.states)
 
     def shown(self, answer: Any, tool_call_id: str) -> Any:
         value, parts = self._code_mode.to_model_parts(answer, tool_call_id=tool_call_id)

@@ -100,3 +100,4 @@ class SharedTurns:
 
     budget: CallBudget = field(default_factory=CallBudget)
     turns: Turns = field(default_factory=Turns)
+    states: dict[int, Any] = field(default_factory=dict[int, Any])  # where they leave values for each other

@@ -1,0 +1,99 @@
+"""The state of programs, by conversation, in this process. Knows no program, and nothing of what is kept.
+
+A conversation is known by its history: by its id together with a call of codeMode that has been made in it. An id alone
+may be chosen by whoever sends a history in, and must not open what others have kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+
+from codemode.plugins import TextPlace
+
+MAX_CONVERSATIONS = 1024
+MAX_BYTES = 64 << 20
+_MAX_CALLS = 64
+_MAX_CHARACTERS = 1 << 20
+
+
+@dataclass(eq=False)
+class _Kept:
+    place: TextPlace = field(default_factory=TextPlace)
+    marks: set[bytes] = field(default_factory=set[bytes])
+
+
+class ConversationStates:
+    """What the programs of each conversation have left, of those used last: at most 1,024, of 64 MiB together."""
+
+    def __init__(self, tool_name: str) -> None:
+        self._tool_name = tool_name
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._by_mark: dict[bytes, _Kept] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, _context_binding: str | None) -> None:
+        """Give no place: each call brings its own."""
+
+    def of(self, ctx: RunContext[Any], known: dict[int, Any]) -> TextPlace:
+        """Return the place of the conversation that a call is made in. ``known`` are those of its run of the agent."""
+        conversation = ctx.conversation_id or ""
+        with self._lock:
+            one = known.get(id(self)) or self._found(conversation, ctx.messages) or _Kept()
+            known[id(self)] = one
+            self._kept[id(one)] = one
+            self._kept.move_to_end(id(one))
+            for call in self._calls(ctx.messages[-1:]):
+                mark = _mark(conversation, *call)
+                one.marks.add(mark)
+                self._by_mark[mark] = one
+            self._forget()
+            return one.place
+
+    def _found(self, conversation: str, messages: Sequence[ModelMessage]) -> _Kept | None:
+        characters = 0
+        for number, call in enumerate(self._calls(reversed(messages))):
+            characters += len(call[1])
+            if number >= _MAX_CALLS or characters > _MAX_CHARACTERS:
+                return None
+            if (one := self._by_mark.get(_mark(conversation, *call))) is not None:
+                return one
+        return None
+
+    def _calls(self, messages: Any) -> Iterator[tuple[str, str]]:
+        for message in messages:
+            if isinstance(message, ModelResponse):
+                for part in message.parts:
+                    if isinstance(part, ToolCallPart) and part.tool_name == self._tool_name:
+                        yield part.tool_call_id, _program(part)
+
+    def _forget(self) -> None:
+        size = sum(one.place.size for one in self._kept.values())
+        while len(self._kept) > MAX_CONVERSATIONS or (size > MAX_BYTES and len(self._kept) > 1):
+            _, oldest = self._kept.popitem(last=False)
+            size -= oldest.place.size
+            for mark in oldest.marks:
+                self._by_mark.pop(mark, None)
+
+
+def _program(part: ToolCallPart) -> str:
+    try:
+        return str(part.args_as_dict().get("js", ""))
+    except (ValueError, AssertionError):  # arguments that are no JSON object are told of elsewhere
+        return ""
+
+
+def _mark(*texts: str) -> bytes:
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8))
+        digest.update(data)
+    return digest.digest()
