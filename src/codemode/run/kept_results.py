@@ -10,7 +10,7 @@ from ..errors import CodeModeSerializationError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..trace.failures import log_failure
 from .large_results import too_large_text
-from .state_places import StatePlace
+from .state_places import LatePlace, StatePlace
 
 PREFIX = "result:"
 MAX_RESULTS = 8
@@ -36,7 +36,8 @@ async def keep_result(place: StatePlace, value: Any) -> str | None:
         numbers = sorted(number for key in await place.keys() if (number := _number(key)) is not None)
         if numbers and await place.get(f"{PREFIX}{numbers[-1]}") == text:
             return f"{PREFIX}{numbers[-1]}"
-        key = f"{PREFIX}{numbers[-1] + 1 if numbers else 1}"
+        ahead = place.ahead if isinstance(place, LatePlace) else 0
+        key = f"{PREFIX}{(numbers[-1] if numbers else 0) + 1 + ahead}"
         await place.set(key, text)
         await _forget_old(place, numbers, utf8_length(text))
     except CodeModeSerializationError:

@@ -96,12 +96,14 @@ class TextPlace:
 class LatePlace(TextPlace):
     """Reads what somebody has kept and gathers what is written, for those who take updates only at the end.
 
+    ``ahead`` is how many others begin with the same texts, and number their results first.
     The program reads its own writes; `updates` has them for whoever keeps them: a JSON text, or None for what was
     deleted. What a replay finds in the ledger was written here before, and is written again (`recall`).
     """
 
-    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, texts: Mapping[str, str] | None = None, ahead: int = 0) -> None:
         super().__init__(texts)
+        self.ahead = ahead
         self.updates: dict[str, str | None] = {}
 
     async def set(self, key: str, value: str) -> None:

@@ -262,7 +262,20 @@ async def pauses_again(plugin: PluginUnderTest) -> None:
     assert desk.did == [("refund", ("a", 500)), ("refund", ("b", 500))]
 
 
-_CODE_MODE_ALONE: tuple[Check, ...] = (shows_one_tool, has_an_object_of_tools, shows_what_was_printed)
+async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
+    """Where the model reads of state, programs find what they leave, under any name; elsewhere there is none."""
+    told = "state.get(key)" in (await plugin.shown(Desk().tools))["codeMode"]
+    js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
+    outcome = await run(plugin, Desk().tools, js if told else "return typeof state;")
+    assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if told else "undefined"), outcome
+
+
+_CODE_MODE_ALONE: tuple[Check, ...] = (
+    shows_one_tool,
+    has_an_object_of_tools,
+    shows_what_was_printed,
+    has_the_state_it_tells_of,
+)
 _EVERY_FACE: tuple[Check, ...] = (
     gives_the_value,
     calls_any_name,

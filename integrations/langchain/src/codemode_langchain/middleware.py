@@ -15,6 +15,7 @@ from codemode.plugins import Listing
 from .approvals import ApprovalRules, InterruptMode
 from .chosen import InPrograms, Kept
 from .faces import Face, for_agents
+from .graph_state import in_graph, place_in
 from .hiding_middleware import HidingMiddleware
 from .neighbours import HidingWords
 from .nested import Caller
@@ -61,15 +62,18 @@ class CodeModeMiddleware(HidingMiddleware):
         interrupt_mode: InterruptMode = "per_call",
         listing: Listing | None = None,
     ) -> None:
-        self._options = for_agents(options, has_pool=pool is not None, listing=listing)
+        given = for_agents(options, has_pool=pool is not None, listing=listing)
+        self._options = given.having(state=in_graph) if given.state is None else given
         self._pool = pool
         super().__init__(_WORDS, keep, approve, interrupt_mode, tools)
 
     def _made_face(self, tools: Sequence[BaseTool]) -> Face:
         return CodeModeFace(tools, self._options, self._approvals, self._pool)
 
-    def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:  # noqa: ARG002 - no other
-        return CodeModeTool(cast("CodeModeFace", face), caller)
+    def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
+        is_in_graph = self._options.state is in_graph
+        place = place_in(request.state, request.tool_call["id"] or "") if is_in_graph else None
+        return CodeModeTool(cast("CodeModeFace", face), caller, place)
 
     def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool

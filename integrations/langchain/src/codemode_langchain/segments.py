@@ -32,6 +32,7 @@ from .beginnings import Beginning
 from .checkpoints import time_of_step_ms
 from .content import shown_block
 from .graph import binding_in_node, is_in_node, number_of, start_task
+from .graph_state import left_by
 from .interrupts import ask_person, interrupts_in, raise_interrupts, take_interrupts
 from .leavings import Leavings
 from .nested import Caller, NestedRun
@@ -202,7 +203,7 @@ class Segments:
             "answered": self._questions.digests(todo.questions),
             "asked": todo.run.asked,
             **({"names": names} if names else {}),
-            "commands": [command for one in left for command in one.commands],
+            "commands": [*(command for one in left for command in one.commands), *left_by(self.call)],
             "artifacts": [one.artifact for one in left if one.artifact is not None],
             **ending,
         }

@@ -15,6 +15,8 @@ from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
+from .graph_state import merged
+
 _KEY = "code_mode_shown"
 _MAX_STEPS = 256
 
@@ -28,9 +30,10 @@ class Shown(TypedDict):
 
 
 class CodeModeState(AgentState[Any]):
-    """The agent's state with what its last step showed. No input sets it, no output holds it."""
+    """The agent's state with what its last step showed, and what programs have left. No input or output has either."""
 
     code_mode_shown: NotRequired[Annotated[Shown, PrivateStateAttr]]
+    code_mode_state: NotRequired[Annotated[dict[str, str | None], PrivateStateAttr, merged]]
 
 
 class ShownTools:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 
 from codemode import CodeModeOptions, Content, Interrupt, WorkerPool
 from codemode import CodeModeTool as Core
-from codemode.plugins import Listing, PreparedTool
+from codemode.plugins import LatePlace, Listing, PreparedTool
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
@@ -55,8 +55,9 @@ class ProgramCall:
     name = NAME
     goes_on = False
 
-    def __init__(self, core: Core, js: str) -> None:
+    def __init__(self, core: Core, js: str, place: LatePlace | None) -> None:
         self._core = core.for_one_call()
+        self.place = place
         self.program = js
         self.arguments = {"js": js}
         self.is_journaled = core.options.continuation.journal is not None
@@ -68,16 +69,16 @@ class ProgramCall:
         return name
 
     def start(self, **outer: Any) -> Any:
-        return self._core.execute_sync(self.arguments, **outer)
+        return self._core.execute_sync(self.arguments, state=self.place, **outer)
 
     async def astart(self, **outer: Any) -> Any:
-        return await self._core.execute(self.arguments, **outer)
+        return await self._core.execute(self.arguments, state=self.place, **outer)
 
     def go_on(self, interrupt: Interrupt, **answering: Any) -> Any:
-        return self._core.resume_sync(interrupt, **answering)
+        return self._core.resume_sync(interrupt, state=self.place, **answering)
 
     async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
-        return await self._core.resume(interrupt, **answering)
+        return await self._core.resume(interrupt, state=self.place, **answering)
 
     def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:
         return self._core.to_model_parts(answer, tool_call_id=tool_call_id)
@@ -89,15 +90,19 @@ class CodeModeTool(OuterTool):
     name: str = NAME
     description: str = ""
     args_schema: Any = Program
+    _place: LatePlace | None = PrivateAttr(default=None)
 
-    def __init__(self, face: CodeModeFace, caller: Caller | None = None, **fields: Any) -> None:
+    def __init__(
+        self, face: CodeModeFace, caller: Caller | None = None, place: LatePlace | None = None, **fields: Any
+    ) -> None:
         super().__init__(face, caller, description=face.description, **fields)
+        self._place = place
 
     def _run(self, js: str) -> Any:
-        return self._perform(ProgramCall(self._face.blocking, js))
+        return self._perform(ProgramCall(self._face.blocking, js, self._place))
 
     async def _arun(self, js: str) -> Any:
-        return await self._aperform(ProgramCall(self._face.awaiting, js))
+        return await self._aperform(ProgramCall(self._face.awaiting, js, self._place))
 
 
 def create_code_mode_tool(

@@ -1,0 +1,48 @@
+"""What programs leave for each other, in the state of the graph. Knows no program.
+
+The graph takes updates when a node has ended: until then a program reads its own writes, and what a pause interrupts is
+written again from its ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from langgraph.types import Command
+
+from codemode.plugins import LatePlace
+
+_KEY = "code_mode_state"
+
+
+def merged(left: Mapping[str, str | None], right: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return values with what was written; None has deleted one. The reducer of the channel: the last write wins."""
+    return {key: value for key, value in {**left, **right}.items() if value is not None}
+
+
+def in_graph(_context_binding: str | None) -> None:
+    """Stand for the graph's own state among the options: it is there with each call, and nowhere else."""
+
+
+def place_in(state: Any, tool_call_id: str) -> LatePlace:
+    """Return where a program reads and writes that a call of the model runs, whose graph has this state."""
+    given = cast("Mapping[str, Any]", state) if isinstance(state, Mapping) else {}
+    kept = cast("Mapping[str, Any]", given.get(_KEY) or {})
+    texts = {key: value for key, value in kept.items() if isinstance(value, str)}
+    # Calls of one step all begin with the same state: what each adds must have a number of its own.
+    return LatePlace(texts, ahead=_place_among(given.get("messages"), tool_call_id))
+
+
+def _place_among(messages: Any, tool_call_id: str) -> int:
+    for message in reversed(cast("Sequence[Any]", messages) if isinstance(messages, list) else ()):
+        ids = [call.get("id") for call in getattr(message, "tool_calls", None) or ()]
+        if tool_call_id in ids:
+            return ids.index(tool_call_id)
+    return 0
+
+
+def left_by(call: Any) -> tuple[Any, ...]:
+    """Return what the graph is to keep of the writes of a call's program, where it has a ``place``: one command."""
+    place = getattr(call, "place", None)
+    return (Command(update={_KEY: dict(place.updates)}),) if isinstance(place, LatePlace) and place.updates else ()
