@@ -27,7 +27,7 @@ def in_graph(_context_binding: str | None) -> None:
 
 def place_in(state: Any, tool_call_id: str) -> LatePlace:
     """Return where a program reads and writes that a call of the model runs, whose graph has this state."""
-    given = cast("Mapping[str, Any]", state) if isinstance(state, Mapping) else {}
+    given: dict[str, Any] = {**cast("Mapping[str, Any]", state)} if isinstance(state, Mapping) else {}
     kept = cast("Mapping[str, Any]", given.get(_KEY) or {})
     texts = {key: value for key, value in kept.items() if isinstance(value, str)}
     # Calls of one step all begin with the same state: what each adds must have a number of its own.
