@@ -175,7 +175,8 @@ def test_30_a_sub_agent_that_runs_a_gated_tool_unasked_is_warned_of(reviewed: An
 
 def test_30_large_results_go_to_files_with_what_else_the_program_left(is_async: bool):
     js = "await tools.write_file({ file_path: '/a.txt', content: 'alpha' }); return 'long '.repeat(50000)"
-    output = Session(Desk(js, sub=saying()).graph, is_async).start()
+    whole = CodeModeMiddleware(options={"model_output": {"max_model_characters": None}})  # for whoever puts it away
+    output = Session(Desk(js, sub=saying(), middleware=[whole]).graph, is_async).start()
     assert "/a.txt" in output["files"]
     (evicted,) = output["files"].keys() - {"/a.txt"}
     (message,) = results(output)
