@@ -285,7 +285,7 @@ class Segments:
         shown, parts = self.call.shown(value, self.tool_call_id)
         plain = apart(value)[0] if parts else value
         # As text, for a checkpoint holds no integer beyond 64 bits.
-        found = {"value": json.dumps(plain), **({} if shown is value else {"shown": json.dumps(shown)})}
+        found: Record = {"value": json.dumps(plain), **({} if shown is value else {"shown": json.dumps(shown)})}
         if parts:
             found["content"] = [shown_block(part) for part in parts]
         return self._record(todo, found)
