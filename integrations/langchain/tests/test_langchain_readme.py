@@ -30,7 +30,7 @@ def blocks() -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore:`langchain.mcp` is in beta")
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if "deepagents" in blocks()[number] and find_spec("deepagents") is None:
         missing("deepagents", "deepagents is not installed")
@@ -40,7 +40,7 @@ def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_every_block_is_run():
-    assert len(blocks()) == 10
+    assert len(blocks()) == 11
 
 
 EXAMPLE = str(ROOT / "examples" / "approvals.py")

@@ -11,6 +11,7 @@ from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import PreparedTool, prepared
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
+from ...tools.undeclared import compile_all
 from .catalog import CodeCallCatalog
 from .known_tool import KnownTool, known_tool
 from .metadata import ToolInfo
@@ -41,8 +42,7 @@ class ToolSet:
         """Collect tools. Raises `ValueError` for what is wrong with one of them, and for a filter that raises."""
         collected = collect_plain_tools(tools)
         refuse_confusable(collected)
-        for tool in collected.values():
-            prepared(tool).compile()
+        compile_all((name, prepared(tool)) for name, tool in collected.items())
         old = {} if before is None else before.known
         known = {name: _placed(_known(tool, old.get(name)), options) for name, tool in collected.items()}
         return cls(known, options.search, before)

@@ -19,6 +19,7 @@ from ...run.starting import load_continuations, load_execution, prepared, starte
 from ...run.state_places import StatePlace, place_of
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
+from ...tools.undeclared import compile_all
 from ...workers.pool import WorkerPool, pool_or_default
 from .model_output import ModelOutputs, OneCallOutputs
 from .outcome import told, with_value
@@ -59,8 +60,7 @@ class CodeModeTool:
             pool_or_default(pool)
         self._pool = pool
         collected = collect_tools(tools)
-        for tool in collected.values():
-            tool.compile()
+        compile_all(collected.items())
         self.catalog = Catalog(collected)
         self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
 

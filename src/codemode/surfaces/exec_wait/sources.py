@@ -13,6 +13,7 @@ from ...tools.collecting import collect_plain_tools
 from ...tools.names import ImpossibleNameError, check_is_name
 from ...tools.prepared import PreparedTool, prepared
 from ...tools.tool import Tool
+from ...tools.undeclared import compile_all
 from .kinds import EXEC_KIND, TOOL_KIND, WAIT_KIND
 from .options import InvalidConfigError
 
@@ -146,8 +147,8 @@ def entries_of(sources: Any) -> tuple[Entry, ...]:
             entry = Entry(tool_id, one.source, owner, made, prepared(made))
             if entry.id in found:
                 raise InvalidConfigError(f"sources: two tools have the id {entry.id!r}")
-            entry.tool.compile()
             found[entry.id] = entry
+    compile_all((key, entry.tool) for key, entry in found.items())
     return tuple(found[key] for key in sorted(found))
 
 
