@@ -65,9 +65,14 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         return None
 
     @classmethod
-    def get_serialization_name(cls) -> str | None:
-        """Return None: options may hold keys and functions, which no specification file should."""
-        return None
+    def from_spec(cls, *args: Any, **kwargs: Any) -> AbstractCapability[Any]:
+        """Return what the specification of an agent says. Raises `ValueError` for signing keys in it."""
+        if _has_keys([*args, kwargs]):
+            raise ValueError(
+                f"{cls.__name__}: continuation.keys belong in no specification: "
+                "set them with codemode.set_continuation_signing_key"
+            )
+        return cls(*args, **kwargs)
 
     def get_ordering(self) -> CapabilityOrdering:
         """Stand outside everything else that wraps tools: what another takes out of a step is in no program then."""
@@ -200,3 +205,12 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         settled = self._run.settled.pop(outer_id, {})
         in_order = sorted(settled, key=lambda waiting_id: (len(waiting_id), waiting_id))
         return [FunctionToolResultEvent(settled[waiting_id]) for waiting_id in in_order]
+
+
+def _has_keys(given: Any) -> bool:
+    """Tell whether options that a file has said name signing keys."""
+    if isinstance(given, dict):
+        said = cast("dict[str, Any]", given)
+        continuation: Any = said.get("continuation")
+        return (isinstance(continuation, dict) and "keys" in continuation) or _has_keys([*said.values()])
+    return isinstance(given, list) and any(_has_keys(one) for one in cast("list[Any]", given))
