@@ -156,7 +156,7 @@ class FactCollector:
             arguments = node.child_by_field_name("arguments")
             self._calls.append({"name": name, "input": self._first(arguments), "at": node.start_byte})
             if self._results is not None:
-                self._results.see(node, name)
+                self._results.see(node, name, self.data)
 
     def _first(self, arguments: Node | None) -> dict[str, Any] | None:
         if arguments is None or arguments.type != "arguments":  # a tagged template

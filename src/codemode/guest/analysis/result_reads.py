@@ -20,11 +20,13 @@ MAX_RESULTS = 64
 MAX_READS = 256
 MAX_USES = 128
 MAX_CLIMB = 16
+MAX_BEFORE = 64
+BEFORE_CALL = b"( \t\r\n"
 MAX_NAME_BYTES = 256
 
 WRAPPERS = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
 GUARDS = ("||", "&&", "??", "==", "===", "!=", "!==", "in", "instanceof")
-GUARDED = ("unary_expression", "update_expression", "if_statement", "while_statement", "do_statement")
+GUARDED = ("if_statement", "while_statement", "do_statement")
 TARGETS = (
     "assignment_expression",
     "augmented_assignment_expression",
@@ -35,6 +37,8 @@ TARGETS = (
     "assignment_pattern",
     "rest_pattern",
 )
+# Where nothing but reading is meant.
+PLAIN_HOLDERS = ("arguments", "array", "pair", "return_statement", "template_substitution", "variable_declarator")
 # What a name stands in that means something else.
 OTHER_WORDS = ("property_identifier", "string_fragment", "comment", "statement_identifier", "regex_pattern")
 # Who is given the whole and changes nothing of it.
@@ -54,9 +58,12 @@ class ResultReads:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
         return {"program": self._program}
 
-    def see(self, call: Node, tool: str) -> None:
-        """Hear of a call of a tool by its literal name."""
+    def see(self, call: Node, tool: str, data: bytes) -> None:
+        """Hear of a call of a tool by its literal name in ``data``, the program."""
         self._results_left -= 1
+        start = call.start_byte
+        if not data[max(0, start - MAX_BEFORE) : start].rstrip(BEFORE_CALL).endswith(b"await"):
+            return
         awaited, outer = _outside(call)
         if self._results_left < 0 or outer is None or outer.type != "await_expression":
             return
@@ -65,7 +72,7 @@ class ResultReads:
             return
         if holder.type == "member_expression" and _is_field(holder, "object", awaited):
             field = _read_field(holder)
-            if field is not None and not _is_guarded(holder):
+            if field is not None and _standing(holder) == "read":
                 self._add(tool, field)
         elif holder.type == "variable_declarator" and _is_field(holder, "value", awaited):
             self._declared(holder, tool)
@@ -122,10 +129,10 @@ def _see_use(use: Node, fields: list[Node], guarded: set[bytes | None]) -> bool:
     if holder is None:
         return False
     if holder.type == "member_expression" and _is_field(holder, "object", inner):
-        field = holder.child_by_field_name("property")
-        if field is None or _is_target(holder):
+        field, standing = holder.child_by_field_name("property"), _standing(holder)
+        if field is None or standing == "target":
             return False
-        if _read_field(holder) is None or _is_guarded(holder):
+        if standing == "guarded" or _read_field(holder) is None:
             guarded.add(field.text)
         else:
             fields.append(field)
@@ -170,29 +177,27 @@ def _is_plain(name: Node) -> bool:
     return name.end_byte - name.start_byte <= MAX_NAME_BYTES and b"\\" not in (name.text or b"")
 
 
-def _is_target(member: Node) -> bool:
-    """Whether something is put there."""
+def _standing(member: Node) -> str:
+    """Return "target" where something is put there, "guarded" where the program asks before it relies, else "read"."""
     inner, holder = _outside(member)
-    if holder is None:
-        return True
-    is_left = any(_is_field(holder, side, inner) for side in ("left", "value", "argument"))
-    if holder.type in TARGETS:
-        return is_left or holder.type in ("array_pattern", "rest_pattern")
-    operator = holder.child_by_field_name("operator") if holder.type == "unary_expression" else None
-    return operator is not None and operator.type == "delete"
-
-
-def _is_guarded(member: Node) -> bool:
-    """Whether the program asks what is there before it relies on it, or puts something there."""
-    inner, holder = _outside(member)
-    if holder is None or holder.type in GUARDED or _is_target(member):
-        return True
-    if holder.type == "binary_expression":
+    kind = "" if holder is None else holder.type
+    if holder is None or kind in PLAIN_HOLDERS:
+        return "read" if holder is not None else "target"
+    if kind in TARGETS:
+        is_left = any(_is_field(holder, side, inner) for side in ("left", "value", "argument"))
+        if is_left or kind in ("array_pattern", "rest_pattern"):
+            return "target"
+    if kind == "unary_expression":
         operator = holder.child_by_field_name("operator")
-        return operator is None or operator.type in GUARDS
-    if holder.type == "ternary_expression":
-        return _is_field(holder, "condition", inner)
-    return any(child.type in ("?.", "optional_chain") for child in holder.children[:3])
+        return "target" if operator is not None and operator.type == "delete" else "guarded"
+    if kind in GUARDED:
+        return "guarded"
+    if kind == "binary_expression":
+        operator = holder.child_by_field_name("operator")
+        return "guarded" if operator is None or operator.type in GUARDS else "read"
+    if kind == "ternary_expression":
+        return "guarded" if _is_field(holder, "condition", inner) else "read"
+    return "guarded" if any(child.type in ("?.", "optional_chain") for child in holder.children[:3]) else "read"
 
 
 def _pattern_fields(pattern: Node) -> list[Node]:
