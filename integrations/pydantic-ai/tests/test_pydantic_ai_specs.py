@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def test_a_file_names_the_capability(tmp_path: Path) -> None:
 
     js = "let n = 1; for (let i = 0; i < 4; i += 1) n = await tools.double({ n }).catch(() => -n); return n"
     steps = Script(program(js), "done")
-    assert agent.run_sync("go", model=steps.model).output == "done"
+    assert asyncio.run(agent.run("go", model=steps.model)).output == "done"
     assert sorted(steps.tool_names) == ["clock", "codeMode"]
     assert steps.returned() == -8
 
