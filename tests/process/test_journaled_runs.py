@@ -25,6 +25,7 @@ from codemode import (
 )
 from codemode.continuations.journal import MemoryJournal
 from codemode.run import journaled
+from codemode.run.recovery import WayOn
 
 JS = """
 const first = await tools.pay({amount: 1});
@@ -279,6 +280,57 @@ def test_a_tool_that_ends_while_its_run_is_cancelled_has_ended():
         first.cancel()
         await asyncio.wait([first])
         assert await call(journal, tools) == RESULT
+        assert sorted(shop.paid) == sorted(RESULT)
+
+    within(scenario())
+
+
+class Slow:
+    """A journal that takes its time over the first outcome: ``began`` is set meanwhile, and it waits for ``asked``."""
+
+    def __init__(self):
+        self._kept = MemoryJournal()
+        self.began, self.asked = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        if name == "write_at_once":
+            raise AttributeError(name)
+        return getattr(self._kept, name)
+
+    async def write(self, opened, lines):
+        if '[["f",1' in lines[0]:
+            self.began.set()
+            await self.asked.wait()
+        return await self._kept.write(opened, lines)
+
+
+@pytest.mark.parametrize("answers", [{"value": 1}, {"value": 9}, {"runAgain": True}])
+def test_what_is_written_as_ended_after_it_was_asked_about_has_ended_whatever_is_said_of_it(answers, monkeypatch):
+    async def scenario():
+        shop, journal, made = Shop(), Slow(), WayOn.at
+
+        async def at(*given):
+            try:
+                return await made(*given)
+            finally:
+                journal.asked.set()
+
+        async def cut_off():
+            try:
+                return await call(journal, shop.tools)
+            except asyncio.CancelledError as cancelled:
+                return cancelled.__cause__
+
+        monkeypatch.setattr(WayOn, "at", at)
+        first = asyncio.create_task(cut_off())
+        await journal.began.wait()
+        first.cancel()
+        pause = (await first).recovery
+        (request,) = pause.requests
+        assert (request.payload["kind"], request.input) == (UNKNOWN, {"amount": 1})
+        given, guard = {request.interrupt_id: answers}, MemoryResumeGuard()
+        for _ in range(2):
+            assert await go_on(pause, given, journal, shop.tools, guard=guard) == RESULT
         assert sorted(shop.paid) == sorted(RESULT)
 
     within(scenario())

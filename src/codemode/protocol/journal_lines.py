@@ -118,10 +118,14 @@ def line_of(steps: Iterable[Step]) -> str:
 
 
 class Written(NamedTuple):
-    """What lines have said: the ledger, and who has resumed."""
+    """What lines have said: the ledger, and who has resumed.
+
+    ``ended`` are the requests whose outcome was written by the run that began them: no answer has given it.
+    """
 
     ledger: Ledger
     claims: tuple[Claimed, ...]
+    ended: frozenset[int]
 
 
 def read_lines(lines: Sequence[str], outer_tool_call_id: str) -> Written:
@@ -135,7 +139,7 @@ def read_lines(lines: Sequence[str], outer_tool_call_id: str) -> Written:
     except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
         raise CodeModeProtocolError("a line of the journal is malformed") from error
     check_ledger(reading.ledger, outer_tool_call_id)
-    return Written(reading.ledger, tuple(reading.claims))
+    return Written(reading.ledger, tuple(reading.claims), frozenset(reading.ended))
 
 
 class _Reading:
@@ -144,6 +148,8 @@ class _Reading:
     def __init__(self, outer_tool_call_id: str) -> None:
         self.ledger = Ledger()
         self.claims: list[Claimed] = []
+        self.ended = set[int]()
+        self._begun = set[int]()  # since somebody resumed last
         self._outer_id = outer_tool_call_id
         self._tools = 0
         self._line = ""
@@ -164,6 +170,7 @@ class _Reading:
             case ["b", int(request_id), bool(is_approved), text]:
                 self._known(request_id)
                 self.ledger.start(request_id, self._text(text), is_approved=is_approved)
+                self._begun.add(request_id)
             case ["f", int(request_id), int(now_ms), shown, value]:
                 self._settled(request_id, now_ms, self._text(shown), Fulfilled(self._text(value)))
             case ["e", int(request_id), int(now_ms), str(name), str(message), str(code), shown, fields]:
@@ -183,6 +190,7 @@ class _Reading:
                 self.ledger.notices = max(self.ledger.notices, count)
             case ["r", str(key), str(answers)]:
                 self.claims.append((key, answers))
+                self._begun.clear()
             case ["x", str(key), str(answers)]:
                 self.claims.remove((key, answers))
             case ["l", int(count), _, int(notices), *lengths] if len(lengths) == count:
@@ -216,6 +224,8 @@ class _Reading:
         self.ledger.settle(request_id, outcome, now_ms, shown)
         if not isinstance(outcome, Waiting):
             self.ledger.deliveries.append(request_id)
+            if request_id in self._begun:
+                self.ended.add(request_id)
 
     def _known(self, request_id: int) -> None:
         if request_id not in self.ledger or isinstance(self.ledger[request_id].outcome, Fulfilled | Rejected):
@@ -224,6 +234,7 @@ class _Reading:
     def _from_here(self, texts: list[str], deliveries: list[int], notices: int) -> None:
         self.ledger = Ledger(deliveries=deliveries, notices=notices)
         self._tools = 0
+        self._begun.clear()
         for position, plain in enumerate(body_of(texts)["ledger"], 1):
             self._add(entry_from_dict(plain, position))
 

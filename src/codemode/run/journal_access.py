@@ -30,10 +30,14 @@ _NOBODY = Auth("", "", 0, 0)  # its texts are sealed as all of a journal
 
 @record
 class WrittenRun:
-    """What a journal says of its invocation: all that a continuation has, its calls as they stood, who has resumed."""
+    """What a journal says of its invocation: all that a continuation has, its calls as they stood, who has resumed.
+
+    ``ended`` are the calls whose outcome was written by the run that began them.
+    """
 
     continuation: Continuation
     claims: Sequence[Claimed]
+    ended: frozenset[int]
 
 
 @record
@@ -121,8 +125,8 @@ class JournalAccess:
                 "progress": list(Progress()),
             }
         )
-        ledger, claims = read_lines(self._texts.read_all(opened.lines), begun.kept["outer_tool_call_id"])
-        return WrittenRun(Continuation(begun.js, begun.engine, begun.kept, ledger, begun.given_json), claims)
+        ledger, claims, ended = read_lines(self._texts.read_all(opened.lines), begun.kept["outer_tool_call_id"])
+        return WrittenRun(Continuation(begun.js, begun.engine, begun.kept, ledger, begun.given_json), claims, ended)
 
     async def outcome_text(self, outcome: RunOutcome, claims: Sequence[Claimed]) -> str:
         """Write what the invocation has come to."""

@@ -19,7 +19,7 @@ from ..errors import CodeModeAbortedError, CodeModeProtocolError
 from ..host.clock import now_ms
 from ..options.parts import ApprovalPolicy
 from ..protocol.journal_lines import Claimed, Step, from_here, refused, resumed, settled
-from ..protocol.ledger import Ledger, Waiting
+from ..protocol.ledger import Ledger, Waiting, goes_on
 from ..protocol.resting import answer_yields
 from .answered_pause import AnsweredPause
 from .claimed_resume import ClaimedResume
@@ -77,8 +77,7 @@ class JournaledResume:
         journal = self.journaling.journal = InvocationJournal(access, opened)
         outcome: RunOutcome | None = None
         try:
-            ledger, news = await self._written(access, journal, opened)
-            outcome = await self._go_on(journal, ledger, news)
+            outcome = await self._go_on(journal, *await self._written(access, journal, opened))
             return outcome
         finally:  # if it still is to be given up, nothing was run
             if outcome is None or outcome.rest is None or outcome.is_replayed:
@@ -104,25 +103,30 @@ class JournaledResume:
 
     async def _written(
         self, access: JournalAccess, journal: InvocationJournal, opened: OpenedJournal
-    ) -> tuple[Ledger, list[Step]]:
-        """Return from where the program goes on, and what is to be written of that."""
+    ) -> tuple[Ledger, list[Step], frozenset[int]]:
+        """Return from where the program goes on, what is to be written of that, and the calls that it saw end."""
         if not opened.lines:  # it is not known here, or not any more
             ledger = self.answered.continuation.ledger
             journal.has_written(ledger)
-            return ledger, [from_here(ledger)]
+            return ledger, [from_here(ledger)], frozenset()
         written = await access.read(opened)
         self.journaling.calls.require_same(written.continuation)
         was = written.continuation.ledger
         journal.has_written(was, written.claims)
         ledger = await self.journaling.calls.ledger(was, access.settings.salt)
-        return ledger, now_waiting(was, ledger)
+        return ledger, now_waiting(was, ledger), written.ended
 
-    async def _go_on(self, journal: InvocationJournal, ledger: Ledger, news: list[Step]) -> RunOutcome:
+    async def _go_on(
+        self, journal: InvocationJournal, ledger: Ledger, news: list[Step], ended: frozenset[int]
+    ) -> RunOutcome:
         is_repeat = self._mine in journal.claims
         yields = [settled(one) for one in answer_yields(ledger, now_ms())]
         paused = self._answers_in(ledger)
         if not is_repeat:
-            if len(paused.answers) < len(self.answered.answers):
+            if any(
+                at not in ended or not self._asks_how_it_ended(at)
+                for at in self.answered.answers.keys() - paused.answers
+            ):
                 raise superseded("the program has gone on from this pause, and no longer waits for these answers")
             journal.claims.append(self._mine)
             await journal.write(*news, *yields, resumed(self._mine))
@@ -155,6 +159,11 @@ class JournaledResume:
         inputs = {at: one for at, one in answered.inputs.items() if at in answers}
         continuation = replace(answered.continuation, ledger=replace(ledger, progress=was.progress))
         return AnsweredPause(answered.interrupt, continuation, answers, inputs)
+
+    def _asks_how_it_ended(self, request_id: int) -> bool:
+        """True for a question that the journal answers, once the call has ended after whoever asked had given up."""
+        entry = self.answered.continuation.ledger[request_id]
+        return isinstance(entry.outcome, Waiting) and not goes_on(entry)
 
     async def _as_begun(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
         """Return the pause after a host of which nobody knows what it has done with the answers."""
