@@ -118,13 +118,18 @@ def test_a_function_is_asked_about_direct_calls_of_any_choice():
 class Swapping(AgentMiddleware[Any, Any, Any]):
     """Puts another tool in the place of one that the model may call."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._swapped, self._by = name, {"refund": "stock", "stock": "refund"}[name]
+
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(tool=named("stock")) if request.tool_call["name"] == "refund" else request)
+        is_swapped = request.tool_call["name"] == self._swapped
+        return handler(request.override(tool=named(self._by, team="desk")) if is_swapped else request)
 
 
 def test_no_other_tool_comes_in_the_place_of_a_kept_one():
-    own = CodeModeMiddleware(keep={"team": "desk"})
-    output = Session(agent((), TOOLS, Swapping(), own, model=asking(asks(("refund", {"n": 1}))))).start()
+    own = CodeModeMiddleware(keep={"team": "desk"})  # not the registered tool of that name
+    output = Session(agent((), TOOLS, Swapping("refund"), own, model=asking(asks(("refund", {"n": 1}))))).start()
     assert [one.status for one in results(output)] == ["error"]
 
 
@@ -134,6 +139,19 @@ def test_a_review_counts_those_that_only_the_model_calls():
     both = CodeModeMiddleware(tools="all", keep=["refund"])
     output = Session(agent(["return await tools.refund({ n: 1 })"], TOOLS, review, both)).start()
     assert [one.value["name"] for one in output["__interrupt__"]] == ["refund"]
+
+
+def test_a_direct_call_that_was_reviewed_is_made():
+    review = HumanInTheLoopMiddleware(interrupt_on={"refund": True})
+    both = CodeModeMiddleware(tools="all", keep=["refund", "stock"])
+    scripted = asking(asks(("refund", {"n": 1})))
+    session = Session(agent((), TOOLS, Swapping("stock"), review, both, model=scripted))
+    (waiting,) = session.start()["__interrupt__"]
+    output = session.answer({waiting.id: {"decisions": [{"type": "approve"}]}})
+    assert [(one.status, one.content) for one in results(output)] == [("success", "refund 1")]
+    # What comes in the place of another tool nobody has reviewed.
+    swapped = Session(agent((), TOOLS, Swapping("stock"), review, both, model=asking(asks(("stock", {"n": 1})))))
+    assert [one.status for one in results(swapped.start())] == ["error"]
 
 
 def test_a_function_that_tells_is_no_async_one():
@@ -150,4 +168,6 @@ def test_a_search_tells_the_model_the_same_of_any_tools():
         scripted = asking(asks())
         Session(agent((), TOOLS[:count], CodeModeMiddleware(listing="search"), model=scripted)).start()
         texts.add(scripted.shown[0][0].description)
-    assert {create_code_mode_tool(TOOLS, listing="search").description} == texts
+    assert len(texts) == 1
+    one, all_of_them = (create_code_mode_tool(tools, listing="search").description for tools in (TOOLS[:1], TOOLS))
+    assert one == all_of_them

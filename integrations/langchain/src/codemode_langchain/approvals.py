@@ -163,6 +163,10 @@ class Approvals:
         self._adopted.update(new)
         return bool(new)
 
+    def is_adopted(self, name: str) -> bool:
+        """Tell whether other middleware asks about the model's own calls of a tool."""
+        return name in self._adopted
+
     def may_ask(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> bool:
         """Tell whether calls of a tool that declares this of itself may need a person."""
         if name in self._adopted:

@@ -221,6 +221,8 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         # Middleware listed before may have put another tool in its place.
         names = {name, name if tool is None else tool.name}
         if self._may_call(names, request):
+            if names == {name} and self._approvals.is_adopted(name):
+                return request  # a tool that programs call too: this call was reviewed where the model made it
             declared = {} if tool is None else annotations_of(tool)
             may_ask = any(self._approvals.may_ask(one, declared) for one in names)
             return self._allowed(request, names) if may_ask else request
