@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from codemode_langchain import CodeModeMiddleware
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolCallId, ToolException, tool
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
@@ -183,7 +184,32 @@ def test_artifacts_are_kept(is_async: bool):
     ).start()
     (message,) = results(output)
     assert message.content == "cat"
-    assert message.artifact == {"calls": [{"tool": "draw", "tool_call_id": "call_0:tool-1", "artifact": [1, 2]}]}
+    made = {"tool": "draw", "tool_call_id": "call_0:tool-1", "args": {"what": "cat"}, "status": "success"}
+    assert message.artifact == {"calls": [{**made, "artifact": [1, 2]}]}
+
+
+def test_calls_are_listed_across_pauses_with_how_they_ended(is_async: bool):
+    @tool
+    def draw(what: str, size: int = 1) -> str:
+        """Draw."""
+        if what == "dog":
+            raise ToolException("no paper")
+        return what
+
+    js = """
+    await tools.draw({ what: 'cat', size: 1n << 60n });
+    const all = ['dog', 'cow', 'ant'].map((what) => tools.draw({ what }));
+    return (await Promise.allSettled(all)).map((one) => one.status);
+    """
+    approve = {"draw": lambda args: args["what"] in ("cow", "ant")}
+    session = Session(agent([js], [draw], CodeModeMiddleware(approve=approve)), is_async)
+    cow, ant = session.start()["__interrupt__"]
+    output = session.answer({cow.id: {"type": "approve"}, ant.id: {"type": "reject"}})
+    (message,) = results(output)
+    assert json.loads(message.content) == ["rejected", "fulfilled", "rejected"]
+    listed = [(one["args"]["what"], one["args"]["size"], one["status"]) for one in message.artifact["calls"]]
+    assert listed == [("cat", str(1 << 60), "success"), ("dog", 1, "error"), ("cow", 1, "success")]
+    assert message.artifact["calls"][0]["bigIntegers"] == ["/args/size"]
 
 
 def test_several_programs_of_one_turn_run_side_by_side(is_async: bool):

@@ -142,7 +142,8 @@ def test_content_goes_to_the_program_and_artifacts_to_the_caller(is_async: bool)
     code_mode = create_code_mode_tool([draw])
     message = asyncio.run(code_mode.ainvoke(call)) if is_async else code_mode.invoke(call)
     assert message.content == "a cat"
-    assert message.artifact == {"calls": [{"tool": "draw", "tool_call_id": "c:tool-1", "artifact": b"pixels"}]}
+    made = {"tool": "draw", "tool_call_id": "c:tool-1", "args": {"what": "cat"}, "status": "success"}
+    assert message.artifact == {"calls": [{**made, "artifact": b"pixels"}]}
 
 
 def test_what_a_tool_says_of_its_failure_reaches_the_program():

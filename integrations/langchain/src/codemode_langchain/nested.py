@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +18,7 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool, ToolException
 
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
+from codemode.plugins import with_texts
 
 from .arguments import Arguments
 from .beginnings import Beginning
@@ -63,6 +65,19 @@ class DirectCaller:
         return await tool.ainvoke(call, config)
 
 
+@dataclass
+class Made:
+    """One call that was made: of which tool, with which arguments as everybody is shown them, and how it ended."""
+
+    tool: str
+    args: Mapping[str, Any]
+    status: Literal["success", "error", "unfinished"] = "unfinished"
+
+    def listed(self, tool_call_id: str) -> dict[str, Any]:
+        """Return it as plain JSON; integers beyond 2^53 are text, with their places, for a checkpoint holds not all."""
+        return with_texts({"tool": self.tool, "tool_call_id": tool_call_id, "args": self.args, "status": self.status})
+
+
 class WrongAnswer(Exception):  # noqa: N818 - an answer, not a failure of this code
     """The newest answer does not fit the schema that the tool's ``interrupt()`` gave."""
 
@@ -79,6 +94,7 @@ class NestedRun:
     this part had begun before, which a person then decides about; ``is_stopped`` when that person has said no.
     ``names`` are those of the called tools, by the ids of calls that may wait. ``outer_tool_call_id`` is the model's
     call, where the core knows it by another id; ``can_ask`` is False where nobody could answer what a tool itself asks.
+    ``made`` are the calls that were made here, by their ids, in the order in which they began.
     """
 
     caller: Caller
@@ -94,6 +110,7 @@ class NestedRun:
     names: dict[str, str] = field(default_factory=dict[str, str])
     outer_tool_call_id: str | None = None
     can_ask: bool = True
+    made: dict[str, Made] = field(default_factory=dict[str, Made], init=False)
     _next: NestedRun | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -106,7 +123,8 @@ class NestedRun:
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
-            return self._ended(attempt)
+            with self._noted(attempt):
+                return self._ended(attempt)
         finally:
             if self.keep is not None and (left := self.left.get(context.tool_call_id)):
                 self.keep(context.tool_call_id, left)
@@ -120,7 +138,8 @@ class NestedRun:
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
-            return await self._aended(attempt)
+            with self._noted(attempt):
+                return await self._aended(attempt)
         finally:
             if self.akeep is not None and (left := self.left.get(context.tool_call_id)):
                 await self.akeep(context.tool_call_id, left)
@@ -148,6 +167,17 @@ class NestedRun:
         """What calls ask while they wait, by their ids."""
         with self._lock:
             return {call_id: left.asked for call_id, left in self.left.items() if left.asked is not None}
+
+    @contextmanager
+    def _noted(self, attempt: _Attempt) -> Generator[None]:
+        call = attempt.call
+        made = self.made[str(call["id"])] = Made(call["name"], call["args"])
+        try:
+            yield
+        except Exception:
+            made.status = "error"
+            raise
+        made.status = "success"
 
     def _ended(self, attempt: _Attempt) -> Any:
         try:

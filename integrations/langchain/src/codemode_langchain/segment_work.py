@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -52,7 +52,8 @@ Work: TypeAlias = RunSegment | Ask | Recall
 class Outcome:
     """How a program ended, and what its nested calls left beside their values.
 
-    ``text`` is the value for the model, ``content`` are the images, audio and files beside it.
+    ``text`` is the value for the model, ``content`` are the images, audio and files beside it. ``artifacts`` lists the
+    calls, each with its artifact where it has one.
     """
 
     value: Any = None
@@ -62,3 +63,14 @@ class Outcome:
     commands: tuple[Any, ...] = ()
     artifacts: tuple[dict[str, Any], ...] = ()
     error: CodeModeError | None = None
+
+
+def calls_in(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return all calls that are known of, each with its artifact where it has one."""
+    calls: dict[str, dict[str, Any]] = {
+        one["tool_call_id"]: one for record in records for one in record.get("made", ())
+    }
+    for one in (one for record in records for one in record["artifacts"]):
+        # One of a process that has ended has left nothing else.
+        calls[one["tool_call_id"]] = {**calls.get(one["tool_call_id"], {}), **one}
+    return tuple(calls.values())

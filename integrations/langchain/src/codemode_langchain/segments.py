@@ -38,7 +38,7 @@ from .leavings import Leavings
 from .nested import Caller, NestedRun
 from .outer_calls import OuterCall
 from .questions import Questions, digest
-from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work
+from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work, calls_in
 from .siblings import Sibling
 
 Record: TypeAlias = dict[str, Any]
@@ -205,6 +205,7 @@ class Segments:
             **({"names": names} if names else {}),
             "commands": [*(command for one in left for command in one.commands), *left_by(self.call)],
             "artifacts": [one.artifact for one in left if one.artifact is not None],
+            "made": [one.listed(call_id) for call_id, one in todo.run.made.items() if call_id not in waiting],
             **ending,
         }
 
@@ -220,7 +221,7 @@ class Segments:
             content=tuple(record.get("content", ())),
             failure=record.get("failure"),
             commands=tuple(one for left in self._left for one in left["commands"]),
-            artifacts=tuple(one for left in self._left for one in left["artifacts"]),
+            artifacts=calls_in(self._left),
             error=self._error,
         )
 
