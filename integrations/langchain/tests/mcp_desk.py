@@ -13,7 +13,8 @@ PICTURE = "aGVsbG8="
 JS = """
 const said = [await tools.stock({ product: 'bolt' }), await tools.motto({})];
 try { await tools.fail({}); } catch (error) { said.push(error.message); }
-return [...said, await tools.picture({})];
+const [shown] = (await tools.picture({})).content;
+return [...said, [shown.kind, shown.mimeType, shown.bytes]];
 """
 DELETES = """
 const { left } = await tools.stock({ product: 'nut' });

@@ -78,12 +78,21 @@ def given(one: BaseTool, js: str = "return await tools.one({})") -> Any:
         ),
         (
             answered({"type": "file", "id": "lc_2", "base64": "aGk="}),
-            {"content": [{"type": "resource", "resource": {"blob": "aGk="}}]},
+            {"content": [{"type": "file", "base64": "aGk="}]},  # of what type nobody says
         ),
     ],
 )
 def test_a_program_gets_the_structured_content_else_the_text(one: BaseTool, expected: Any):
     assert given(one) == expected
+
+
+def test_an_image_is_content_for_programs_and_for_the_model():
+    one = answered({"type": "image", "id": "lc_2", "base64": PICTURE, "mime_type": "image/png"}, text("the shelf"))
+    program = "const { content: [image, said] } = await tools.one({}); content(image); return [image.bytes, said.text];"
+    (message,) = results(asyncio.run(agent([program], [one], CodeModeMiddleware()).ainvoke(START, CONFIG)))
+    said, image = message.content
+    assert json.loads(said["text"]) == [5, "the shelf"]
+    assert image == {"type": "image", "base64": PICTURE, "mime_type": "image/png"}
 
 
 def test_an_agents_program_gets_the_same():
@@ -214,7 +223,7 @@ def check(found: dict[str, Any], done: list[str]) -> None:
     left, motto, error, picture = found["given"]
     assert (left, motto) == ({"left": 4}, "Measure twice.")
     assert error.endswith("the shelf is locked")
-    assert picture == {"content": [{"type": "image", "data": PICTURE, "mimeType": "image/png"}]}
+    assert picture == ["image", "image/png", 5]
     assert found["waiting"] == ["drop", "motto"]
     assert found["dropped"] == [3, "touched", "dropped a", "Measure twice."]
     assert done == ["a"]

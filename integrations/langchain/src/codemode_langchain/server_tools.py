@@ -10,8 +10,6 @@ from typing import Any, cast
 
 from langchain_core.tools import BaseTool
 
-from codemode import ToolResult
-
 _STRUCTURED = "structured_content"
 _HINTS = {
     "read_only_hint": "readOnlyHint",
@@ -66,12 +64,19 @@ def declared_output(tool: BaseTool) -> dict[str, Any] | None:
 
 
 def answer_of(content: Any, artifact: Any = None) -> Any:
-    """Return what a server's tool gave as it answered; the content itself where that is no list of blocks."""
+    """Return what a program gets of a server's tool: structured content, else the text of a block, else all blocks.
+
+    Those that hold bytes stay LangChain's, which are content in programs. What is no list of blocks stays as it is.
+    """
     if not isinstance(content, list) or not all(map(_is_block, cast("list[Any]", content))):
         return cast("Any", content)
-    blocks = [_as_sent(one) for one in cast("list[dict[str, Any]]", content)]
     structured = _mapping(artifact).get(_STRUCTURED)
-    return ToolResult(blocks) if structured is None else ToolResult(blocks, structured)
+    if structured is not None:
+        return structured
+    blocks = [_as_sent(one) for one in cast("list[dict[str, Any]]", content)]
+    if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
+        return blocks[0]["text"]
+    return {"content": blocks}
 
 
 def text_in(content: Sequence[Any]) -> str | None:
@@ -81,14 +86,9 @@ def text_in(content: Sequence[Any]) -> str | None:
 
 
 def _as_sent(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block of LangChain in the words of the protocol, without the id that LangChain makes up."""
-    kind, data, url = block["type"], block.get("base64"), block.get("url")
-    described = {"mimeType": block["mime_type"]} if isinstance(block.get("mime_type"), str) else {}
-    if kind in ("image", "audio") and isinstance(data, str):
-        return {"type": kind, "data": data, **described}
-    if kind == "file" and isinstance(data, str):
-        return {"type": "resource", "resource": {"blob": data, **described}}
-    if kind in ("image", "audio", "file") and isinstance(url, str):
+    """Return a block without the id that LangChain makes up, a link in the words of the protocol."""
+    if isinstance(url := block.get("url"), str) and block["type"] in ("image", "audio", "file"):
+        described = {"mimeType": block["mime_type"]} if isinstance(block.get("mime_type"), str) else {}
         return {"type": "resource_link", "uri": url, **described}
     return {key: one for key, one in block.items() if key != "id"}
 
