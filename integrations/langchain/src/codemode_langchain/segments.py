@@ -150,9 +150,9 @@ class Segments:
                 details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
             )
         questions = self._questions.of(interrupt)
-        new = [one for one in questions if not self._questions.is_answered(one) and one.key not in self._waiting]
-        asked = [*{one.key: one for one in new}.values()]
-        asked = batched(asked) if self.approvals.is_batched else asked
+        new = {one.key: one for one in questions if not self._questions.is_answered(one)}
+        alone = [one for key, one in new.items() if key not in self._waiting]
+        asked = batched(alone) if self.approvals.is_batched else alone
         collected: Collected = yield Ask(questions=tuple(asked))
         self._questions.answer(taken_apart(asked, collected.answers))
         self._waiting.update(waiting_of(asked, collected.waiting))
@@ -287,9 +287,7 @@ class Segments:
         plain = apart(value)[0] if parts else value
         # As text, for a checkpoint holds no integer beyond 64 bits.
         found: Record = {"value": json.dumps(plain), **({} if shown is value else {"shown": json.dumps(shown)})}
-        if parts:
-            found["content"] = [shown_block(part) for part in parts]
-        return self._record(todo, found)
+        return self._record(todo, found | ({"content": [shown_block(part) for part in parts]} if parts else {}))
 
     def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
         if todo.interrupt is not None and _nothing_ran(error):
