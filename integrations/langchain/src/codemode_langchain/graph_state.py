@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langgraph.types import Command
-
 from codemode.plugins import LatePlace
 
 _KEY = "code_mode_state"
@@ -45,4 +43,8 @@ def _place_among(messages: Any, tool_call_id: str) -> int:
 def left_by(call: Any) -> tuple[Any, ...]:
     """Return what the graph is to keep of the writes of a call's program, where it has a ``place``: one command."""
     place = getattr(call, "place", None)
-    return (Command(update={_KEY: dict(place.updates)}),) if isinstance(place, LatePlace) and place.updates else ()
+    if not isinstance(place, LatePlace) or not place.updates:
+        return ()
+    from langgraph.types import Command  # without a graph there is no such place
+
+    return (Command(update={_KEY: dict(place.updates)}),)
