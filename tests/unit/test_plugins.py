@@ -19,7 +19,12 @@ FILES = sorted((TREE / "integrations").glob("*/src/**/*.py"))
 # Whoever registers an adapter is given this one, at the entry point "codemode.adapters".
 GIVEN = {"register_adapter"}
 # What says of a tool that is made how its programs will be started. All else of the room waits for the first one.
-BEFORE_RUNS = {"codemode.run.optional_parts", "codemode.run.starting"}
+BEFORE_RUNS = {
+    "codemode.run.optional_parts",
+    "codemode.run.starting",
+} | {  # and what is told of results, which is light
+    f"codemode.run.{name}" for name in ("kept_results", "large_results", "printed", "state_places")
+}
 HEAVY = {"pydantic", "pydantic_core", "jsonschema", "opentelemetry", "httpx", "tree_sitter"}
 LOADED = """
 import sys
