@@ -12,8 +12,8 @@ KEYWORDS = frozenset(
 RESERVED_PREFIXES = ("__openclaw", "__codemode")
 OWN_GLOBALS = frozenset(
     {
-        *("tools", "ALL_TOOLS", "MCP", "API", "namespaces", "console", "text", "json", "yield_control", "state"),
-        *("setTimeout", "clearTimeout", "fetch"),
+        *("tools", "ALL_TOOLS", "MCP", "API", "namespaces", "console", "text", "json", "yield_control", "content"),
+        *("setTimeout", "clearTimeout", "fetch", "state"),
     }
 )
 ENGINE_GLOBALS = frozenset(
