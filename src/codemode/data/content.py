@@ -160,7 +160,23 @@ def with_parts(value: Any, parts: Parts, made: Callable[[Content], Any] = lambda
 
     Raises `CodeModeSerializationError` for one that this run was not given.
     """
-    return _replaced(value, lambda one: _of_place(one, parts, made), 0, opens=False)
+    root: list[Any] = [value]
+    pending: list[tuple[Any, Any]] = [(root, 0)]  # a container, and where in it something is to be looked at
+    is_same = True
+    while pending:  # of any depth: what is not looked at would be the program's own word
+        holder, at = pending.pop()
+        one = holder[at]
+        steps.take()
+        put = _of_place(one, parts, made)
+        if put is not _SAME:
+            is_same = is_same and put is one
+            holder[at] = put
+        elif is_mapping(one) or isinstance(one, list | tuple):
+            holder[at] = new = dict(one) if is_mapping(one) else list(cast("list[Any]", one))
+            steps.take(len(new) >> 3)
+            members = new.items() if isinstance(new, dict) else enumerate(new)
+            pending.extend((new, key) for key, member in members if type(member) not in SCALARS)
+    return value if is_same else root[0]
 
 
 def places_for(value: Any, parts: Parts, part_of: Callable[[Any], Content | None] | None = None) -> Any:
@@ -189,6 +205,8 @@ def apart(value: Any) -> tuple[Any, list[Content]]:
 
     A description has beside the rest a ``content``: the number of the part in the list, from 1.
     """
+    if not Content.exist:
+        return value, []
     found: dict[str, int] = {}
     parts: list[Content] = []
 
@@ -216,11 +234,8 @@ def _of_place(one: Any, parts: Parts, made: Callable[[Content], Any]) -> Any:
     return made(parts.at(cast("dict[str, Any]", one)[parts.tag]))
 
 
-def _replaced(value: Any, replace: Callable[[Any], Any], depth: int, *, opens: bool = True) -> Any:
-    """Return a value with others in some places, also in objects where it ``opens`` them.
-
-    What has none in it stays the same object.
-    """
+def _replaced(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+    """Return a value with others in some places, also in objects. What has none in it stays the same object."""
     if type(value) in SCALARS or depth > _MAX_DEPTH:
         return value
     steps.take()
@@ -228,14 +243,14 @@ def _replaced(value: Any, replace: Callable[[Any], Any], depth: int, *, opens: b
     if put is not _SAME:
         return put
     if is_mapping(value):
-        members = {key: _replaced(one, replace, depth + 1, opens=opens) for key, one in value.items()}
+        members = {key: _replaced(one, replace, depth + 1) for key, one in value.items()}
         is_same = all(members[key] is one for key, one in value.items())
         return value if is_same else members
     if isinstance(value, list | tuple):
-        items = [_replaced(one, replace, depth + 1, opens=opens) for one in cast("list[Any]", value)]
+        items = [_replaced(one, replace, depth + 1) for one in cast("list[Any]", value)]
         is_same = all(new is one for new, one in zip(items, cast("list[Any]", value), strict=True))
         return cast("Any", value) if is_same else items
-    return _of_object(value, replace, depth) if opens else value
+    return _of_object(value, replace, depth)
 
 
 def _of_object(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:

@@ -55,6 +55,11 @@ class Contents:
         return self
 
     @property
+    def limits(self) -> ExecutionPolicy | None:
+        """Those of the invocation that it belongs to."""
+        return self._limits
+
+    @property
     def bytes(self) -> int:
         """How much there is."""
         return self._bytes

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..data.content import Content, current, places_for, with_parts
-from ..data.json_shape import SCALARS
+from ..data.json_shape import SCALARS, UNLIMITED
 from ..errors import CodeModeProtocolError
+from ..host.steps import TooMuchWork
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..protocol.contents import Contents, tag_of
@@ -36,10 +37,12 @@ class CallContent:
         """Let schemas know the handles of this program, in the task that performs one call."""
         current.set(self._contents)
 
-    def given(self, validated: ValidatedInput) -> Any:
+    async def given(self, validated: ValidatedInput) -> Any:
         """Return what a tool is given: parts in place of their handles, but for those that its schema has read."""
         contents = self._contents
-        return validated.value if contents is None or not len(contents) else with_parts(validated.value, contents)
+        if contents is None or not len(contents):
+            return validated.value
+        return await run_check(0, lambda: with_parts(validated.value, contents))
 
     async def taken(self, output: Any) -> Any:
         """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
@@ -53,7 +56,8 @@ class CallContent:
         return output
 
     async def _without_parts(self, output: Any, contents: Contents) -> Any:
-        parts = await run_check(0, lambda: _parts_in(output))
+        most = UNLIMITED if contents.limits is None else contents.limits.max_values
+        parts = await run_check(0, lambda: _parts_in(output, most))
         if not parts:
             return output
         for part in parts:
@@ -73,8 +77,15 @@ class _Search:
 
     tag = ""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.found: list[Content] = []
+        self._left = most
+
+    def look(self, _one: Any) -> None:
+        """Count what is no part. Raises `TooMuchWork`."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooMuchWork
 
     def at(self, part_id: object) -> Content:
         raise NotImplementedError(part_id)
@@ -84,9 +95,13 @@ class _Search:
         return {}
 
 
-def _parts_in(output: Any) -> list[Content]:
-    search = _Search()
-    places_for(output, search)
+def _parts_in(output: Any, most: int) -> list[Content]:
+    """Return the parts; none of an output that is too large, or in a circle, which whoever writes it then refuses."""
+    search = _Search(most)
+    try:
+        places_for(output, search, search.look)
+    except TooMuchWork:
+        return []
     return search.found
 
 
@@ -144,4 +159,6 @@ def genuine(value: Any, text: str | None) -> Any:
     Raises `CodeModeSerializationError` for content that the program was not given.
     """
     parts = current.get()
-    return value if parts is None or text is None or parts.tag not in text else with_parts(value, parts, parts.take)
+    if parts is None or text is None or (parts.tag not in text and "\\u" not in text):  # a worker may write it escaped
+        return value
+    return with_parts(value, parts, parts.take)

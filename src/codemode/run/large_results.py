@@ -91,7 +91,7 @@ def too_large_text(value: Any, most: int, json_bytes: int | None = None, key: st
     room = max(min(most - len(said) - len(end) - _MAX_SHAPE - 100, _MAX_BEGINNING), 0)
     if isinstance(value, str):
         return f"{said}\nIts beginning:\n{value[:room]}\n{end}"
-    shape = clipped(_shape(value, _SHAPE_DEPTH), _MAX_SHAPE)
+    shape = clipped(_shape(value, _SHAPE_DEPTH, _MAX_SHAPE), _MAX_SHAPE)
     return f"{said}\nIts shape: {shape}\nIts beginning, shortened:\n{_beginning(value, room)}\n{end}"
 
 
@@ -113,19 +113,22 @@ def _size(value: Any, json_bytes: int | None) -> str:
     return what if json_bytes is None else f"{what}, {counted(json_bytes, 'byte')} of JSON"
 
 
-def _shape(value: Any, depth: int) -> str:
+def _shape(value: Any, depth: int, most: int) -> str:
+    """Return a shape; of what has more than ``most`` characters only the beginning counts."""
     if is_array(value):
-        return f"{_shape(value[0], depth - 1)}[]" if value and depth else "unknown[]"
+        return f"{_shape(value[0], depth - 1, most)}[]" if value and depth else "unknown[]"
     if is_mapping(value):
         if not depth:
             return "object"
         members: list[str] = []
         for key, one in cast("Mapping[Any, Any]", value).items():
-            if len(members) == _SHOWN_MEMBERS:
+            if len(members) == _SHOWN_MEMBERS or most < 0:
                 members.append("...")
                 break
             name = str(key)[:_SHOWN_KEY]
-            members.append(f"{name if name.isidentifier() else json.dumps(name)}: {_shape(one, depth - 1)}")
+            member = f"{name if name.isidentifier() else json.dumps(name)}: {_shape(one, depth - 1, most)}"
+            members.append(member)
+            most -= len(member)
         return "{ " + ", ".join(members) + " }" if members else "{}"
     if value is None:
         return "null"
@@ -151,6 +154,7 @@ class _Shortened:
         self._members = members
 
     def of(self, value: Any, depth: int) -> Any:
+        self._room -= 2  # also of what is empty, of which there may be very many
         if isinstance(value, str):
             self._room -= min(len(value), _SHOWN_TEXT)
             return clipped(value, _SHOWN_TEXT)
@@ -158,7 +162,7 @@ class _Shortened:
             return self._array(value, depth) if depth else "..."
         if is_mapping(value):
             return self._object(value, depth) if depth else "..."
-        self._room -= 5
+        self._room -= 3
         return value if not isinstance(value, int) or value.bit_length() < 1024 else f"{value.bit_length()} bits"
 
     def _array(self, value: Any, depth: int) -> list[Any]:

@@ -216,6 +216,7 @@ class _ToolCall:
             if calls.options.approval.mode == "interrupt":
                 return await self._pause({"kind": APPROVAL_KIND}, checked)
             await self._approve(checked)
+        given = await calls.content.given(checked.validated)
         context = await self._context() if tool.takes_context else None
         if calls.renewal is not None:
             await calls.renewal.require()
@@ -223,9 +224,7 @@ class _ToolCall:
         if (begun := self._progress.started(self._executed_json, is_approved=self._is_approved)) is not None:
             await calls.begun(begun)
         try:
-            output = await guarded(
-                entry, run_tool(tool, calls.content.given(checked.validated), context, calls.threads, self._call_id)
-            )
+            output = await guarded(entry, run_tool(tool, given, context, calls.threads, self._call_id))
             if isinstance(output, ToolResult):
                 output = await unwrapped_output(entry, output)
             text = await self._written(output)
@@ -233,8 +232,8 @@ class _ToolCall:
                 text = await self._pipeline.after(self._edited or checked, text)
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
-            given = checked if checked.shown_json is not None else await self._validate(is_shown=True)
-            return await self._pause(pause.payload, given)
+            shown = checked if checked.shown_json is not None else await self._validate(is_shown=True)
+            return await self._pause(pause.payload, shown)
         outcome = Fulfilled(text) if calls.sidecar is None else await fulfilled(text, calls.sidecar)
         return CallSettled(entry.id, outcome, calls.now_ms())
 
@@ -328,7 +327,8 @@ class _ToolCall:
         tool, entry = self._tool, self._entry
         if tool.needs_approval is False or self._is_approved:
             return False
-        return await decided(entry, needs_approval(tool, self._calls.content.given(validated), await self._context()))
+        given = await self._calls.content.given(validated)
+        return await decided(entry, needs_approval(tool, given, await self._context()))
 
     async def _approve(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry

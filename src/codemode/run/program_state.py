@@ -19,6 +19,7 @@ from .kept_results import PREFIX
 from .state_places import LatePlace, StatePlace
 
 _DECODER = JSONDecoder()
+_SPACE = (" ", "\t", "\r", "\n")
 MAX_STATE_BYTES = 1 << 20
 MAX_STATE_KEYS = 1000
 MAX_KEY_CHARACTERS = 256
@@ -67,9 +68,8 @@ class ProgramState:
         if isinstance(self._place, LatePlace) and isinstance(entry.outcome, Fulfilled):
             text = entry.input_json or ""
             if entry.name in ("state.set", "state.delete"):
-                found, end = _DECODER.raw_decode(text, 1)  # the key alone: values may be large
-                key = str(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-                self._place.recall(key, text[end + 1 : -1] if entry.name == "state.set" else None)
+                key, value = _recalled(text)
+                self._place.recall(key, value if entry.name == "state.set" else None)
                 self._sizes = None
 
     async def _known_sizes(self) -> dict[str, int]:
@@ -123,6 +123,17 @@ def _read(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[st
     key = cast("str", given[0])
     _require_key(key, name)
     return key, encode_json(given[1], what=what) if count > 1 else None
+
+
+def _recalled(text: str) -> tuple[str, str | None]:
+    """Return key and value of what the kernel has written. What another has, with spaces, is read as when it came."""
+    if text[:2] == '["':
+        found, end = _DECODER.raw_decode(text, 1)  # the key alone: values may be large
+        if text[end] in ",]" and text[end + 1 : end + 2] not in _SPACE and text[-2] not in _SPACE:
+            key = str(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            return key, text[end + 1 : -1]
+    given = decode_json(text)
+    return given[0], encode_json(given[1], what="the value of state.set") if len(given) > 1 else None
 
 
 def _require_key(key: str, name: str) -> None:

@@ -21,7 +21,7 @@ async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tupl
     if text is None:
         return None, None
     sidecar, contents = ledger.sidecar, ledger.contents
-    if contents is not None and len(contents) and contents.tag in text:
+    if contents is not None and len(contents) and (contents.tag in text or "\\u" in text):
         return await run_check(len(text), lambda: _with_content(text, max_values, contents)), utf8_length(text)
     if sidecar is None or not may_have_places(text):
         return await run_check(len(text), lambda: read_value(text, max_values)), utf8_length(text)

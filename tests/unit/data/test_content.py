@@ -99,3 +99,17 @@ def test_each_part_is_told_once_by_its_number():
     assert (numbers, [part.data for part in parts]) == ((1, 2, 1), [PICTURE.data, b"x", b"y"])
     assert plain["a"] == {"content": 1, **PICTURE.described}
     assert apart({"a": 1}) == ({"a": 1}, [])
+
+
+def test_a_handle_is_a_part_however_deep_it_lies():
+    made = contents()
+    value = made.take(PICTURE)
+    for _ in range(500):
+        value = [{"x": value, "y": 1}]
+    found = with_parts(value, made)
+    while isinstance(found, list):
+        assert [*found[0]] == ["x", "y"]
+        found = found[0]["x"]
+    assert found is PICTURE
+    plain = [{"x": (1, [2])}]
+    assert with_parts(plain, made) is plain

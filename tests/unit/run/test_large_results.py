@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -141,3 +142,27 @@ def test_what_programs_write_is_told_of_where_it_is_too_much():
     assert "an array of 5,000 items" in second["text"]
     assert rest["text"] == "3 more items were left out: write less."
     assert output_of([OutputItem("text", "x" * 2500), OutputItem("json", ROWS)], 3000)[1]["text"].startswith("1 more")
+
+
+@pytest.mark.parametrize("leaf", [[], {}, [[]], ""], ids=repr)
+@pytest.mark.parametrize("kind", [list, dict])
+def test_what_is_told_takes_no_longer_for_many_members_than_for_few(leaf, kind):
+    def nested(depth):
+        members = [nested(depth - 1) if depth > 1 else leaf for _ in range(20)]
+        return members if kind is list else {f"key{at}": one for at, one in enumerate(members)}
+
+    value, seen = nested(3), []
+    for _ in range(3):  # as large as one likes, without the memory of it
+        value = [value] * 20 if kind is list else {f"key{at}": value for at in range(20)}
+
+    def count(*_):
+        seen.append(1)
+        if len(seen) > 200_000:
+            raise AssertionError("it goes through the whole value")
+
+    sys.setprofile(count)
+    try:
+        text = too_large_text(value, 5000)
+    finally:
+        sys.setprofile(None)
+    assert len(text) <= 5000

@@ -220,3 +220,15 @@ def test_what_stands_for_a_place():
 def test_options_take_no_other_place(state):
     with pytest.raises(ValueError, match="state must be"):
         CodeModeOptions(state=state)
+
+
+@pytest.mark.parametrize(
+    "text", ['["k",[1,"]"]]', '[ "k",[1,"]"]]', '["k" ,[1,"]"]]', '["k",\t[1,"]"]\n]', '["\\u006b", [1, "]"] ]']
+)
+def test_a_replay_takes_what_was_written_however_a_worker_spelled_it(text):
+    live, late = LatePlace(), LatePlace()
+    asyncio.run(answer_of(ProgramState(live), entry("set", text=text), POLICY))
+    ProgramState(late).recall(entry("set", text=text, outcome=Fulfilled(None)))
+    assert {key: json.loads(value) for key, value in late.updates.items()} == {"k": [1, "]"]}
+    assert late.updates.keys() == live.updates.keys()
+    assert not any(value[:1].isspace() or value[-1:].isspace() for value in late.updates.values())

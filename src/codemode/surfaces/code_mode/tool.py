@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync
+from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
 from ...run.kept_results import told_of_large
 from ...run.large_results import is_beyond
@@ -116,7 +117,7 @@ class CodeModeTool:
         own: dict[str, Any] = {"state": place}
         outer = run.OuterCall(tool_call_id, messages, context, traced, started_at_ms, context_binding, clock_ms, **own)
         execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
-        return told(await self._noted(await execution.start(js), place, js))
+        return _told(await self._noted(await execution.start(js), place, js))
 
     def execute_sync(
         self,
@@ -171,7 +172,7 @@ class CodeModeTool:
         place = self._place_of(state, context_binding)
         outer = run.OuterCall(None, messages, context, traced, None, context_binding, clock_ms, state=place)
         outcome = go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
-        return told(await self._noted(await outcome, place))
+        return _told(await self._noted(await outcome, place))
 
     def resume_sync(
         self,
@@ -238,7 +239,7 @@ class CodeModeTool:
     async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> RunOutcome:
         if outcome.status == "completed":
             said, size = await self._said_of(outcome, place, js), outcome.result_bytes or 0
-            outcome = with_value(outcome)
+            outcome = await run_check(0, partial(with_value, outcome))
             self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, said, size)
         return outcome
 
@@ -254,6 +255,11 @@ class CodeModeTool:
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)
         return None if tool is None else tool.to_model_output
+
+
+def _told(outcome: RunOutcome) -> Any:
+    """Return or raise what a run came to that was noted: its content is in its places already."""
+    return outcome.value if outcome.status == "completed" else told(outcome)
 
 
 def create_code_mode_tool(

@@ -1,0 +1,69 @@
+"""Content on its way through calls: what stands for it is the host's own word, and no output is searched for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from codemode import CodeModeSerializationError, Content
+from codemode.data.content import with_parts
+from codemode.host.steps import TooLongForTheLoop, run_on_the_loop
+from codemode.options.parts import ContinuationOptions, ExecutionPolicy
+from codemode.protocol.contents import Contents
+from codemode.protocol.ledger import Ledger
+from codemode.run.call_content import CallContent, genuine, knowing
+from codemode.run.results import read_result
+
+SHOWN = Content(b"\x89PNG", "image/png", name="harmless.png")
+OTHER = Content(b"secret", "application/pdf", name="secret.pdf")
+
+
+def contents(**limits):
+    made = Contents().under(ExecutionPolicy(**limits), "salt")
+    made.take(SHOWN)
+    made.take(OTHER)
+    return made
+
+
+def lie(made, part_id=OTHER.id):
+    return {**made.take(SHOWN), made.tag: part_id}
+
+
+def escaped(text, tag):
+    return text.replace(tag, "".join(f"\\u{ord(char):04x}" for char in tag))
+
+
+@pytest.mark.parametrize("depth", [0, 70, 500])
+@pytest.mark.parametrize("spelled", [lambda text, _: text, escaped], ids=["plain", "escaped"])
+def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spells_it(spelled, depth):
+    made = contents()
+    text = spelled("[" * depth + json.dumps(lie(made)) + "]" * depth, made.tag)
+    with knowing(made):
+        shown = genuine(json.loads(text), text)
+    value, _ = asyncio.run(read_result(text, 1000, Ledger(contents=made)))
+    for _ in range(depth):
+        (shown,), (value,) = shown, value
+    assert shown == value == made.take(OTHER)
+    text = spelled(json.dumps(lie(made, "0" * 32)), made.tag)
+    with knowing(made), pytest.raises(CodeModeSerializationError, match="no tool has given"):
+        genuine(json.loads(text), text)
+
+
+def test_an_output_in_a_circle_or_of_too_many_values_is_left_to_whoever_writes_it():
+    taken = CallContent(contents(max_values=1000), ContinuationOptions()).taken
+    circle = [SHOWN]
+    circle += [circle, circle]
+    assert asyncio.run(taken(circle)) is circle
+    folded = [SHOWN]
+    for _ in range(60):
+        folded = [folded, folded]
+    assert asyncio.run(taken(folded)) is folded
+
+
+def test_to_put_parts_into_a_large_value_leaves_the_loop():
+    made = contents()
+    for value in ([[]] * 1000, [{}] * 1000, list(range(10_000))):
+        with pytest.raises(TooLongForTheLoop):
+            run_on_the_loop(lambda value=value: with_parts(value, made))
