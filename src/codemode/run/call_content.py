@@ -5,6 +5,7 @@ Knows no order of calls and nobody who approves them.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Generator
@@ -32,6 +33,7 @@ class CallContent:
         self._contents = contents
         self._store = content_store_of(options)
         self._kept = 0
+        self._turn = asyncio.Lock()
 
     def enter(self) -> None:
         """Let schemas know the handles of this program, in the task that performs one call."""
@@ -67,9 +69,10 @@ class CallContent:
         return await run_check(0, lambda: places_for(output, contents))
 
     async def _keep(self, contents: Contents) -> None:
-        for part in list(contents)[self._kept :]:
-            await self._store.put_content(contents.tag, part.id, json.dumps(described(part)), part.data)
-            self._kept += 1
+        async with self._turn:  # calls come at once, and what one has begun to keep is not kept yet
+            for part in list(contents)[self._kept :]:
+                await self._store.put_content(contents.tag, part.id, json.dumps(described(part)), part.data)
+                self._kept += 1
 
 
 class _Search:

@@ -67,3 +67,40 @@ def test_to_put_parts_into_a_large_value_leaves_the_loop():
     for value in ([[]] * 1000, [{}] * 1000, list(range(10_000))):
         with pytest.raises(TooLongForTheLoop):
             run_on_the_loop(lambda value=value: with_parts(value, made))
+
+
+class SlowStore:
+    """Keeps a part once it is let."""
+
+    def __init__(self):
+        self.kept, self.go_on = set(), asyncio.Event()
+
+    async def put_content(self, run, part_id, description, data):
+        await self.go_on.wait()
+        self.kept.add(part_id)
+
+    async def get_content(self, run, part_id):
+        raise NotImplementedError
+
+
+def test_each_part_is_kept_before_its_call_ends_however_many_come_at_once():
+    async def run():
+        store, made = SlowStore(), Contents().under(ExecutionPolicy(), "salt")
+        content = CallContent(made, ContinuationOptions(content_store=store))
+        parts = [Content(bytes([at]), "image/png") for at in range(8)]
+
+        async def call(part):
+            await content.taken(part)
+            assert part.id in store.kept
+
+        calls = [asyncio.ensure_future(call(part)) for part in (*parts[:3], parts[0])]
+        for _ in range(20):  # until each has come to the store
+            await asyncio.sleep(0)
+        assert len(made) == 3
+        store.go_on.set()
+        await asyncio.gather(*calls)
+        for part in parts[3:]:
+            await call(part)
+        assert store.kept == {part.id for part in parts}
+
+    asyncio.run(run())
