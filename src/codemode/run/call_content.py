@@ -129,11 +129,19 @@ async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions)
         if part_id in contents:
             continue
         found = await store.get_content(tag, part_id)
-        part = None if found is None else part_of(json.loads(found[0]), bytes(found[1]))
+        part = None if found is None else _as_kept(*found)
         if part is None or await run_check(LARGE_CHARACTERS, _id_of(part)) != part_id:
             raise CodeModeProtocolError("the store no longer has the content that this program was given")
         contents.put(part)
     return contents
+
+
+def _as_kept(description: str, data: bytes) -> Content | None:
+    """Return a part of a store; None for what is none, for others may write there."""
+    try:
+        return part_of(json.loads(description), bytes(data))
+    except (CodeModeProtocolError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _id_of(part: Content) -> Callable[[], str]:

@@ -7,13 +7,14 @@ import json
 
 import pytest
 
-from codemode import CodeModeSerializationError, Content
+from codemode import CodeModeProtocolError, CodeModeSerializationError, Content
 from codemode.data.content import with_parts
 from codemode.host.steps import TooLongForTheLoop, run_on_the_loop
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.contents import Contents
-from codemode.protocol.ledger import Ledger
-from codemode.run.call_content import CallContent, genuine, knowing
+from codemode.protocol.kept_contents import described
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
+from codemode.run.call_content import CallContent, genuine, kept_contents, knowing
 from codemode.run.results import read_result
 
 SHOWN = Content(b"\x89PNG", "image/png", name="harmless.png")
@@ -104,3 +105,46 @@ def test_each_part_is_kept_before_its_call_ends_however_many_come_at_once():
         assert store.kept == {part.id for part in parts}
 
     asyncio.run(run())
+
+
+class Tampered:
+    """Gives one answer, whatever it is asked for."""
+
+    def __init__(self, found):
+        self.found = found
+
+    async def put_content(self, run, part_id, description, data):
+        raise NotImplementedError
+
+    async def get_content(self, run, part_id):
+        return self.found
+
+
+SAID = json.dumps(described(SHOWN))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        (SAID, OTHER.data),
+        (SAID.replace("harmless", "other"), SHOWN.data),
+        (SAID.replace("image/png", "no type"), SHOWN.data),
+        ("{}", SHOWN.data),
+        ("[]", SHOWN.data),
+        ("{", SHOWN.data),
+        (None, SHOWN.data),
+        (SAID, "text"),
+    ],
+    ids=repr,
+)
+def test_what_a_store_gives_in_place_of_a_part_is_refused(found):
+    made = contents()
+    text = json.dumps(made.take(SHOWN), separators=(",", ":"))
+    ledger = Ledger([LedgerEntry(1, "tool", "t", "{}", outcome=Fulfilled(text))])
+    genuine_store = ContinuationOptions(content_store=Tampered((SAID, SHOWN.data)))
+    kept = asyncio.run(kept_contents(ledger, "salt", genuine_store))
+    assert kept is not None
+    assert kept.at(SHOWN.id) == SHOWN
+    with pytest.raises(CodeModeProtocolError, match="no longer has the content"):
+        asyncio.run(kept_contents(ledger, "salt", ContinuationOptions(content_store=Tampered(found))))
