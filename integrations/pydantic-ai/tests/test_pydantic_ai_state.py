@@ -18,6 +18,8 @@ WRITE = "await state.set('n', (await state.get('n') ?? 0) + 1); return await sta
 class Context:
     """What a call knows of its conversation."""
 
+    run_id = None
+
     def __init__(self, conversation_id, *calls):
         self.conversation_id = conversation_id
         self.messages = [ModelResponse([ToolCallPart("codeMode", {"js": js}, tool_call_id=one)]) for one, js in calls]
@@ -52,6 +54,17 @@ def test_a_conversation_is_known_by_a_call_of_its_history():
 def test_an_id_alone_opens_nothing(forged):
     states = ConversationStates("codeMode")
     assert kept(states, Context("c", ("1", "a"))) is not kept(states, forged)
+
+
+def test_a_call_that_two_conversations_of_one_id_have_made_opens_neither():
+    states, contexts = ConversationStates("codeMode"), []
+    for run_id in ("a", "b"):  # models repeat ids as programs
+        contexts.append(Context("c", ("1", "a")))
+        contexts[-1].run_id = contexts[-1].messages[-1].run_id = run_id
+    first, second = (kept(states, one) for one in contexts)
+    later = kept(states, Context("c", ("1", "a"), ("2", "b")))
+    assert len({id(one) for one in (first, second, later)}) == 3
+    assert kept(states, Context("c", ("1", "a"), ("2", "b"), ("3", "c"))) is later
 
 
 def test_calls_of_one_response_share_and_arguments_that_are_no_json_harm_nobody():

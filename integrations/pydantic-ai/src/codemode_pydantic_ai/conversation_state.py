@@ -36,7 +36,7 @@ class ConversationStates:
     def __init__(self, tool_name: str) -> None:
         self._tool_name = tool_name
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        self._by_mark: dict[bytes, _Kept] = {}
+        self._by_mark: dict[bytes, _Kept | None] = {}  # None: several conversations have made this call
         self._lock = threading.Lock()
 
     def __call__(self, _context_binding: str | None) -> None:
@@ -46,14 +46,15 @@ class ConversationStates:
         """Return the place of the conversation that a call is made in. ``known`` are those of its run of the agent."""
         conversation = ctx.conversation_id or ""
         with self._lock:
-            one = known.get(id(self)) or self._found(conversation, ctx.messages) or _Kept()
+            one = known.get(id(self)) or self._found(conversation, _before(ctx)) or _Kept()
             known[id(self)] = one
             self._kept[id(one)] = one
             self._kept.move_to_end(id(one))
             for call in self._calls(ctx.messages[-1:]):
                 mark = _mark(conversation, *call)
                 one.marks.add(mark)
-                self._by_mark[mark] = one
+                if self._by_mark.setdefault(mark, one) is not one:
+                    self._by_mark[mark] = None
             self._forget()
             return one.place
 
@@ -81,6 +82,11 @@ class ConversationStates:
             size -= oldest.place.size
             for mark in oldest.marks:
                 self._by_mark.pop(mark, None)
+
+
+def _before(ctx: RunContext[Any]) -> list[ModelMessage]:
+    """Return the history without what this run has added: that a model calls as another's did proves nothing."""
+    return [one for one in ctx.messages if one.run_id is None or one.run_id != ctx.run_id]
 
 
 def _program(part: ToolCallPart) -> str:
