@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -134,6 +135,36 @@ def test_a_question_of_another_shape_stays_by_itself_and_either_is_answered_firs
             output = session.answer(waiting) if waiting else output
         assert content(output) == '["paid b", "paid a"]'
         assert sorted(till.done) == [("a", 5), ("b", 5)]
+
+
+@pytest.mark.parametrize(
+    ("odd", "is_in_batch"),
+    [
+        ({"action_requests": [{}, {}], "review_configs": [{}]}, False),
+        ({"action_requests": [1], "review_configs": [2]}, False),
+        ({"action_requests": [{}], "review_configs": [{}], "bigIntegers": ["/nowhere"]}, True),
+        ({"action_requests": [{}], "review_configs": [{}], "type": "tool_approval"}, True),
+    ],
+)
+def test_what_a_tool_asks_in_nearly_that_shape_mixes_up_no_answers(odd: dict[str, Any], is_in_batch: bool):
+    @tool
+    def mimic() -> str:
+        """Ask a person."""
+        return str(interrupt(odd))
+
+    till = Till()
+    till.tools.append(mimic)
+    js = "return await Promise.all([tools.mimic({}), tools.pay({ to: 'a' })])"
+    session = Session(till.agent(js))
+    waiting = session.start()["__interrupt__"]
+    assert len(waiting) == (1 if is_in_batch else 2)
+    reply = {"type": "respond", "message": "hm"}
+    whole = {one.id: {"decisions": [reply, APPROVE]} for one in waiting}
+    alone = {one.id: "so" if one.value == odd else {"decisions": [APPROVE]} for one in waiting}
+    output = session.answer(whole if is_in_batch else alone)
+    said = str({"decisions": [reply]}) if is_in_batch else "so"
+    assert json.loads(content(output)) == [said, "paid a"]
+    assert till.done == [("a", 5)]
 
 
 def test_scripts_of_code_call_are_asked_about_together():

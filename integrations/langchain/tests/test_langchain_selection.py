@@ -154,6 +154,39 @@ def test_a_direct_call_that_was_reviewed_is_made():
     assert [one.status for one in results(swapped.start())] == ["error"]
 
 
+@pytest.mark.parametrize("approve", [lambda name, _args: name == "refund", "destructive"])
+def test_the_review_of_another_agent_lets_no_direct_call_through(approve: Any):
+    own = CodeModeMiddleware(tools="all", keep=["refund"], approve=approve)
+    review = HumanInTheLoopMiddleware(interrupt_on={"refund": True})
+    for others in ([review], []):  # one middleware for two agents
+        built = agent((), TOOLS, *others, own, model=asking(asks(("refund", {"n": 1}))))
+    assert [one.status for one in results(Session(built).start())] == ["error"]
+
+
+class Bringing(AgentMiddleware[Any, Any, Any]):
+    """Brings a tool that nobody knows while the agent is built."""
+
+    def __init__(self, brought: BaseTool) -> None:
+        super().__init__()
+        self._brought = brought
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(tools=[*request.tools, self._brought]))
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        is_it = request.tool_call["name"] == self._brought.name
+        return handler(request.override(tool=self._brought) if is_it else request)
+
+
+@pytest.mark.parametrize("tools", ["all", ["late", "stock"], lambda _one: True])
+def test_what_is_called_both_ways_is_reviewed_in_programs_whenever_it_comes(tools: Any):
+    review = HumanInTheLoopMiddleware(interrupt_on={"late": True})
+    own = CodeModeMiddleware(tools=tools, keep=["late"])
+    js = "return await tools.late({ n: 1 })"
+    output = Session(agent([js], TOOLS, Bringing(named("late")), own, review)).start()
+    assert [one.value["name"] for one in output["__interrupt__"]] == ["late"]
+
+
 def test_a_function_that_tells_is_no_async_one():
     async def told(_one: BaseTool) -> bool:
         return True

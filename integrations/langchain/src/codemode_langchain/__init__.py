@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .approvals import ApprovalConfig, ApprovalRule, ApprovalRules
+from .approvals import ApprovalConfig, ApprovalRule, ApprovalRules, InterruptMode
 from .code_call import CodeCallTool, ScriptContext, create_code_call_tools
 from .durable import durable_continuation
 from .exec_wait import ExecWaitTool, create_exec_wait_tools
@@ -24,6 +24,7 @@ __all__ = [
     "CodeModeTool",
     "ExecWaitMiddleware",
     "ExecWaitTool",
+    "InterruptMode",
     "ScriptContext",
     "StoredPauses",
     "StoredRun",

@@ -87,6 +87,7 @@ class Approvals:
             raise ValueError(f"interrupt_mode must be one of {', '.join(INTERRUPT_MODES)}, got {interrupt_mode!r}")
         self.is_batched = interrupt_mode == "batched"
         self._adopted: dict[str, ApprovalConfig] = {}
+        self._reviewed: frozenset[str] | None = None  # of every agent; None before the first
         self._is_declared = rules == DESTRUCTIVE
         if not (rules is None or self._is_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
             raise ValueError(
@@ -152,7 +153,7 @@ class Approvals:
             )
 
     def adopt(self, rules: Mapping[str, ApprovalConfig]) -> bool:
-        """Take rules that hold beside these, where these do not ask always; tell whether that changed anything.
+        """Take rules of one more agent, beside these where these do not ask always; tell whether that changed anything.
 
         Raises `ValueError` for one about a tool of which these say that nobody is asked.
         """
@@ -161,11 +162,13 @@ class Approvals:
                 raise ValueError(f"approve says that nobody is asked about {name!r}, which other middleware reviews")
         new = {name: rule for name, rule in rules.items() if name not in self._adopted and self._when(name) is not True}
         self._adopted.update(new)
+        found = frozenset(name for name in rules if name in self._adopted)
+        self._reviewed = found if self._reviewed is None else self._reviewed & found
         return bool(new)
 
-    def is_adopted(self, name: str) -> bool:
-        """Tell whether other middleware asks about the model's own calls of a tool."""
-        return name in self._adopted
+    def is_reviewed(self, name: str) -> bool:
+        """Tell whether other middleware asks about the model's own calls of a tool, in each agent that has these."""
+        return name in (self._reviewed or ())
 
     def may_ask(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> bool:
         """Tell whether calls of a tool that declares this of itself may need a person."""

@@ -23,7 +23,7 @@ def batched(questions: Sequence[Question]) -> list[Question]:
     members = tuple(one for one in questions if _actions_of(one))
     if not members:
         return [*questions]
-    shown = [_exact(one.value) for one in members]
+    shown = [_exact(one) for one in members]
     value = {
         "action_requests": [action for one in shown for action in one["action_requests"]],
         "review_configs": [config for one in shown for config in one["review_configs"]],
@@ -73,15 +73,20 @@ def _actions_of(question: Question) -> list[Any]:
     actions, configs = (cast("dict[str, Any]", value).get(key) for key in ("action_requests", "review_configs"))
     if not isinstance(actions, list) or not isinstance(configs, list):
         return []
-    return cast("list[Any]", actions)
+    asked, reviews = cast("list[Any]", actions), cast("list[Any]", configs)
+    # What a tool asks may look like anything: one review too few, and those of all later calls would be another's.
+    is_whole = len(asked) == len(reviews) and all(isinstance(one, dict) for one in [*asked, *reviews])
+    return asked if is_whole else []
 
 
 def _is_own(question: Question) -> bool:
-    return question.value.get("type") in _OWN
+    """Tell whether the question was worded here, or by a codeMode inside; what else a tool asks is no decision."""
+    return question.response_schema is not None and question.value.get("type") in _OWN
 
 
-def _exact(value: dict[str, Any]) -> dict[str, Any]:
-    return without_texts(value) if "bigIntegers" in value else value
+def _exact(question: Question) -> dict[str, Any]:
+    value = cast("dict[str, Any]", question.value)
+    return without_texts(value) if _is_own(question) and "bigIntegers" in value else value
 
 
 def _decisions(members: Sequence[Question]) -> Any:

@@ -36,6 +36,13 @@ class Chosen:
         """The names that were said to stay with the model."""
         return self._keep.names
 
+    @property
+    def alone_names(self) -> frozenset[str]:
+        """Those of them that no program can call either, whatever tools of these names turn out to be."""
+        if self._tools is None:
+            return self._keep.names
+        return self._keep.names - self._tools.names if self._tools.is_by_name else frozenset()
+
     def places(self, one: BaseTool) -> Places:
         """Return where a tool is called. What no program can call stays with the model."""
         if not self._words.is_callable(one.name):

@@ -123,7 +123,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._refuse_others_of_its_names(beside)
         seen = {*self._registered, *self._only_direct(beside), *self._seen_alone(beside)}
         adopted = reviewed_by_neighbours(self, seen.difference(self._called_alike(beside)), self.words)
-        if self._approvals.adopt(adopted):
+        if listed_with(self) and self._approvals.adopt(adopted):
             with self._lock:
                 self._faces.clear()  # made by other rules
         warn_of_sub_agents(self, self._approvals.may_ask, self.words, HidingMiddleware)
@@ -137,7 +137,8 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
             self._chosen.require_known(beside)
         called = {one.name: self._chosen.places(one) for one in as_tools(beside) if not self._is_own(one)}
         self._approvals.refuse_direct([name for name, one in called.items() if one.directly])
-        return self._chosen.kept_names.union(called) - {name for name, one in called.items() if one.in_programs}
+        # Of a tool that is not known yet, its name must tell: a review of what programs call as well has to hold there.
+        return self._chosen.alone_names.union(called) - {name for name, one in called.items() if one.in_programs}
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Show the model one tool."""
@@ -221,7 +222,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         # Middleware listed before may have put another tool in its place.
         names = {name, name if tool is None else tool.name}
         if self._may_call(names, request):
-            if names == {name} and self._approvals.is_adopted(name):
+            if names == {name} and self._approvals.is_reviewed(name):
                 return request  # a tool that programs call too: this call was reviewed where the model made it
             declared = {} if tool is None else annotations_of(tool)
             may_ask = any(self._approvals.may_ask(one, declared) for one in names)
