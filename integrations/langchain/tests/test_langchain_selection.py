@@ -163,6 +163,26 @@ def test_the_review_of_another_agent_lets_no_direct_call_through(approve: Any):
     assert [one.status for one in results(Session(built).start())] == ["error"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "allowed"), [(True, ["approve", "reject"]), ({"allowed_decisions": ["approve"]}, ["approve"])]
+)
+def test_a_rule_that_names_no_decisions_allows_those_of_the_review(rule: Any, allowed: list[str]):
+    review = HumanInTheLoopMiddleware(interrupt_on={"refund": {"allowed_decisions": ["approve", "reject"]}})
+    own = CodeModeMiddleware(approve={"refund": rule})
+    output = Session(agent(["return await tools.refund({ n: 1 })"], TOOLS, own, review)).start()
+    assert output["__interrupt__"][0].value["review_configs"][0]["allowed_decisions"] == allowed
+
+
+def test_a_tool_that_returns_directly_ends_the_run_where_the_model_calls_it_alone():
+    last = StructuredTool.from_function(lambda: "for the user", name="last", description="End.", return_direct=True)
+    inside = Session(agent(["return await tools.last({})"], [last], CodeModeMiddleware())).start()
+    assert [one.content for one in results(inside)] == ["for the user"]
+    assert inside["messages"][-1].content == "done"
+    scripted = asking(asks(("last", {})))
+    beside = Session(agent((), [*TOOLS, last], CodeModeMiddleware(keep=["last"]), model=scripted)).start()
+    assert beside["messages"][-1].content == "for the user"
+
+
 class Bringing(AgentMiddleware[Any, Any, Any]):
     """Brings a tool that nobody knows while the agent is built."""
 

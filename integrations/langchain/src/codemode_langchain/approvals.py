@@ -153,14 +153,16 @@ class Approvals:
             )
 
     def adopt(self, rules: Mapping[str, ApprovalConfig]) -> bool:
-        """Take rules of one more agent, beside these where these do not ask always; tell whether that changed anything.
+        """Take rules of one more agent, beside these where these say no more; tell whether that changed anything.
 
         Raises `ValueError` for one about a tool of which these say that nobody is asked.
         """
         for name in rules:
             if self._rules.get(name) is False:
                 raise ValueError(f"approve says that nobody is asked about {name!r}, which other middleware reviews")
-        new = {name: rule for name, rule in rules.items() if name not in self._adopted and self._when(name) is not True}
+        # A bare True says nothing of the decisions that a review allows.
+        own = {name for name, rule in self._rules.items() if rule is not True and self._when(name) is True}
+        new = {name: rule for name, rule in rules.items() if name not in self._adopted and name not in own}
         self._adopted.update(new)
         found = frozenset(name for name in rules if name in self._adopted)
         self._reviewed = found if self._reviewed is None else self._reviewed & found
