@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .data.json_values import canonical_json, decode_json, refuse_too_many
     from .data.references import resolve_reference
     from .host.threads import LARGE_CHARACTERS, run_check
+    from .host.workflows import refuse_in_workflow
     from .interrupts.agent_pauses import agent_pause
     from .interrupts.interrupt import APPROVAL_KIND, same_json
     from .observe.overheard import heard_by
@@ -130,6 +131,7 @@ __all__ = [
     "read_again",
     "read_end",
     "readable_schema",
+    "refuse_in_workflow",
     "refuse_too_many",
     "register_adapter",
     "resolve_reference",
@@ -151,6 +153,7 @@ _LATE = {
     "data.json_values": "canonical_json decode_json refuse_too_many",
     "data.references": "resolve_reference",
     "host.threads": "LARGE_CHARACTERS run_check",
+    "host.workflows": "refuse_in_workflow",
     "interrupts.agent_pauses": "agent_pause",
     "interrupts.interrupt": "APPROVAL_KIND same_json",
     "observe.overheard": "heard_by",

@@ -32,6 +32,7 @@ from .hiding_toolset import HidingToolset
 from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
 from .outer_calls import RunState
 from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
+from .workflows import require_place_for_programs
 
 
 @dataclass
@@ -79,7 +80,9 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         return CapabilityOrdering(position="outermost", wraps=[AbstractCapability])
 
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:  # noqa: ARG002
-        """Return the capability with a state of its own for this run."""
+        """Return the capability with a state of its own for this run. Raises `UserError` where no program can run."""
+        if self._made_face is not None:
+            require_place_for_programs()
         own = copy(self)
         vars(own)["_run"] = RunState()
         return own

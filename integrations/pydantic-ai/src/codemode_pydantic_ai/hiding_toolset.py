@@ -20,6 +20,7 @@ from .chosen import Chosen, InPrograms, Kept
 from .faces import MAX_RETRIES, Face, FaceTool, check_settings
 from .hidden_tools import stays_native
 from .outer_calls import OuterCall, RunState
+from .workflows import require_place_for_programs
 
 
 @dataclass(kw_only=True)
@@ -70,6 +71,7 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
         native, hidden = await self._split(tools, ctx)
         if self._has_nothing(hidden):
             return tools
+        require_place_for_programs()
         shown = await face.shown(hidden)
         taken = next((name for name in native if face.is_taken(name)), None)
         if taken is not None:

@@ -11,7 +11,6 @@ from typing import Any, NoReturn, cast
 
 from pydantic import ValidationError
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import (
     AgentRunError,
     ApprovalRequired,
@@ -36,6 +35,7 @@ from .failures import OWN_WORDS, TOLD, ErrorWords, told
 from .shown_inputs import CallInput, NestedManager, require_as_shown
 from .told_calls import CallLog
 from .turns import Reservation, SharedTurns
+from .workflows import is_repeated
 
 APPROVAL_KIND = "pydantic-ai/approval"
 CALL_KIND = "pydantic-ai/call"
@@ -243,14 +243,6 @@ class NestedCalls:
                 on_inline_deferred=answered,
                 **given,
             )
-
-
-def is_repeated(capability: AbstractCapability[Any] | None) -> bool:
-    """Tell whether a durable engine may repeat this run, and match what it has recorded by the order of beginnings."""
-    found: list[bool] = []
-    if capability is not None:
-        capability.apply(lambda one: found.append(getattr(one, "in_durable_context", False) is True))
-    return any(found)
 
 
 def _manager(
