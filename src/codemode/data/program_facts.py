@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class ProgramProblem(TypedDict):
@@ -39,12 +39,17 @@ class LoopFact(TypedDict):
 
 
 class ReadFact(TypedDict):
-    """One field of a tool's result that is read and taken for granted."""
+    """One field of a tool's result that is read and taken for granted.
+
+    ``asked``: what the program asks for of the same result; ``doubtful``: it may ask, or catches what fails.
+    """
 
     tool: str
     name: str
     line: int
     column: int
+    asked: NotRequired[list[str]]
+    doubtful: NotRequired[bool]
 
 
 class NamedCallFact(TypedDict):

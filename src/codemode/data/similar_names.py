@@ -13,8 +13,11 @@ _MAX_COMPARED = 16
 _CUTOFF = 0.6
 
 
-def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three of the known names that resemble ``name``, best first."""
+def nearest_names(name: str, known: Iterable[str], cutoff: float = _CUTOFF) -> list[str]:
+    """Return at most three of the known names that resemble ``name``, best first.
+
+    ``cutoff`` is how like they must be, as `difflib` has it: from 0.8 on, one letter in five may be another.
+    """
     pairs = _pairs(name)
 
     def shared(other: str) -> float:
@@ -26,7 +29,7 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
 
     # A real comparison takes up to a fifth of a millisecond, and a thousand tools are no rarity.
     likely = nlargest(_MAX_COMPARED, known, key=shared)
-    return get_close_matches(name, likely, n=MAX_NEAREST, cutoff=_CUTOFF)
+    return get_close_matches(name, likely, n=MAX_NEAREST, cutoff=cutoff)
 
 
 def did_you_mean(near: Sequence[str]) -> str:

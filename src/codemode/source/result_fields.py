@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..data.narrowing import is_array, mapping_or_empty
+from ..data.narrowing import is_array, list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.similar_names import nearest_names
 from ..host import steps
@@ -33,6 +33,9 @@ from .checks import (
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
 
+_MAX_ASKED = 8
+# How like a name must be to be suggested, and how like to be a slip where the program may have asked.
+_ALIKE, _SLIP = 0.6, 0.8
 # What else decides which fields there are.
 _OTHER_KEYWORDS = ("allOf", "if", "dependentSchemas", "$dynamicRef", "not", "nullable")
 
@@ -62,9 +65,23 @@ def _problems(facts: Any, names: Collection[str], get_output_schema: Callable[[s
             roots[tool] = Root(schema := get_output_schema(tool), LocalReferences(schema), visits)
         known: dict[str, Any] = {}
         if _lacks(name, roots[tool].schema, roots[tool], known, 0) and known:
-            near = nearest_names(name, known) if next(suggestions, None) is not None else []
+            is_sure = _is_sure(read, roots[tool])
+            near = (
+                nearest_names(name, known, _ALIKE if is_sure else _SLIP) if next(suggestions, None) is not None else []
+            )
+            if not near and not is_sure:
+                continue
             hint = f"; did you mean {' or '.join(near)}?" if near else known_keys(known)
             yield problem_at(read, f"{shown_tool(tool)}: result.{name} does not exist{hint}")
+
+
+def _is_sure(read: dict[str, Any], root: Root) -> bool:
+    """Whether a program gets there: what it asks for before it goes there may be what no result has either."""
+    asked = list_or_empty(read.get("asked"))[:_MAX_ASKED]
+    return not read.get("doubtful") and not any(
+        isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks(name, root.schema, root, {}, 0)
+        for name in asked
+    )
 
 
 def _lacks(name: str, schema: Any, root: Root, known: dict[str, Any], depth: int) -> bool:

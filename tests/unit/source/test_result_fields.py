@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,93 @@ def test_it_is_told_of_where_it_stands() -> None:
     assert (problem["line"], problem["column"]) == (2, 13)
     (message,) = messages("(await tools.item({})).zzz")
     assert message == "tools.item: result.zzz does not exist (there is price, name, kind)"
+
+
+GUARDS = (
+    "const { E } = R; if (E) throw new Error(E)",
+    "const { E: e, F } = R; if (!e) return F",
+    "const { F, E, OTHER } = R; return E ? OTHER : F",
+    "const { E } = R; return E?.message",
+    "const { E } = R; return E ?? 1",
+    "let { E } = R; E = E ?? 1; return E",
+    "const { E } = R; switch (E) { case 1: return 1 }",
+    "const { E, OTHER } = R; for (; E; ) return OTHER.x",
+    "const { E, OTHER } = R; if (Array.isArray(E)) return OTHER.length",
+    "const e = (R).E; if (e) return 1",
+    "const r = R; const e = r.E; if (e) return e.message",
+    "const r = R; const { E } = r; return E || r.F",
+    "const r = R; if (r.hasOwnProperty('E')) return r.E.x",
+    "const r = R; if (Object.hasOwn(r, 'E')) return r.E.x",
+    "const r = R; if ('E' in r) return r.E.x",
+    "const r = R; if (r.E) return r.OTHER.x",
+    "const r = R; if (Array.isArray(r.E)) return r.E.length",
+    "const r = R; if (Boolean(r.E)) return r.E.length",
+    "const r = R; switch (r.E) { case 'x': return r.OTHER }",
+    "const r = R; switch (1) { case r.E: return r.F }",
+    "const r = R; return r.E === 'x' ? r.OTHER : r.F",
+    "const r = R; while (r.E) return 1",
+    "const r = R; return typeof r.E",
+    "const r = R; return r?.E",
+    "const r = R; return { ...r }.E",
+    "const r = R; return [r.E, r.F].filter(Boolean)",
+    "const r = R; return isThere(r.E); function isThere(x) { return x !== undefined }",
+    "try { return (R).E.x } catch { return 1 }",
+    "try { const { E } = R; return E.x } catch (error) { return (R).F }",
+    "try { const r = R; return r.E.x } catch (error) { return error.message } finally { 1 }",
+)
+
+
+def guarded(pattern: str, absent: str, other: str, field: str, result: str) -> str:
+    words = {"E": absent, "OTHER": other, "F": field, "R": result}
+    return re.sub(r"\b(E|OTHER|F|R)\b", lambda found: words[found[0]], pattern)
+
+
+@pytest.mark.parametrize("pattern", GUARDS)
+def test_a_program_that_asks_for_a_field_first_runs(pattern: str) -> None:
+    source = guarded(pattern, "error", "details", "name", "await tools.item({})")
+    assert messages(source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try { return (await tools.item({})).prise } catch { return 1 }",
+        "const { error, prise } = await tools.item({}); if (error) throw error; return prise",
+        "const r = await tools.item({}); if (r.error) throw r.error; return r.prise",
+        "const r = await tools.item({}); return show(r.prise)",
+        "const r = await tools.item({}); if (r.name) return r.prise.x",
+    ],
+)
+def test_a_slip_is_told_of_even_where_a_program_asks_for_something_else(source: str) -> None:
+    (message,) = messages(source)
+    assert message.endswith("result.prise does not exist; did you mean price?")
+
+
+def test_what_a_program_asks_for_and_there_is_excuses_nothing() -> None:
+    assert messages("const r = await tools.item({}); if (r.name) return r.details") != []
+    assert messages("try { const r = await tools.item({}) } finally { } return (await tools.item({})).details") != []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_generated_program_that_asks_first_is_refused(seed: int) -> None:
+    """A hundred programs each, of up to four results: what is asked for may be there, or be like nothing there is."""
+    chosen = random.Random(seed)
+    for _ in range(100):
+        tools: dict[str, Any] = {}
+        lines: list[str] = []
+        for number in range(chosen.randint(1, 4)):
+            fields = chosen.sample(["id", "name", "total", "created_at", "größe", "$x", "kind"], 3)
+            absent, other = chosen.sample(["error", "warnings", "rows", "nextCursor", "ok", "übrig"], 2)
+            if chosen.random() < 0.3:
+                absent = fields[2]
+            properties: dict[str, Any] = {field: {} for field in fields}
+            tools[f"t{number}"] = {"type": "object", "properties": properties, "additionalProperties": False}
+            body = guarded(chosen.choice(GUARDS), absent, other, fields[0], f"await tools.t{number}({{}})")
+            if absent == fields[2]:
+                body = body.replace(other, fields[1])
+            lines.append(f"await (async () => {{ {body} }})()")
+        source = ";\n".join(lines)
+        assert messages(source, tools) == [], source
 
 
 @pytest.mark.parametrize(
@@ -184,7 +272,6 @@ def test_what_other_programs_read_of_results_is_what_they_say() -> None:
         ("list-items", "next"),
         ("readFile", "split"),
         ("search", "data"),
-        ("search", "error"),
     ]
 
 

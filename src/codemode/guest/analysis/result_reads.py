@@ -1,7 +1,8 @@
 """Collects which fields of a tool's result a program certainly reads, and takes for granted.
 
 Loaded by path in locked workers: imports nothing of the package. What the program asks for before it relies on it
-(`if (result.error)`, `result.next ?? ""`) is no fact, nor is a result that anything else could have changed.
+(`if (result.error)`, `result.next ?? ""`, `const { error } = ...; if (error)`) is no fact, nor is a result that
+anything else could have changed. What it reads beside that is told with what it asks for: it may never get there.
 """
 
 from __future__ import annotations
@@ -19,14 +20,23 @@ if TYPE_CHECKING:
 MAX_RESULTS = 64
 MAX_READS = 256
 MAX_USES = 128
+MAX_ALL_USES = 2048
+MAX_LOOKS = 128
 MAX_CLIMB = 16
 MAX_BEFORE = 64
+MAX_GUARDS = 8
+MAX_TRIES = 64
 BEFORE_CALL = b"( \t\r\n"
 MAX_NAME_BYTES = 256
 
 WRAPPERS = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
 GUARDS = ("||", "&&", "??", "==", "===", "!=", "!==", "in", "instanceof")
-GUARDED = ("if_statement", "while_statement", "do_statement")
+GUARDED = ("if_statement", "while_statement", "do_statement", "for_statement", "switch_statement", "switch_case")
+# Calls that only ask what a value is, and those of a name that surely take it for granted.
+ASKING = (b"Array.isArray", b"Boolean", b"Number.isFinite", b"Number.isInteger", b"Number.isNaN", b"isFinite", b"isNaN")
+TAKING = (b"BigInt", b"Number", b"String", b"parseFloat", b"parseInt", b"encodeURIComponent")
+OWN_ASKING = (b"hasOwnProperty", b"propertyIsEnumerable")
+SIEVES = (b"every", b"filter", b"find", b"findLast", b"some")
 TARGETS = (
     "assignment_expression",
     "augmented_assignment_expression",
@@ -38,11 +48,35 @@ TARGETS = (
     "rest_pattern",
 )
 # Where nothing but reading is meant.
-PLAIN_HOLDERS = ("arguments", "array", "pair", "return_statement", "template_substitution", "variable_declarator")
+PLAIN_HOLDERS = ("pair", "return_statement", "template_substitution", "variable_declarator")
 # What a name stands in that means something else.
 OTHER_WORDS = ("property_identifier", "string_fragment", "comment", "statement_identifier", "regex_pattern")
 # Who is given the whole and changes nothing of it.
 READERS = (b"console.log", b"console.info", b"console.warn", b"console.error", b"JSON.stringify")
+
+
+class Result:
+    """One result: which of its fields are read, and which the program asks for.
+
+    A read is a field, the name that it has in the program from then on, and whether it is doubtful: whoever is given it
+    may ask.
+    """
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        self.reads: list[tuple[Node, Node | None, bool]] = []
+        self.asked: set[bytes] = set()
+
+    def see(self, member: Node) -> bool:
+        """Take a member of the result; False where something may be put there."""
+        field, standing = member.child_by_field_name("property"), _standing(member)
+        if field is None or standing == "target" or field.text in OWN_ASKING:
+            return False
+        if standing == "guarded" or _read_field(member) is None:
+            self.asked.add(field.text or b"")
+        else:
+            self.reads.append((field, _local_of(member), standing == "doubtful"))
+        return True
 
 
 class ResultReads:
@@ -51,12 +85,14 @@ class ResultReads:
     def __init__(self) -> None:
         self._root: Node | None = None
         self._results_left = MAX_RESULTS
-        self._reads: list[dict[str, Any]] = []
-        self._constants: list[tuple[Node, str]] = []
+        self._results: list[Result] = []
+        self._constants: list[tuple[Node, Result]] = []
+        self._tried: list[tuple[int, int]] = []  # the bodies of `try` statements that catch
+        self._looks_left, self._uses_left = MAX_LOOKS, MAX_ALL_USES
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
-        return {"program": self._program}
+        return {"program": self._program, "try_statement": self._try}
 
     def see(self, call: Node, tool: str, data: bytes) -> None:
         """Hear of a call of a tool by its literal name in ``data``, the program."""
@@ -70,83 +106,117 @@ class ResultReads:
         awaited, holder = _outside(outer)
         if holder is None:
             return
+        result = Result(tool)
         if holder.type == "member_expression" and _is_field(holder, "object", awaited):
-            field = _read_field(holder)
-            if field is not None and _standing(holder) == "read":
-                self._add(tool, field)
+            if result.see(holder):
+                self._results.append(result)
         elif holder.type == "variable_declarator" and _is_field(holder, "value", awaited):
-            self._declared(holder, tool)
+            self._declared(holder, result)
 
     def reads(self, data: bytes) -> list[dict[str, Any]]:
-        """``[{"tool", "name", "at"}]``, the places as byte offsets; ``data`` is the program."""
-        if b"\\u" not in data:  # else a name may be written in another way
-            for name, tool in self._constants:
-                self._of_constant(data, name, tool)
-        return self._reads[:MAX_READS]
+        """``[{"tool", "name", "at"}]``, the places as byte offsets; ``data`` is the program.
+
+        ``"asked"`` are the names of the same result that the program asks for; ``"doubtful"`` is there where whoever is
+        given a field may ask, or what fails is caught.
+        """
+        is_plain = b"\\u" not in data  # else a name may be written in another way
+        for name, result in self._constants if is_plain else ():
+            uses = self._uses(data, name)
+            if uses is not None and all(_see_use(use, result) for use in uses):
+                self._results.append(result)
+        return [fact for result in self._results for fact in self._facts(result, data, is_plain)][:MAX_READS]
 
     def _program(self, node: Node) -> bool:
         self._root = node
         return True
 
-    def _add(self, tool: str, field: Node) -> None:
-        self._reads.append({"tool": tool, "name": (field.text or b"").decode(), "at": field.start_byte})
+    def _try(self, node: Node) -> bool:
+        body = node.child_by_field_name("body")
+        if body is not None and node.child_by_field_name("handler") is not None and len(self._tried) < MAX_TRIES:
+            self._tried.append((body.start_byte, body.end_byte))
+        return True
 
-    def _declared(self, declarator: Node, tool: str) -> None:
+    def _declared(self, declarator: Node, result: Result) -> None:
         name, statement = declarator.child_by_field_name("name"), declarator.parent
         if name is None or statement is None:
             return
         if name.type == "object_pattern":
-            for field in _pattern_fields(name):
-                self._add(tool, field)
+            result.reads += _pattern_fields(name)
+            self._results.append(result)
         elif name.type == "identifier" and statement.type == "lexical_declaration":
             kind = statement.child_by_field_name("kind")
             if kind is not None and kind.type == "const":
-                self._constants.append((name, tool))
+                self._constants.append((name, result))
 
-    def _of_constant(self, data: bytes, name: Node, tool: str) -> None:
+    def _uses(self, data: bytes, name: Node) -> list[Node] | None:
+        """The other places of a name; None of what has too many, and behind too many names."""
+        self._looks_left -= 1
+        if self._looks_left < 0:
+            return None
         text = re.escape(name.text or b"")
         found = list(re.finditer(rb"(?<![\w$\x80-\xff])" + text + rb"(?![\w$\x80-\xff])", data))
-        if self._root is None or len(found) > MAX_USES:
-            return
-        fields: list[Node] = []
-        guarded: set[bytes | None] = set()
-        for place in found:
-            use = self._root.descendant_for_byte_range(place.start(), place.end())
-            if use is None:
-                return
-            if use.type in OTHER_WORDS or use.start_byte == name.start_byte:
-                continue
-            if use.type != "identifier" or not _see_use(use, fields, guarded):
-                return
-        for field in fields:
-            if field.text not in guarded:
-                self._add(tool, field)
+        self._uses_left -= len(found)
+        if self._root is None or len(found) > MAX_USES or self._uses_left < 0:
+            return None
+        uses = [self._root.descendant_for_byte_range(place.start(), place.end()) for place in found]
+        return [use for use in uses if use is not None and _is_use(use) and use.start_byte != name.start_byte]
+
+    def _facts(self, result: Result, data: bytes, is_plain: bool) -> list[dict[str, Any]]:
+        sure: list[tuple[Node, bool]] = []
+        for field, local, is_doubtful in result.reads:
+            uses = None if local is None or not is_plain else self._uses(data, local)
+            if uses is not None and any(_standing(use) in ("guarded", "target") for use in uses):
+                result.asked.add(field.text or b"")
+            sure.append((field, is_doubtful or (uses is None and local is not None) or self._is_tried(field)))
+        asked = [name.decode() for name in sorted(result.asked) if len(name) <= MAX_NAME_BYTES][:MAX_GUARDS]
+        return [
+            {
+                "tool": result.tool,
+                "name": (field.text or b"").decode(),
+                "at": field.start_byte,
+                **({"asked": asked} if asked else {}),
+                **({"doubtful": True} if is_doubtful else {}),
+            }
+            for field, is_doubtful in sure
+            if field.text not in result.asked
+        ]
+
+    def _is_tried(self, field: Node) -> bool:
+        if len(self._tried) >= MAX_TRIES:
+            return True
+        return any(start <= field.start_byte < end for start, end in self._tried)
 
 
-def _see_use(use: Node, fields: list[Node], guarded: set[bytes | None]) -> bool:
+def _is_use(node: Node) -> bool:
+    return node.type not in OTHER_WORDS
+
+
+def _see_use(use: Node, result: Result) -> bool:
     """Take the fields that one use of a result reads; False where it may do anything else with it."""
     inner, holder = _outside(use)
-    if holder is None:
+    if use.type != "identifier" or holder is None:
         return False
     if holder.type == "member_expression" and _is_field(holder, "object", inner):
-        field, standing = holder.child_by_field_name("property"), _standing(holder)
-        if field is None or standing == "target":
-            return False
-        if standing == "guarded" or _read_field(holder) is None:
-            guarded.add(field.text)
-        else:
-            fields.append(field)
-        return True
+        return result.see(holder)
     if holder.type == "variable_declarator" and _is_field(holder, "value", inner):
         pattern = holder.child_by_field_name("name")
         if pattern is None or pattern.type != "object_pattern":
             return False
-        fields += _pattern_fields(pattern)
+        result.reads += _pattern_fields(pattern)
         return True
     if holder.type == "arguments" and holder.parent is not None:
         callee = holder.parent.child_by_field_name("function")
         return callee is not None and callee.text in READERS
     return holder.type == "return_statement"
+
+
+def _local_of(member: Node) -> Node | None:
+    """The name that a program gives to what it reads there."""
+    inner, holder = _outside(member)
+    if holder is None or holder.type != "variable_declarator" or not _is_field(holder, "value", inner):
+        return None
+    name = holder.child_by_field_name("name")
+    return name if name is not None and name.type == "identifier" else None
 
 
 def _outside(node: Node) -> tuple[Node, Node | None]:
@@ -177,12 +247,19 @@ def _is_plain(name: Node) -> bool:
     return name.end_byte - name.start_byte <= MAX_NAME_BYTES and b"\\" not in (name.text or b"")
 
 
-def _standing(member: Node) -> str:
-    """Return "target" where something is put there, "guarded" where the program asks before it relies, else "read"."""
-    inner, holder = _outside(member)
+def _standing(node: Node) -> str:
+    """Return where a field, or a name that has it, stands.
+
+    "target": something is put there; "guarded": the program asks before it relies; "doubtful": perhaps; else "read".
+    """
+    inner, holder = _outside(node)
     kind = "" if holder is None else holder.type
-    if holder is None or kind in PLAIN_HOLDERS:
-        return "read" if holder is not None else "target"
+    if holder is None:
+        return "target"
+    if kind in ("arguments", "array"):
+        return _standing_given(holder)
+    if kind in PLAIN_HOLDERS:
+        return "read"
     if kind in TARGETS:
         is_left = any(_is_field(holder, side, inner) for side in ("left", "value", "argument"))
         if is_left or kind in ("array_pattern", "rest_pattern"):
@@ -200,19 +277,32 @@ def _standing(member: Node) -> str:
     return "guarded" if any(child.type in ("?.", "optional_chain") for child in holder.children[:3]) else "read"
 
 
-def _pattern_fields(pattern: Node) -> list[Node]:
-    """The names that a pattern takes without a value in their place."""
-    fields: list[Node] = []
+def _standing_given(holder: Node) -> str:
+    """Where one of some arguments, or of an array, stands."""
+    parent = holder.parent
+    if parent is None:
+        return "doubtful"
+    if holder.type == "array":
+        field = parent.child_by_field_name("property") if parent.type == "member_expression" else None
+        return "doubtful" if field is not None and field.text in SIEVES else "read"
+    callee = parent.child_by_field_name("function")
+    if callee is not None and callee.text in ASKING:
+        return "guarded"
+    is_own = callee is not None and callee.type == "identifier" and callee.text not in TAKING
+    return "doubtful" if is_own else "read"
+
+
+def _pattern_fields(pattern: Node) -> list[tuple[Node, Node | None, bool]]:
+    """The names that a pattern takes without a value in their place, as `Result.reads` has them."""
+    fields: list[tuple[Node, Node | None, bool]] = []
     for child in pattern.children:
         field: Node | None = child if child.type == "shorthand_property_identifier_pattern" else None
+        local = field
         if child.type == "pair_pattern":
             key, value = child.child_by_field_name("key"), child.child_by_field_name("value")
             is_sure = key is not None and key.type == "property_identifier"
             field = key if is_sure and value is not None and value.type != "assignment_pattern" else None
-        if (
-            field is not None
-            and field.end_byte - field.start_byte <= MAX_NAME_BYTES
-            and b"\\" not in (field.text or b"")
-        ):
-            fields.append(field)
+            local = value if value is not None and value.type == "identifier" else None
+        if field is not None and _is_plain(field):
+            fields.append((field, local, False))
     return fields
