@@ -13,14 +13,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from codemode_pydantic_ai import CodeCall, CodeMode
+from codemode_pydantic_ai import CodeCall, CodeMode, CodeModeToolset, answer
 from dbos import DBOS, SetWorkflowID
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 
 import codemode
+from codemode.continuations.guard import GuardClock
+from codemode.host.clock import now_ms
 
 WORKFLOW = "the-workflow"
 PROGRAMS = {
@@ -31,6 +34,12 @@ return { stock, refund, after: await tools.stock({ product: "bolt" }) };
 """,
     "nobody asked": """
 return [await tools.stock({ product: "nut" }), await tools.stock({ product: "bolt" })];
+""",
+    "in one step": """
+const stock = await tools.stock({ product: "nut" });
+const paid = await tools.charge({ customer: "ada" });
+const refund = await tools.refund({ order: "a" });
+return { stock, paid, refund, after: await tools.stock({ product: "bolt" }) };
 """,
     "chains": """
 // Order, random numbers and time decide about the arguments: a recorded answer must be the one for them.
@@ -66,6 +75,8 @@ return { stock, refund, after: await callTool("stock", { product: "bolt" }) };
 folder, name = Path(sys.argv[1]), sys.argv[2]
 decision = json.loads(sys.stdin.readline() or "null")
 codemode.set_continuation_signing_key("a key that outlives every process")
+# There each tool is a function, and the program is the step.
+step: Any = (lambda function: function) if name == "in one step" else DBOS.step()
 
 
 def note(what: str) -> None:
@@ -73,29 +84,61 @@ def note(what: str) -> None:
         did.write(what + "\n")
 
 
-@DBOS.step()
-async def stock(product: str) -> int:
-    """How many of a product are in stock."""
-    if product == "bolt" and (folder / "hang in stock").exists():
+async def hang_in(what: str) -> None:
+    if (folder / f"hang in {what}").exists():
         print("hangs", flush=True)
         await asyncio.Event().wait()
+
+
+@step
+async def stock(product: str) -> int:
+    """How many of a product are in stock."""
+    if product == "bolt":
+        await hang_in("stock")
     note(f"stock {product}")
     return len(product)
 
 
-@DBOS.step()
+@step
+async def charge(customer: str) -> str:
+    """Charge a card."""
+    note(f"charge {customer}")
+    await hang_in("charge")
+    return f"charged {customer}"
+
+
+@step
 async def refund(order: str, cents: int = 500) -> str:
     """Give money back."""
     note(f"refund {order} {cents}")
     return f"refunded {cents} for {order}"
 
 
-@DBOS.step()
+@step
 async def echo(key: str) -> str:
     """Say the same again, later."""
     await asyncio.sleep(random.random() / 50)
     note(f"echo {key}")
     return key
+
+
+class LaterClock(GuardClock):
+    """For each process it is ten minutes later: what a killed one held has lapsed."""
+
+    def now_ms(self) -> int:
+        return now_ms() + started * 600_000
+
+
+class InOneStep(WrapperToolset[Any]):
+    """Makes each call of a toolset a step of the workflow."""
+
+    async def call_tool(self, *given: Any) -> Any:
+        return await _call_in_step(self.wrapped, *given)
+
+
+@DBOS.step()
+async def _call_in_step(toolset: Any, *given: Any) -> Any:
+    return await toolset.call_tool(*given)
 
 
 def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
@@ -105,18 +148,24 @@ def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart(*CALLS[name], tool_call_id="call_1")])
 
 
+with (folder / "started").open("a") as starts:
+    started = starts.tell()
+    starts.write(".")
 options: dict[str, Any] = {}
 if (folder / "journaled").exists():
-    store = codemode.SqliteInterruptStore(folder / "store.sqlite")
+    store = codemode.SqliteInterruptStore(folder / "store.sqlite", clock=LaterClock())
     options["continuation"] = {"guard": store.guard, "journal": store.journal(tenant="acme", app="desk")}
-face: Any = CodeMode(options) if name in PROGRAMS else CodeCall(direct_calls={"enabled": True})
-agent: Agent[Any, Any] = Agent(
-    FunctionModel(respond),
-    name="desk",
-    tools=[stock, echo, Tool(refund, requires_approval=True)],
-    output_type=[str, DeferredToolRequests],
-    capabilities=[face, DBOSDurability()],
-)
+looked_up = Tool(stock, metadata={"readOnlyHint": True})
+tools: list[Any] = [looked_up, charge, echo, Tool(refund, requires_approval=True)]
+given: dict[str, Any] = {"tools": tools}
+if name == "in one step":
+    given = {"toolsets": [InOneStep(CodeModeToolset(FunctionToolset(tools), options))]}
+elif name in PROGRAMS:
+    given["capabilities"] = [CodeMode(options)]
+else:
+    given["capabilities"] = [CodeCall(direct_calls={"enabled": True})]
+given["capabilities"] = [*given.get("capabilities", []), DBOSDurability()]
+agent: Agent[Any, Any] = Agent(FunctionModel(respond), name="desk", output_type=[str, DeferredToolRequests], **given)
 
 
 def returned(result: Any) -> Any:
@@ -130,21 +179,24 @@ def returned(result: Any) -> Any:
     return part.content
 
 
+def waiting_of(requests: DeferredToolRequests) -> list[Any]:
+    """The inner calls that wait, wherever they are told."""
+    if name != "in one step":
+        return [[call.tool_call_id, call.tool_name, call.args_as_dict()] for call in requests.approvals]
+    (deferred,) = requests.metadata.values()
+    return [[one["toolCallId"], one["toolName"], one["args"], one["kind"]] for one in deferred["codemode"]["requests"]]
+
+
 @DBOS.workflow()
 async def desk() -> Any:
-    """Run the agent to its pause, wait for the decision, and go on."""
-    paused = await agent.run("go")
-    requests = paused.output
-    if isinstance(requests, str):
-        return returned(paused)
-    waiting = [[call.tool_call_id, call.tool_name, call.args_as_dict()] for call in requests.approvals]
-    print("waiting", json.dumps(waiting), flush=True)
-    decisions = await DBOS.recv_async("decisions", timeout_seconds=60)
-    print("decided", flush=True)
-    result = await agent.run(
-        message_history=paused.all_messages(),
-        deferred_tool_results=DeferredToolResults(approvals=decisions),
-    )
+    """Run the agent to its pauses, wait for the decisions, and go on."""
+    result = await agent.run("go")
+    while isinstance(requests := result.output, DeferredToolRequests):
+        print("waiting", json.dumps(waiting_of(requests)), flush=True)
+        decisions = await DBOS.recv_async("decisions", timeout_seconds=60)
+        is_inner = name == "in one step"
+        results = answer(requests, decisions) if is_inner else DeferredToolResults(approvals=decisions)
+        result = await agent.run(message_history=result.all_messages(), deferred_tool_results=results)
     if (folder / "hang").exists():
         print("resumed", flush=True)
         await DBOS.recv_async("never", timeout_seconds=60)
@@ -165,7 +217,7 @@ def main() -> None:
     )
     DBOS.launch()
     if decision is not None:
-        DBOS.send(WORKFLOW, decision, "decisions", idempotency_key="decided")
+        DBOS.send(WORKFLOW, decision, "decisions", idempotency_key=json.dumps(decision))
     if DBOS.get_workflow_status(WORKFLOW) is None:
         with SetWorkflowID(WORKFLOW):
             DBOS.start_workflow(desk)

@@ -62,6 +62,12 @@ class Desk:
         with self.started(decision) as process:
             return told(process, said)
 
+    def killed_at_next(self, said: str, decision: Any) -> Any:
+        """Kill it when it says this for the second time: the first time it repeats what was decided."""
+        with self.started(decision) as process:
+            told(process, said)
+            return told(process, said)
+
     def ended(self, decision: Any = None) -> Any:
         with self.started(decision) as process:
             return told(process, "ended")
@@ -87,15 +93,41 @@ def approved(waiting: list[Any]) -> dict[str, bool]:
     return {tool_call_id: True for tool_call_id, _, _ in waiting}
 
 
-def test_13_a_workflow_that_recovers_finds_the_approval_it_waits_for(begin: Begin) -> None:
+def test_13_a_workflow_killed_while_it_waits_and_after_the_approval_repeats_nothing(
+    begin: Begin, tmp_path: Path
+) -> None:
     desk = begin("one approval")
     waiting = desk.killed_at("waiting")
     assert [(name, shown) for _, name, shown in waiting] == [("refund", {"order": "a", "cents": 500})]
     assert desk.killed_at("waiting") == waiting
     assert desk.did == ["stock nut"]
-    ended = desk.ended(approved(waiting))
-    assert ended == {"stock": 3, "refund": "refunded 500 for a", "after": 4}
-    assert desk.did == ["stock nut", "refund a 500", "stock bolt"]
+    (tmp_path / "hang").touch()
+    desk.killed_at("resumed", approved(waiting))
+    (tmp_path / "hang").unlink()
+    did = desk.did
+    assert desk.ended() == {"stock": 3, "refund": "refunded 500 for a", "after": 4}
+    assert desk.did == did == ["stock nut", "refund a 500", "stock bolt"]
+
+
+def test_13_a_program_that_is_one_step_makes_each_call_once_and_asks_how_the_one_ended_that_was_killed(
+    begin: Begin, tmp_path: Path
+) -> None:
+    (tmp_path / "journaled").touch()
+    desk = begin("in one step")
+    (tmp_path / "hang in charge").touch()
+    desk.killed_at("hangs")
+    (tmp_path / "hang in charge").unlink()
+    ((unknown, *asked),) = desk.killed_at("waiting")
+    assert asked == ["charge", {"customer": "ada"}, "code-mode/unknown-outcome"]
+    assert desk.did == ["stock nut", "charge ada"]
+    ((gated, *asked),) = desk.killed_at_next("waiting", {unknown: "the bank says: paid"})
+    assert asked == ["refund", {"order": "a", "cents": 500}, "pydantic-ai/approval"]
+    assert desk.did == ["stock nut", "charge ada"]
+    (tmp_path / "hang in stock").touch()
+    desk.killed_at("hangs", {gated: True})
+    (tmp_path / "hang in stock").unlink()
+    assert desk.ended() == {"stock": 3, "paid": "the bank says: paid", "refund": "refunded 500 for a", "after": 4}
+    assert desk.did == ["stock nut", "charge ada", "refund a 500", "stock bolt"]
 
 
 @pytest.mark.parametrize(
@@ -122,17 +154,6 @@ def test_13_so_does_what_runs_behind_code_call(
     (tmp_path / "hang").unlink()
     assert desk.ended() == {"status": "ok", "result": result}
     assert desk.did == did
-
-
-def test_13_a_process_killed_after_the_approval_repeats_nothing(begin: Begin, tmp_path: Path) -> None:
-    desk = begin("one approval")
-    waiting = desk.killed_at("waiting")
-    (tmp_path / "hang").touch()
-    desk.killed_at("resumed", approved(waiting))
-    (tmp_path / "hang").unlink()
-    did = desk.did
-    assert desk.ended() == {"stock": 3, "refund": "refunded 500 for a", "after": 4}
-    assert desk.did == did == ["stock nut", "refund a 500", "stock bolt"]
 
 
 def test_13_recorded_answers_are_given_to_the_same_arguments_alone(begin: Begin, tmp_path: Path) -> None:
