@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import pytest
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import UnknownInterruptError
 from langgraph.types import Command
-from scripted_agent import START, agent, asking, asks, model, results
+from scripted_agent import START, agent, asking, asks, content, model
 
 from codemode.testing.contract import (
     CODE_CALL,
     CODE_MODE,
-    CONTRACTS,
     EXEC_WAIT,
-    EXEC_WAIT_CONTRACTS,
+    PAUSES,
     Check,
     ContractAnswer,
     ContractTool,
     Face,
     Failed,
     Finished,
+    Hear,
     Outcome,
     Paused,
+    PluginUnderTest,
     WaitingCall,
+    answers_some_first,
     contract_id,
+    runs_sequential_tools_alone,
+    without,
 )
+
+WAIT_SECONDS = 120.0
+BATCHED = frozenset(PAUSES) - {answers_some_first}
+_HEARD: dict[str, Literal["begun", "ended"]] = {"on_tool_start": "begun", "on_tool_end": "ended"}
 
 
 class Plugin:
@@ -43,10 +53,16 @@ class Plugin:
     answers as before stand for a look at the thread.
     """
 
-    def __init__(self, face: Face) -> None:
+    _rules: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, face: Face, **settings: Any) -> None:
         self.face = face
+        self._settings = settings
         self._saver = InMemorySaver()
         self._answered: dict[str, Any] = {}
+
+    def having(self, **settings: Any) -> PluginUnderTest:
+        return type(self)(self.face, **self._settings, **settings)
 
     def part(self, data: bytes, mime_type: str) -> Any:
         return {"type": "image", "base64": b64encode(data).decode(), "mime_type": mime_type}
@@ -60,15 +76,28 @@ class Plugin:
         await self._agent(tools, scripted).ainvoke(START, self._config(str(uuid.uuid4())))
         return {one.name: one.description for one in scripted.shown[0]}
 
-    async def call(self, tools: Sequence[ContractTool], name: str, given: Mapping[str, Any]) -> Outcome:
-        thread = str(uuid.uuid4())
-        output = await self._agent(tools, asking(asks((name, given)))).ainvoke(START, self._config(thread))
-        return self._outcome(output, thread)
+    async def call(
+        self,
+        tools: Sequence[ContractTool],
+        name: str,
+        given: Mapping[str, Any],
+        *,
+        after: str = "",
+        hear: Hear | None = None,
+    ) -> Outcome:
+        thread = json.loads(after) if after else str(uuid.uuid4())
+        graph = self._agent(tools, asking(asks((name, given))))
+        if hear is not None:
+            async for event in graph.astream_events(START, self._config(thread), version="v2"):
+                if event["name"] not in self.face.offered and event["event"] in _HEARD:
+                    hear(event["name"], _HEARD[event["event"]])
+            return self._outcome((await graph.aget_state(self._config(thread))).values, thread)
+        return self._outcome(await graph.ainvoke(START, self._config(thread)), thread)
 
     async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
         thread = json.loads(state)
         graph = self._agent(tools, model("return 'never asked for'", said=1))
-        decisions = {one: _decision(answer) for one, answer in answers.items()}
+        decisions = self._decisions(answers)
         try:
             output = await graph.ainvoke(Command(resume=decisions), self._config(thread))
         except UnknownInterruptError:
@@ -78,37 +107,70 @@ class Plugin:
         self._answered[state] = decisions
         return self._outcome(output, thread)
 
-    def _agent(self, tools: Sequence[ContractTool], scripted: Any) -> Any:
-        gated = {one.name: True for one in tools if one.needs_approval}
+    def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
+        scripted = asking(asks(self.face.request(program)))  # which goes on where it was
+
+        async def ask() -> Any:
+            """Ask another agent."""
+            graph = self._agent(tools, scripted, checkpointer=None)
+            return self.face.answer(_value(content(await graph.ainvoke(START))))[1]
+
+        return ask
+
+    def _agent(self, tools: Sequence[ContractTool], scripted: Any, **settings: Any) -> Any:
         made = [_langchain_tool(one) for one in tools]
+        return agent((), made, self._hiding(tools), model=scripted, **{"checkpointer": self._saver, **settings})
+
+    def _hiding(self, tools: Sequence[ContractTool]) -> Any:
+        rules: Any = {"approve": {one.name: True for one in tools if one.needs_approval}, **self._rules}
+        given = dict(self._settings)
         if self.face is CODE_MODE:
-            hiding: Any = CodeModeMiddleware(approve=gated)
-        elif self.face is EXEC_WAIT:
-            hiding = ExecWaitMiddleware(approve=gated)
-        else:
-            hiding = CodeCallMiddleware(options={"directCalls": {"enabled": True}}, approve=gated)
-        return agent((), made, hiding, model=scripted, checkpointer=self._saver)
+            return CodeModeMiddleware(**given, **rules)
+        settings = given.pop("options", None)
+        if self.face is EXEC_WAIT:
+            return ExecWaitMiddleware(settings=settings, **given, **rules)
+        return CodeCallMiddleware(options={"directCalls": {"enabled": True}, "settings": settings}, **given, **rules)
 
     def _config(self, thread: str) -> Any:
         return {"configurable": {"thread_id": thread, "__pregel_strict_resume": True}}
 
     def _outcome(self, output: Any, thread: str) -> Outcome:
-        if "__interrupt__" in output:
-            waiting = [
-                WaitingCall(id=one.id, tool_name=one.value["name"], input=one.value["args"])
-                for one in output["__interrupt__"]
-            ]
-            return Paused(calls=waiting, state=json.dumps(thread))
-        (message,) = results(output)
+        if waiting := output.get("__interrupt__"):
+            return Paused(calls=[call for one in waiting for call in self._waiting(one)], state=json.dumps(thread))
+        message: Any = next(one for one in reversed(output["messages"]) if isinstance(one, ToolMessage))
+        conversation = json.dumps(thread)
         if message.status == "error":
-            return Failed(text=message.content)
+            return Failed(text=message.content, conversation=conversation)
         said, *blocks = [{"text": message.content}] if isinstance(message.content, str) else message.content
-        content = tuple((one["mime_type"], b64decode(one["base64"])) for one in blocks)
-        return Finished(value=_value(said["text"]), content=content)
+        shown = tuple((one["mime_type"], b64decode(one["base64"])) for one in blocks)
+        return Finished(value=_value(said["text"]), content=shown, conversation=conversation)
+
+    def _waiting(self, asked: Any) -> Iterable[WaitingCall]:
+        yield WaitingCall(id=asked.id, tool_name=asked.value["name"], input=asked.value["args"])
+
+    def _decisions(self, answers: Mapping[str, ContractAnswer]) -> dict[str, Any]:
+        return {one: _decision(answer) for one, answer in answers.items()}
+
+
+class Batched(Plugin):
+    """All calls that wait are one interrupt, answered by a decision for each, in their order."""
+
+    _rules: ClassVar[dict[str, Any]] = {"interrupt_mode": "batched"}
+
+    def _waiting(self, asked: Any) -> Iterable[WaitingCall]:
+        for at, action in enumerate(asked.value["action_requests"]):
+            yield WaitingCall(id=f"{asked.id}/{at}", tool_name=action["name"], input=action["args"])
+
+    def _decisions(self, answers: Mapping[str, ContractAnswer]) -> dict[str, Any]:
+        decided: dict[str, Any] = {}
+        for one in sorted(answers):
+            decisions = decided.setdefault(one.partition("/")[0], {"decisions": []})["decisions"]
+            decisions.append(_decision(answers[one]))
+        return decided
 
 
 def _langchain_tool(one: ContractTool) -> StructuredTool:
-    given = {"coroutine" if asyncio.iscoroutinefunction(one.function) else "func": one.function}
+    given = {"coroutine" if inspect.iscoroutinefunction(one.function) else "func": one.function}
     return StructuredTool.from_function(name=one.name, **given)
 
 
@@ -127,11 +189,23 @@ def _value(text: str) -> Any:
         return text  # a text is shown to a model as it is
 
 
-@pytest.mark.parametrize(("face", "check"), [*CONTRACTS, *EXEC_WAIT_CONTRACTS], ids=contract_id)
+# LangChain's tools cannot say that they run beside no other.
+ALL = without(runs_sequential_tools_alone)
+
+
+def checked(check: Check, plugin: PluginUnderTest) -> None:
+    asyncio.run(asyncio.wait_for(check(plugin), WAIT_SECONDS))
+
+
+@pytest.mark.parametrize(("face", "check"), ALL, ids=contract_id)
 def test_contract(face: Face, check: Check):
-    asyncio.run(check(Plugin(face)))
+    checked(check, Plugin(face))
+
+
+@pytest.mark.parametrize(("face", "check"), [one for one in ALL if one[1] in BATCHED], ids=contract_id)
+def test_batched_contract(face: Face, check: Check):
+    checked(check, Batched(face))
 
 
 def test_all_faces_are_checked():
-    assert {face.name for face, _ in CONTRACTS} == {CODE_MODE.name, CODE_CALL.name}
-    assert {face for face, _ in EXEC_WAIT_CONTRACTS} == {EXEC_WAIT}
+    assert {face for face, _ in ALL} == {CODE_MODE, CODE_CALL, EXEC_WAIT}

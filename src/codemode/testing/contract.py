@@ -1,23 +1,27 @@
 """Checks of what every framework plugin promises, for the plugin's own tests. Knows no framework and no test runner.
 
-A plugin describes itself to the suite as a `PluginUnderTest`; each check in `CONTRACTS` is a coroutine function that
-takes one and raises `AssertionError` for a broken promise. Programs are written for codeMode, as
-``await tools.name(input)``: the plugin's `Face` says what a model sends in their place::
+A plugin describes itself to the suite as a `PluginUnderTest` of eight methods. Each check is a coroutine function
+that takes one and raises `AssertionError` for a broken promise, which its docstring says. Programs are written for
+codeMode, as ``await tools.name(input)``: the plugin's `Face` says what a model sends in their place. What a framework
+does not have is left out by name, or by the groups ``STATE``, ``SELECTION`` and ``PAUSES``::
 
-    @pytest.mark.parametrize(("face", "check"), CONTRACTS, ids=contract_id)
+    ROWS = without(runs_sequential_tools_alone, *SELECTION)
+
+    @pytest.mark.parametrize(("face", "check"), ROWS, ids=contract_id)
     def test_contract(face, check): asyncio.run(check(MyPlugin(face)))
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
+from .call_contract import CALLS, asks_for_agents_in_tools, does_not_count_slow_tools, runs_sequential_tools_alone
 from .code_call_contract import CODE_CALL_ALONE
 from .content_contract import CONTENT
 from .faces import CODE_CALL, CODE_MODE, EXEC_WAIT, Face
+from .pause_contract import PAUSES, answers_some_first
 from .plugin_under_test import (
     SECRET,
     Check,
@@ -26,14 +30,15 @@ from .plugin_under_test import (
     Desk,
     Failed,
     Finished,
+    Hear,
     Outcome,
     Paused,
     PluginUnderTest,
     WaitingCall,
-    edit_and_deny,
-    resume,
     run,
 )
+from .selection_contract import SELECTION
+from .state_contract import STATE
 
 __all__ = [
     "CODE_CALL",
@@ -41,17 +46,25 @@ __all__ = [
     "CONTRACTS",
     "EXEC_WAIT",
     "EXEC_WAIT_CONTRACTS",
+    "PAUSES",
+    "SELECTION",
+    "STATE",
     "Check",
     "ContractAnswer",
     "ContractTool",
     "Face",
     "Failed",
     "Finished",
+    "Hear",
     "Outcome",
     "Paused",
     "PluginUnderTest",
     "WaitingCall",
+    "answers_some_first",
+    "asks_for_agents_in_tools",
     "contract_id",
+    "runs_sequential_tools_alone",
+    "without",
 ]
 
 _WAIT_SECONDS = 20.0
@@ -191,91 +204,7 @@ async def hides_host_errors(plugin: PluginUnderTest) -> None:
     assert SECRET not in str(outcome.value)
 
 
-async def shows_all_that_waits(plugin: PluginUnderTest) -> None:
-    """A pause shows every inner call that waits, with its validated input, and an id of its own."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
-    assert [call.tool_name for call in paused.calls] == ["refund", "refund"]
-    assert [call.input for call in paused.calls] == [{"order": order, "cents": 500} for order in "ab"]
-    assert len({call.id for call in paused.calls}) == 2
-    assert desk.did == [("stock", "nut")]
-    json.loads(paused.state)
-
-
-async def edits_and_denies(plugin: PluginUnderTest) -> None:
-    """An edited call runs as edited, a denied one never, a finished one not again."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
-    outcome = await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
-    assert outcome == Finished(value=[7, "fulfilled", "rejected"]), outcome
-    assert desk.did == [("stock", "nut"), ("refund", ("a", 300))]
-
-
-async def repeats_without_running(plugin: PluginUnderTest) -> None:
-    """The same answers to the same pause give the same outcome, and nothing runs."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
-    first = await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
-    did = list(desk.did)
-    assert await resume(plugin, desk.tools, paused.state, edit_and_deny(paused)) == first
-    assert desk.did == did
-
-
-async def refuses_other_answers(plugin: PluginUnderTest) -> None:
-    """Other answers to a pause that was answered are refused: they raise or fail, and nothing runs."""
-    desk = Desk()
-    paused = await desk.paused(plugin)
-    await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
-    did = list(desk.did)
-    everything = {call.id: ContractAnswer(approved=True) for call in paused.calls}
-    try:
-        outcome = await resume(plugin, desk.tools, paused.state, everything)
-    except Exception:  # noqa: BLE001 - each framework refuses in its own words
-        outcome = Failed(text="refused")
-    assert isinstance(outcome, Failed), outcome
-    assert desk.did == did
-
-
-async def cannot_be_caught(plugin: PluginUnderTest) -> None:
-    """No try, catch or finally of a program sees a pause."""
-    desk = Desk()
-    js = """
-    try { await tools.refund({ order: "a" }); }
-    catch { await tools.stock({ product: "caught" }); }
-    finally { await tools.stock({ product: "finally" }); }
-    """
-    paused = await desk.paused(plugin, js)
-    assert len(paused.calls) == 1
-    assert desk.did == []
-
-
-async def pauses_again(plugin: PluginUnderTest) -> None:
-    """A program that goes on may pause again; what was approved does not run again."""
-    desk = Desk()
-    js = "await tools.refund({ order: 'a' }); await tools.refund({ order: 'b' }); return 'both';"
-    outcome: Outcome = await desk.paused(plugin, js)
-    for _ in range(2):
-        assert isinstance(outcome, Paused), outcome
-        answers = {call.id: ContractAnswer(approved=True) for call in outcome.calls}
-        outcome = await resume(plugin, desk.tools, outcome.state, answers)
-    assert outcome == Finished(value="both"), outcome
-    assert desk.did == [("refund", ("a", 500)), ("refund", ("b", 500))]
-
-
-async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
-    """Where the model reads of state, programs find what they leave, under any name; elsewhere there is none."""
-    told = "state.get(key)" in (await plugin.shown(Desk().tools))["codeMode"]
-    js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
-    outcome = await run(plugin, Desk().tools, js if told else "return typeof state;")
-    assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if told else "undefined"), outcome
-
-
-_CODE_MODE_ALONE: tuple[Check, ...] = (
-    shows_one_tool,
-    has_an_object_of_tools,
-    shows_what_was_printed,
-    has_the_state_it_tells_of,
-)
+_CODE_MODE_ALONE: tuple[Check, ...] = (shows_one_tool, has_an_object_of_tools, shows_what_was_printed)
 _EVERY_FACE: tuple[Check, ...] = (
     gives_the_value,
     calls_any_name,
@@ -286,17 +215,14 @@ _EVERY_FACE: tuple[Check, ...] = (
     tells_what_was_printed,
     tells_of_large_results,
     hides_host_errors,
-    shows_all_that_waits,
-    edits_and_denies,
-    repeats_without_running,
-    refuses_other_answers,
-    cannot_be_caught,
-    pauses_again,
+    *PAUSES,
+    *CALLS,
 )
 
 CONTRACTS: tuple[tuple[Face, Check], ...] = (
-    *((CODE_MODE, check) for check in (*_CODE_MODE_ALONE, *_EVERY_FACE, *CONTENT)),
+    *((CODE_MODE, check) for check in (*_CODE_MODE_ALONE, *_EVERY_FACE, *CONTENT, *STATE, *SELECTION)),
     *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_FACE)),
+    *((face, does_not_count_slow_tools) for face in (CODE_MODE, CODE_CALL)),
 )
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""
 
@@ -304,6 +230,11 @@ EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
     (EXEC_WAIT, check) for check in (shows_exec_and_wait, *_EVERY_FACE, *CONTENT) if check is not calls_any_name
 )
 """The same for exec and wait, whose programs call by its id a tool with a name that the language reads of objects."""
+
+
+def without(*checks: Check) -> tuple[tuple[Face, Check], ...]:
+    """Return all that there are, for every face, without the checks of what a framework does not have."""
+    return tuple(one for one in (*CONTRACTS, *EXEC_WAIT_CONTRACTS) if one[1] not in checks)
 
 
 def contract_id(value: Any) -> str:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from .faces import Face
 
 SECRET = "/srv/secret/path"  # noqa: S105 - stands for host text that no program may read
+WAIT_SECONDS = 60.0  # how long a check waits for what is sure to come
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContractTool:
-    """A tool to give to the framework: an annotated function with a docstring, sync or async."""
+    """A tool to give to the framework: an annotated function with a docstring, sync or async.
+
+    ``function`` may also be what `PluginUnderTest.agent_in_a_tool` has made. A ``sequential`` one is declared as one
+    that runs beside no other, where the framework has such a declaration.
+    """
 
     name: str
-    function: Callable[..., Any]
+    function: Any
     needs_approval: bool = False
+    sequential: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +51,13 @@ class WaitingCall:
 class Finished:
     """The tool gave the model an answer. ``value`` is that answer, as plain JSON.
 
-    ``content`` are the images, audio and files beside it, each with its MIME type and its bytes.
+    ``content`` are the images, audio and files beside it, each with its MIME type and its bytes. ``conversation`` is
+    JSON text: all that the framework's user must keep so that the model can be asked again in the same conversation.
     """
 
     value: Any
     content: tuple[tuple[str, bytes], ...] = ()
+    conversation: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +65,7 @@ class Failed:
     """The tool failed, in the framework's own way. ``text`` is what the model was told."""
 
     text: str
+    conversation: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +78,28 @@ class Paused:
 
 Outcome: TypeAlias = Finished | Failed | Paused
 
+Hear: TypeAlias = Callable[[str, Literal["begun", "ended"]], None]
+"""Is told the name of each call that the framework tells of while the run goes on, and which of the two it did."""
+
 
 class PluginUnderTest(Protocol):
     """One plugin in its framework. Every method makes a new agent over these tools, with a scripted model.
 
-    CodeCall's agents have direct calls enabled, and no other option.
+    CodeCall's agents have direct calls enabled, and no other option. Give a check two minutes on the clock of its
+    event loop, for some put that forward by more than a program may take.
     """
 
     @property
     def face(self) -> Face:
-        """What the agents are made with: `CODE_MODE` or `CODE_CALL`."""
+        """What the agents are made with: `CODE_MODE`, `CODE_CALL` or `EXEC_WAIT`."""
+        ...
+
+    def having(self, **settings: Any) -> PluginUnderTest:
+        """Return the same plugin with other settings, in the plugin's own words.
+
+        ``options`` are those of `CodeModeOptions`, on every face; ``tools``, ``keep`` and ``listing`` come on codeMode
+        alone. What is wrong may raise here, or when the agent is made.
+        """
         ...
 
     def part(self, data: bytes, mime_type: str) -> Any:
@@ -91,22 +114,43 @@ class PluginUnderTest(Protocol):
         """Return what the model is offered: descriptions by tool name."""
         ...
 
-    async def call(self, tools: Sequence[ContractTool], name: str, given: Mapping[str, Any]) -> Outcome:
-        """Let the model once call a tool that it is offered, with this input."""
+    async def call(
+        self,
+        tools: Sequence[ContractTool],
+        name: str,
+        given: Mapping[str, Any],
+        *,
+        after: str = "",
+        hear: Hear | None = None,
+    ) -> Outcome:
+        """Let the model once call a tool that it is offered, with this input.
+
+        ``after`` is the conversation of an earlier outcome, in which this is the next turn; without it this is a new
+        one. ``hear`` is told of the calls in programs as the framework's user would be, by its stream of events.
+        """
         ...
 
     async def resume(self, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]) -> Outcome:
         """Go on with a paused run. Raises whatever the framework raises when the answers are refused."""
         ...
 
+    def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
+        """Return a function for a tool without input, which runs an agent of its own, made as all others.
+
+        Its model lets the program run over these tools, and the tool gives what the program gave.
+        """
+        ...
+
 
 Check: TypeAlias = Callable[[PluginUnderTest], Awaitable[None]]
 
 
-async def run(plugin: PluginUnderTest, tools: Sequence[ContractTool], js: str) -> Outcome:
+async def run(
+    plugin: PluginUnderTest, tools: Sequence[ContractTool], js: str, *, after: str = "", hear: Hear | None = None
+) -> Outcome:
     """Let the model run a program, written for codeMode. Returns its value, or the text of its failure."""
     name, given = plugin.face.request(js)
-    return as_read(plugin, await plugin.call(tools, name, given))
+    return as_read(plugin, await plugin.call(tools, name, given, after=after, hear=hear))
 
 
 async def resume(
@@ -121,7 +165,14 @@ def as_read(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
     if not isinstance(outcome, Finished):
         return outcome
     is_well, value = plugin.face.answer(outcome.value)
-    return Finished(value=value, content=outcome.content) if is_well else Failed(text=json.dumps(value))
+    if is_well:
+        return replace(outcome, value=value)
+    return Failed(text=json.dumps(value), conversation=outcome.conversation)
+
+
+async def within(work: Awaitable[ResultT]) -> ResultT:
+    """Wait for what is sure to come."""
+    return await asyncio.wait_for(work, WAIT_SECONDS)
 
 
 REFUNDS = """

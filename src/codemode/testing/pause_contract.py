@@ -1,0 +1,150 @@
+"""Checks of what every plugin promises about calls that wait for a person, on every face."""
+
+from __future__ import annotations
+
+import json
+
+from .plugin_under_test import (
+    Check,
+    ContractAnswer,
+    Desk,
+    Failed,
+    Finished,
+    Outcome,
+    Paused,
+    PluginUnderTest,
+    edit_and_deny,
+    resume,
+    run,
+)
+
+
+async def shows_all_that_waits(plugin: PluginUnderTest) -> None:
+    """A pause shows every inner call that waits, with its validated input, and an id of its own."""
+    desk = Desk()
+    paused = await desk.paused(plugin)
+    assert [call.tool_name for call in paused.calls] == ["refund", "refund"]
+    assert [call.input for call in paused.calls] == [{"order": order, "cents": 500} for order in "ab"]
+    assert len({call.id for call in paused.calls}) == 2
+    assert desk.did == [("stock", "nut")]
+    json.loads(paused.state)
+
+
+async def edits_and_denies(plugin: PluginUnderTest) -> None:
+    """An edited call runs as edited, a denied one never, a finished one not again."""
+    desk = Desk()
+    paused = await desk.paused(plugin)
+    outcome = await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
+    assert outcome == Finished(value=[7, "fulfilled", "rejected"]), outcome
+    assert desk.did == [("stock", "nut"), ("refund", ("a", 300))]
+
+
+async def repeats_without_running(plugin: PluginUnderTest) -> None:
+    """The same answers to the same pause give the same outcome, and nothing runs."""
+    desk = Desk()
+    paused = await desk.paused(plugin)
+    first = await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
+    did = list(desk.did)
+    assert await resume(plugin, desk.tools, paused.state, edit_and_deny(paused)) == first
+    assert desk.did == did
+
+
+async def refuses_other_answers(plugin: PluginUnderTest) -> None:
+    """Other answers to a pause that was answered are refused: they raise or fail, and nothing runs."""
+    desk = Desk()
+    paused = await desk.paused(plugin)
+    await resume(plugin, desk.tools, paused.state, edit_and_deny(paused))
+    did = list(desk.did)
+    everything = {call.id: ContractAnswer(approved=True) for call in paused.calls}
+    try:
+        outcome = await resume(plugin, desk.tools, paused.state, everything)
+    except Exception:  # noqa: BLE001 - each framework refuses in its own words
+        outcome = Failed(text="refused")
+    assert isinstance(outcome, Failed), outcome
+    assert desk.did == did
+
+
+async def cannot_be_caught(plugin: PluginUnderTest) -> None:
+    """No try, catch or finally of a program sees a pause."""
+    desk = Desk()
+    js = """
+    try { await tools.refund({ order: "a" }); }
+    catch { await tools.stock({ product: "caught" }); }
+    finally { await tools.stock({ product: "finally" }); }
+    """
+    paused = await desk.paused(plugin, js)
+    assert len(paused.calls) == 1
+    assert desk.did == []
+
+
+async def pauses_again(plugin: PluginUnderTest) -> None:
+    """A program that goes on may pause again; what was approved does not run again."""
+    desk = Desk()
+    js = "await tools.refund({ order: 'a' }); await tools.refund({ order: 'b' }); return 'both';"
+    outcome: Outcome = await desk.paused(plugin, js)
+    for _ in range(2):
+        assert isinstance(outcome, Paused), outcome
+        answers = {call.id: ContractAnswer(approved=True) for call in outcome.calls}
+        outcome = await resume(plugin, desk.tools, outcome.state, answers)
+    assert outcome == Finished(value="both"), outcome
+    assert desk.did == [("refund", ("a", 500)), ("refund", ("b", 500))]
+
+
+async def cannot_be_raced_past(plugin: PluginUnderTest) -> None:
+    """A call that waits is not left behind by a program that goes on with whatever is faster."""
+    desk = Desk()
+    for how in ("race", "any"):
+        js = f"return await Promise.{how}([tools.refund({{ order: 'a' }}), tools.stock({{ product: 'nut' }})]);"
+        outcome = await run(plugin, desk.tools, js)
+        assert not isinstance(outcome, Finished), outcome
+    assert desk.did == [("stock", "nut")] * 2
+
+
+_THREE = """
+const all = await Promise.allSettled(["a", "b", "c"].map((order) => tools.refund({ order })));
+return all.map((one) => one.value ?? one.reason.message);
+"""
+
+
+async def answers_all_at_once(plugin: PluginUnderTest) -> None:
+    """Any number of waiting calls takes a decision each at once: one approved, one edited, one denied."""
+    desk = Desk()
+    paused = await desk.paused(plugin, _THREE)
+    given = [
+        ContractAnswer(approved=True),
+        ContractAnswer(approved=True, input={"order": "b", "cents": 1}),
+        ContractAnswer(approved=False, reason="too late for c"),
+    ]
+    answers = dict(zip((call.id for call in paused.calls), given, strict=True))
+    outcome = await resume(plugin, desk.tools, paused.state, answers)
+    assert isinstance(outcome, Finished), outcome
+    assert outcome.value[:2] == ["refunded a", "refunded b"]
+    assert "too late for c" in outcome.value[2]
+    assert sorted(desk.did) == [("refund", ("a", 500)), ("refund", ("b", 1))], desk.did
+
+
+async def answers_some_first(plugin: PluginUnderTest) -> None:
+    """Where some of the waiting calls are answered, the rest goes on waiting, under the same ids."""
+    desk = Desk()
+    outcome: Outcome = await desk.paused(plugin, _THREE)
+    assert isinstance(outcome, Paused)
+    ids = [call.id for call in outcome.calls]
+    for at in (1, 2, 0):
+        assert isinstance(outcome, Paused), outcome
+        assert [call.id for call in outcome.calls] == [one for one in ids if one in {call.id for call in outcome.calls}]
+        outcome = await resume(plugin, desk.tools, outcome.state, {ids[at]: ContractAnswer(approved=True)})
+    assert outcome == Finished(value=["refunded a", "refunded b", "refunded c"]), outcome
+    assert desk.did == [("refund", (order, 500)) for order in "bca"]
+
+
+PAUSES: tuple[Check, ...] = (
+    shows_all_that_waits,
+    edits_and_denies,
+    repeats_without_running,
+    refuses_other_answers,
+    cannot_be_caught,
+    cannot_be_raced_past,
+    pauses_again,
+    answers_all_at_once,
+    answers_some_first,
+)
