@@ -66,7 +66,7 @@ test-plugins:
 
 # Plugins whose lowest versions are not those installed. What tests need beside those may not fit them; what it is to
 # install a package is tested already, and so are crowds.
-SEAMS := contract or agents or interrupts or durable or stored_pauses or access or application or cards
+SEAMS := contract or agents or interrupts or durable or stored_pauses or evaluators or access or application or cards
 test-lowest: $(LOWEST)/.installed
 	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
 	  $(LOWEST)/bin/python -m pytest -k "not (test_33 or test_28 or test_no_call_runs_twice) $(ONLY)" $$plugins; }
@@ -164,7 +164,7 @@ $(LOWEST)/.installed: $(STAMP) integrations/lowest_versions.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python integrations/lowest_versions.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --group plugins \
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --group lowest \
 	  --editable . --editable integrations/pydantic-ai --editable integrations/langchain --editable integrations/console
 	touch $@
 

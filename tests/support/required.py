@@ -21,6 +21,7 @@ PACKAGES = {
     "blockbuster": "blockbuster of the dev group",
     "pyright": "pyright of the dev group",
     "dbos": "dbos of the dev group",
+    "evals": "pydantic-evals, which the environment of `make test-lowest` has",
     "temporal": "temporalio of the dev group",
     "clients": "npm, PyPI and registries, for `make clients` to install clients of other makers with",
     "servers": "npm, PyPI and registries, for `make test` to install public MCP servers with",

@@ -211,6 +211,8 @@ class Takes(AbstractCapability[Any]):
 )
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["run", "stream"])
 def test_a_request_that_offers_something_else_is_not_made(capability: Any, said: str, is_streamed: bool) -> None:
+    if getattr(capability, "late", False) and not hasattr(AbstractCapability, "prepare_model_request"):
+        pytest.skip("this version has no hook that late")
     script = Script("done")
     agent = agent_of(script, double, more=[capability])
 

@@ -15,6 +15,7 @@ _RANDOM = [
     (re.compile(r'"body": ?\["[^]]*"\]'), '"body":["OPAQUE"]'),
     (re.compile(r'"(startedAtMs|completedAtMs)": ?[\d.]+'), r'"\1":0'),
     (re.compile(r'"(issuedAtMs|expiresAtMs)": ?\d+'), r'"\1":0'),
+    (re.compile(r',"protocolVersion": ?"[^"]*"'), ""),  # newer versions say it
     (re.compile(r'"timestamp": ?("[^"]*"|\d+)'), r'"timestamp":"TIME"'),
 ]
 

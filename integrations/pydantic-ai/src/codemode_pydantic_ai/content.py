@@ -146,11 +146,9 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _own_identifier(one: BinaryContent) -> str | None:
-    """Return the identifier that somebody gave it: the framework makes one of the bytes, and keeps it when asked."""
-    given: str | None = getattr(one, "_identifier", None)
-    if given is None or given == BinaryContent(one.data, media_type=one.media_type).identifier:
-        return None
-    return given
+    """Return the identifier that somebody gave it: the framework makes one of the bytes where nobody did."""
+    given = one.identifier
+    return None if given == BinaryContent(one.data, media_type=one.media_type).identifier else given
 
 
 def _name(identifier: Any) -> str | None:

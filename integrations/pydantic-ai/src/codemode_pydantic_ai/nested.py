@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import GeneratorType
 from typing import Any, NoReturn, cast
@@ -252,11 +252,9 @@ def _manager(
     outer = ctx.tool_manager
     if outer is None:
         return NestedManager(toolset, ctx=ctx, tools=dict(tools))
-    # Whatever else the framework gives a manager belongs to the step, and is the same for both.
-    shared: dict[str, Any] = {one.name: getattr(outer, one.name) for one in fields(outer) if one.init}
-    own: dict[str, Any] = {"toolset": toolset, "tools": dict(tools)}
-    own |= {"failed_tools": set[str](), "succeeded_tools": set[str]()}
-    return NestedManager(**{**shared, **own})
+    return NestedManager.beside(
+        replace(outer, toolset=toolset, tools=dict(tools), failed_tools=set(), succeeded_tools=set())
+    )
 
 
 def _context(manager: NestedManager) -> RunContext[Any]:

@@ -15,6 +15,7 @@ from codemode import CodeModeProtocolError, Interrupt, PendingRequest
 from codemode.plugins import UNKNOWN_OUTCOME_KIND, end_continuation, open_continuation, outer_id_of, run_check
 
 from .faces import Face
+from .framework_internals import mark_questions
 from .nested import CALL_KIND, TOOL_NAME
 from .shown_values import plain_arguments
 
@@ -179,15 +180,8 @@ async def expand(
                 expanded.metadata[request.interrupt_id] = {"unknown_outcome": True}
             if request.payload.get("question"):
                 questions.add(request.interrupt_id)
-    _mark_questions(expanded, questions)
+    mark_questions(expanded, questions)
     return expanded, pauses
-
-
-def _mark_questions(requests: DeferredToolRequests, questions: set[str]) -> None:
-    # `kind()` has no public counterpart that sets; a framework without questions has neither.
-    kinds: dict[str, Any] | None = getattr(requests, "_kinds", None)
-    if questions and kinds is not None:
-        setattr(requests, "_kinds", {**kinds, **dict.fromkeys(questions, "question")})  # noqa: B010 - as above
 
 
 def answers_for(pause: Pause, results: DeferredToolResults) -> dict[str, Any]:

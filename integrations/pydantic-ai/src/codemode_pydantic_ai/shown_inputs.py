@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -18,7 +18,8 @@ from codemode import CodeModeToolError
 from codemode.plugins import LARGE_CHARACTERS, integers_as_in, plain_copy, read_again, run_check, same_json, weigh
 
 from .content import with_objects
-from .shown_values import flattened_parameter, shown_arguments
+from .framework_internals import flattened_parameter
+from .shown_values import shown_arguments
 
 
 class CallInput:
@@ -82,6 +83,11 @@ class NestedManager(ToolManager[Any]):
     """
 
     inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
+
+    @classmethod
+    def beside(cls, manager: ToolManager[Any]) -> NestedManager:
+        """Return one that has all that another has: whatever the framework gives one belongs to the step."""
+        return cls(**{one.name: getattr(manager, one.name) for one in fields(ToolManager) if one.init})
 
     async def validate_tool_call(
         self, call: ToolCallPart, *, approved: bool = False, metadata: Any = None, wrap_validation_errors: bool = True

@@ -18,8 +18,6 @@ from uuid import UUID
 from pydantic import AliasChoices, BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_ai.messages import tool_return_ta
-from pydantic_ai.toolsets import ToolsetTool
-from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 from codemode.plugins import ReadAgain, canonical_json, is_read_once
 
@@ -27,21 +25,6 @@ from .content import place_of
 
 _PLAIN = (str, bool, int, type(None))
 _SIMPLE = (*_PLAIN, float, Decimal, date, time, timedelta, UUID, Enum)
-
-
-def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
-    """Return the name of the only parameter of a function, a model that the framework shows as the input itself.
-
-    What else has an input of one name, such as ``**kwargs`` or a server's open schema, keeps that name.
-    """
-    inner: Any = tool
-    while not isinstance(inner, FunctionToolsetTool):
-        inner = getattr(inner, "source_tool", None)
-        if inner is None:
-            return None
-    schema: Any = getattr(cast("FunctionToolsetTool[Any]", inner).call_func, "__self__", None)
-    is_its_own = getattr(schema, "validator", None) is tool.args_validator
-    return cast("str | None", getattr(schema, "single_arg_name", None)) if is_its_own else None
 
 
 def shown_arguments(validated: Mapping[str, Any], flattened: str | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -114,15 +114,13 @@ class CallLog:
         if self._invocation_id is None and isinstance(event, InvocationStarted):
             self._invocation_id = event.invocation_id
         if isinstance(event, NestedToolCallEvent) and event.invocation_id == self._invocation_id:
-            log = self._last
+            log = self.last
             log.take(_told(event, self._ctx, log.begun(event)), is_replayed=event.replayed)
 
     @property
-    def _last(self) -> CallLog:
-        log = self
-        while log._successor is not None:
-            log = log._successor
-        return log
+    def last(self) -> CallLog:
+        """The log of the call that goes on with the program; this one, until one does."""
+        return self if self._successor is None else self._successor.last
 
     def begun(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
         """Return what was told of a call when it began, if this event is of its end."""
@@ -145,10 +143,15 @@ class CallLog:
         """Take over what is still to come of the calls of another log, and what came after its call had returned."""
         if log is self:
             return
-        log._successor = self
-        self._calls.update({key: told for key, told in log._calls.items() if log._reported.get(key) is not told})
-        self._news.extend(log._news)
+        calls, news = log.left_to(self)
+        self._calls.update(calls)
+        self._news.extend(news)
         self._has_news.set()
+
+    def left_to(self, log: CallLog) -> tuple[dict[str, NestedCallEvent], Iterable[NestedCallEvent]]:
+        """Leave what is still to come to another log. Returns what came after the report, and what was not told yet."""
+        self._successor = log
+        return {key: told for key, told in self._calls.items() if self._reported.get(key) is not told}, self._news
 
     def report(self) -> list[dict[str, Any]]:
         """Return every call in the order in which they began, as plain data; ``replayed`` are those before a pause."""
