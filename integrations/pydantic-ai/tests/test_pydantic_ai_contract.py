@@ -154,7 +154,8 @@ class CallCapability(Capability):
     face = CODE_CALL
 
     def given(self, tools: Sequence[ContractTool]) -> dict[str, Any]:
-        own = CodeCall(direct_calls={"enabled": True}, settings=self.settings.get("options"))
+        settings, keep = self.settings.get("options"), self.settings.get("keep", ())
+        own = CodeCall(direct_calls={"enabled": True}, settings=settings, keep=keep)
         return {"tools": made(tools), "capabilities": [own]}
 
 
@@ -235,8 +236,8 @@ def rows() -> Iterator[tuple[type[Capability], Check]]:
     for face, check in without(asks_for_agents_in_tools):
         if check in STATE:
             yield from ((plugin, check) for plugin in KEPT if face is plugin.face)
-        elif check in SELECTION:  # which is the capability's
-            yield Capability, check
+        elif check in SELECTION:  # which is the capabilities'
+            yield {CODE_MODE: Capability, CODE_CALL: CallCapability}[face], check
         else:
             yield from ((plugin, check) for plugin in ALONE if face is plugin.face)
 

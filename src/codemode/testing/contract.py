@@ -37,7 +37,7 @@ from .plugin_under_test import (
     WaitingCall,
     run,
 )
-from .selection_contract import SELECTION
+from .selection_contract import SELECTION, keeps_tools
 from .state_contract import STATE
 
 __all__ = [
@@ -221,7 +221,7 @@ _EVERY_FACE: tuple[Check, ...] = (
 
 CONTRACTS: tuple[tuple[Face, Check], ...] = (
     *((CODE_MODE, check) for check in (*_CODE_MODE_ALONE, *_EVERY_FACE, *CONTENT, *STATE, *SELECTION)),
-    *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_FACE)),
+    *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_FACE, keeps_tools)),
     *((face, does_not_count_slow_tools) for face in (CODE_MODE, CODE_CALL)),
 )
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""

@@ -64,17 +64,26 @@ async def refuses_other_answers(plugin: PluginUnderTest) -> None:
     assert desk.did == did
 
 
-async def cannot_be_caught(plugin: PluginUnderTest) -> None:
-    """No try, catch or finally of a program sees a pause."""
-    desk = Desk()
-    js = """
+_SWALLOWING = (
+    """
     try { await tools.refund({ order: "a" }); }
     catch { await tools.stock({ product: "caught" }); }
     finally { await tools.stock({ product: "finally" }); }
+    """,
     """
-    paused = await desk.paused(plugin, js)
-    assert len(paused.calls) == 1
-    assert desk.did == []
+    const swallow = () => tools.stock({ product: "swallowed" });
+    await tools.refund({ order: "a" }).then(swallow, swallow).catch(swallow).finally(swallow);
+    """,
+)
+
+
+async def cannot_be_caught(plugin: PluginUnderTest) -> None:
+    """No try, catch or finally of a program sees a pause, and no handler of a promise."""
+    desk = Desk()
+    for js in _SWALLOWING:
+        paused = await desk.paused(plugin, js)
+        assert [call.tool_name for call in paused.calls] == ["refund"]
+    assert desk.did == [], desk.did
 
 
 async def pauses_again(plugin: PluginUnderTest) -> None:

@@ -97,8 +97,8 @@ class PluginUnderTest(Protocol):
     def having(self, **settings: Any) -> PluginUnderTest:
         """Return the same plugin with other settings, in the plugin's own words.
 
-        ``options`` are those of `CodeModeOptions`, on every face; ``tools``, ``keep`` and ``listing`` come on codeMode
-        alone. What is wrong may raise here, or when the agent is made.
+        ``options`` are those of `CodeModeOptions`, on every face; ``tools`` and ``listing`` come on codeMode alone,
+        ``keep`` on CodeCall too. What is wrong may raise here, or when the agent is made.
         """
         ...
 

@@ -52,6 +52,17 @@ async def calls_as_selected(plugin: PluginUnderTest) -> None:
     assert shop.did == ["stock", "refund", "stock"], shop.did
 
 
+async def keeps_tools(plugin: PluginUnderTest) -> None:
+    """What is in ``keep`` the model calls itself, beside the tools of the face, which stand for all others."""
+    shop, keeping = _Shop(), plugin.having(keep=["stock"])
+    assert set(await keeping.shown(shop.tools)) == {*plugin.face.offered, "stock"}
+    assert await keeping.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
+    assert isinstance(await keeping.call(shop.tools, "close", {"n": 2}), Failed)
+    assert isinstance(await run(keeping, shop.tools, "return await tools.stock({ n: 3 });"), Failed)
+    assert await run(keeping, shop.tools, "return await tools.close({ n: 4 });") == Finished(value="close 4")
+    assert shop.did == ["stock", "close"], shop.did
+
+
 async def keeps_the_gate_of_direct_calls(plugin: PluginUnderTest) -> None:
     """A gated tool that the model may call itself does not run unasked: it waits, fails, or no agent is made."""
     shop = _Shop(gated=True)
@@ -94,6 +105,7 @@ async def _listed(plugin: PluginUnderTest, listing: str, tools: list[ContractToo
 SELECTION: tuple[Check, ...] = (
     selects_tools,
     calls_as_selected,
+    keeps_tools,
     keeps_the_gate_of_direct_calls,
     refuses_names_of_no_tool,
     lists_tools_as_told,
