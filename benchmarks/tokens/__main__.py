@@ -5,12 +5,13 @@ too; `make bench-tokens` installs the tokenizer before. With ``--transcript NAME
 
 Twenty questions to a model that helps a small shop and has the 152 tools of ten public MCP servers that tests have too
 (`catalog.py`). Behind those that are called stand real functions over data made from a seed (`world/`): pages of up to
-100 records with the fields that the servers state or publish, a SQLite database, histories that are throttled. A
-task (`tasks/`) is a question; the calls that a competent model makes, those at once that do not need each other, with
-the tools' own filters wherever they help; and the programs that it writes. Each is played in four ways (`ways.py`):
-direct, by `codeMode` with all tools declared, by `codeMode` as it comes, which lists so many tools by name, and by
-CodeCall, whose searches must find what is called. Listings, search results, definitions, results and failures are what
-the product gives; all ways know the same in the end, which a test checks, and write the same answer.
+100 records with the fields that the servers state or publish, a SQLite database, histories that are throttled. A task
+(`tasks/`) is a question; the calls that a competent model makes, those at once that do not need each other, with the
+tools' own filters wherever they help; and the programs that it writes. Each is played in five ways (`ways.py`): direct,
+direct behind a search of tools, by `codeMode` with all tools declared, by `codeMode` as it comes, which lists so many
+tools by name, and by CodeCall, whose searches must find what is called. Listings, search results, definitions, results
+and failures are what the product gives; all ways know the same in the end, which a test checks, and write the same
+answer.
 
 Counted (`transcript.py`) is every text of each request: the tools as compact JSON, a system prompt, the question, what
 the model has written and what came back, and four tokens for the marks of each. Tokens in are summed over all requests,
@@ -79,7 +80,7 @@ def main(arguments: list[str]) -> None:
         return
     found = results(transcripts)
     made = f"gpt-tokenizer {tokenizer.version()}, o200k."
-    short = f"{report.losses(found)}\n\n{report.short_table(found)}"
+    short = f"{report.losses(found)} {report.behind_search(found)}\n\n{report.short_table(found)}"
     whole = f"Counted with {made}\n\n{report.whole_table(found)}"
     print(f"{short}\n\n{whole}")
     if "--write" in arguments:

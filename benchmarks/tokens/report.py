@@ -48,6 +48,13 @@ def losses(results: Results) -> str:
     return f"More than by direct calls, of {len(results)} tasks: {'; '.join(parts)}."
 
 
+def behind_search(results: Results) -> str:
+    """Say what direct calls take in all of the tasks when their tools are searched as CodeCall's are."""
+    counts = [one["direct, by search"] for one in results.values()]
+    said = (f"{short(sum(map(measure, counts)))} {label}" for label, measure in (_REQUESTS, _GIVEN, _WRITTEN))
+    return f"Direct calls of what CodeCall's search finds took, in all, {', '.join(said)}."
+
+
 def put(page: Path, text: str) -> None:
     """Put a text between the marks of a page. Raises `ValueError` where it has none."""
     said = page.read_text(encoding="utf-8")

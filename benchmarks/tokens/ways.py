@@ -1,4 +1,4 @@
-"""The four ways of working on a task, each played with the real product and the tools' functions."""
+"""The five ways of working on a task, each played with the real product and the tools' functions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from codemode import (
+    CodeCallToolset,
     CodeModeError,
     CodeModeTool,
+    CodeModeToolError,
     WorkerPool,
     create_code_call_tools,
     create_code_mode_tool,
@@ -22,6 +24,9 @@ from .transcript import Transcript, compact, result_text
 # Enough for the declarations of all tools, which are listed by their names alone beyond 40,000 characters.
 _ALL_DECLARED = {"max_description_characters": 200_000}
 
+# Pages of GitHub have more properties than CodeCall leaves in a result by itself.
+_UNCUT = {"max_sanitize_properties": 100_000}
+
 
 class Played(NamedTuple):
     """What was said, and what the model knew in the end, from which it answered."""
@@ -30,6 +35,8 @@ class Played(NamedTuple):
     data: Any
 
 
+# The name of a call, its input, and the text that came back.
+Written = tuple[str, Any, str]
 Way = Callable[[Task], Awaitable[Played]]
 
 
@@ -45,12 +52,15 @@ class Ways:
         self._declared = create_code_mode_tool(tools, {"execution_policy": {**policy, **_ALL_DECLARED}}, pool=pool)
         self._named = create_code_mode_tool(tools, {"execution_policy": policy}, pool=pool)
         self._code_call = create_code_call_tools(tools, {"names": "underscore", **vm}, pool=pool)
+        direct = {"direct_calls": {"enabled": True}, "vm": {"timeout_ms": timeout_ms or 3_500, **_UNCUT}}
+        self._found = create_code_call_tools(tools, {"names": "underscore", **direct}, pool=pool)
         self._all_tools = compact(definitions())
 
     def by_name(self) -> dict[str, Way]:
         """Return all, in the order of the table."""
         return {
             "direct": self.direct,
+            "direct, by search": self.found,
             "codeMode": self.code_mode,
             "codeMode, names listed": self.code_mode_named,
             "CodeCall": self.code_call,
@@ -59,19 +69,13 @@ class Ways:
     async def direct(self, task: Task) -> Played:
         """All tools are offered to the model; calls that do not need each other are made in one turn."""
         self.catalog.begin()
-        transcript, playing = Transcript(self._all_tools, task.question), task.direct()
-        try:
-            calls = next(playing)
-            while True:
-                results = [await self.catalog.direct(name, given) for name, given in calls]
-                pairs = zip(calls, results, strict=True)
-                transcript.call(*((name, given, result_text(result)) for (name, given), result in pairs))
-                # What the model reads is the JSON that it was shown.
-                calls = playing.send(
-                    [one if isinstance(one, Exception) else json.loads(compact(one)) for one in results]
-                )
-        except StopIteration as ended:
-            return _answered(task, transcript, ended.value)
+        transcript = Transcript(self._all_tools, task.question)
+
+        async def called(name: str, given: Any) -> tuple[Written, Any]:
+            result = await self.catalog.direct(name, given)
+            return (name, given, result_text(result)), result
+
+        return _answered(task, transcript, await _directly(task, transcript, called))
 
     async def code_mode(self, task: Task) -> Played:
         """One tool, in whose description all tools are declared with their return types."""
@@ -88,13 +92,34 @@ class Ways:
         return _answered(task, transcript, await self._run_all(self._named, task, transcript))
 
     async def code_call(self, task: Task) -> Played:
-        """Three tools: the model searches, reads the definitions that fit, and runs scripts.
-
-        Raises `LookupError` where the searches do not find a tool that the scripts call.
-        """
+        """Three tools: the model searches, reads the definitions that fit, and runs scripts."""
         self.catalog.begin()
-        shown = [definition(one.name, one.description, one.input_schema) for one in self._code_call.tools]
-        transcript, found = Transcript(compact(shown), task.question), set[str]()
+        transcript = Transcript(_offered(self._code_call), task.question)
+        await self._find(task, transcript)
+        answer: Any = None
+        for script in task.code_call_scripts:
+            answer = await self._code_call.execute({"script": script})
+            transcript.call(("codecall_execute", {"script": script}, compact(answer)))
+        return _answered(task, transcript, answer.get("result", answer))
+
+    async def found(self, task: Task) -> Played:
+        """The same search without programs: the model makes direct calls of what it has found, by `codecall_invoke`."""
+        self.catalog.begin()
+        transcript = Transcript(_offered(self._found, without="codecall_execute"), task.question)
+        await self._find(task, transcript)
+
+        async def called(name: str, given: Any) -> tuple[Written, Any]:
+            asked = {"tool": name, "input": given}
+            answer = await self._found.invoke(asked)
+            error = answer.get("error")
+            result = answer["result"] if error is None else CodeModeToolError(error["message"])
+            return ("codecall_invoke", asked, compact(answer)), result
+
+        return _answered(task, transcript, await _directly(task, transcript, called))
+
+    async def _find(self, task: Task, transcript: Transcript) -> None:
+        """Search, and read the definitions. Raises `LookupError` where a tool that programs call is not found."""
+        found = set[str]()
         for queries in task.searches:
             answers = [await self._code_call.search({"query": query}) for query in queries]
             pairs = zip(queries, answers, strict=True)
@@ -104,11 +129,6 @@ class Ways:
             raise LookupError(f"{task.name}: the searches do not find {sorted(missed)}")
         given = {"tools": task.tools}
         transcript.call(("codecall_describe", given, compact(await self._code_call.describe(given))))
-        answer: Any = None
-        for script in task.code_call_scripts:
-            answer = await self._code_call.execute({"script": script})
-            transcript.call(("codecall_execute", {"script": script}, compact(answer)))
-        return _answered(task, transcript, answer.get("result", answer))
 
     async def _run_all(self, code_mode: CodeModeTool, task: Task, transcript: Transcript) -> Any:
         last: Any = None
@@ -128,6 +148,28 @@ class Ways:
             text = result_text(code_mode.to_model_output(result, tool_call_id=call_id)["value"])
         transcript.call((code_mode.name, {"js": js}, text))
         return result
+
+
+async def _directly(
+    task: Task, transcript: Transcript, called: Callable[[str, Any], Awaitable[tuple[Written, Any]]]
+) -> Any:
+    """Make the calls of a task turn by turn, and return what its model knows then."""
+    playing = task.direct()
+    try:
+        calls = next(playing)
+        while True:
+            made = [await called(name, given) for name, given in calls]
+            transcript.call(*(written for written, _ in made))
+            # What the model reads is the JSON that it was shown.
+            results = [one if isinstance(one, Exception) else json.loads(compact(one)) for _, one in made]
+            calls = playing.send(results)
+    except StopIteration as ended:
+        return ended.value
+
+
+def _offered(code_call: CodeCallToolset, without: str = "") -> str:
+    tools = [one for one in code_call.tools if one.name != without]
+    return compact([definition(one.name, one.description, one.input_schema) for one in tools])
 
 
 def _listing(code_mode: CodeModeTool) -> str:

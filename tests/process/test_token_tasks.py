@@ -98,6 +98,13 @@ def test_losses_are_counted_by_measure(module: Any):
     assert "with CodeCall in 1 for requests, 0 for tokens in, 1 for these beside the tools, 0 for tokens out" in said
 
 
+def test_the_sum_behind_a_search_is_said(module: Any):
+    report, counted = module("report"), module("transcript").Counted
+    one = counted(requests=4, given=6_000, listed=40, new=60, written=10)
+    said = report.behind_search({name: {"direct, by search": one} for name in "ab"})
+    assert said.endswith(" took, in all, 8 requests, 12.0k tokens in, 20 tokens out.")
+
+
 def test_small_calls_are_among_the_tasks_and_programs_lose_them(module: Any):
     """What programs lose stands in the README: those tasks take more tokens out than direct calls."""
     report = module("report")
