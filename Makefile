@@ -125,9 +125,10 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.soak 20000
 	$(BIN)/python -m tests.soak.engines 50
 
-# The images of the console in docs/images, as its tests make them.
-screenshots: $(STAMP)
-	CODEMODE_REQUIRE=chromium CODEMODE_IMAGES=docs/images $(BIN)/python -m pytest integrations/console/tests/test_console_browser_pages.py -k images
+# The images of the console and of the example page in docs/images, as their tests make them.
+screenshots: $(STAMP) $(CHAT)
+	CODEMODE_REQUIRE=chromium,npm CODEMODE_IMAGES=docs/images $(BIN)/python -m pytest -k "images or chat" \
+	  integrations/console/tests/test_console_browser_pages.py integrations/pydantic-ai/tests/test_pydantic_ai_chat.py
 
 # Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import AsyncGenerator
@@ -16,6 +17,13 @@ from required import missing
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+IMAGES = os.environ.get("CODEMODE_IMAGES")
+MOST_BYTES = 60_000
+SETTINGS: dict[str, Any] = {
+    "viewport": {"width": 640, "height": 320},
+    "color_scheme": "light",
+    "reduced_motion": "reduce",
+}
 EXAMPLE = Path(__file__).parents[1] / "examples" / "chat"
 
 
@@ -58,6 +66,14 @@ async def served(app: Any) -> AsyncGenerator[str]:
             await answering
 
 
+async def keep(page: Page, name: str) -> None:
+    """Keep an image of the page for the README, where somebody has asked for it: `make screenshots` does."""
+    if IMAGES is not None:
+        path = Path(IMAGES) / f"chat-{name}.png"
+        await page.screenshot(path=path, full_page=True)
+        assert path.stat().st_size < MOST_BYTES
+
+
 async def journey(page: Page, url: str, shop: Shop) -> None:
     from playwright.async_api import expect
 
@@ -69,9 +85,11 @@ async def journey(page: Page, url: str, shop: Shop) -> None:
     await page.get_by_label("Message").fill("Refund what is late.")
     await page.get_by_role("button", name="Send").click()
     await expect(calls("late_orders: running")).to_have_count(1)
+    await keep(page, "streams")
     shop.looked.set()
     await expect(calls("refund: asks")).to_have_count(3)
     await expect(calls("late_orders: done")).to_have_count(1)
+    await keep(page, "asks")
 
     await page.reload()
     await expect(programs).to_have_count(1)
@@ -79,17 +97,25 @@ async def journey(page: Page, url: str, shop: Shop) -> None:
     await expect(asked).to_have_count(3)
     assert shop.paid == []
     await asked.nth(1).get_by_label("Input").fill('{"order": "bob", "cents": 9000}')
+    await keep(page, "edited")
     await asked.nth(1).get_by_role("button", name="Approve").click()
     await expect(asked).to_have_count(2)
     await asked.nth(1).get_by_role("button", name="Deny").click()
     await expect(asked).to_have_count(1)
+    # An edit is as lasting as the approval that it belongs to.
+    await page.reload()
+    await expect(calls("refund: approved")).to_contain_text("9000}")
+    await expect(calls("refund: to be denied")).to_have_count(1)
+    await keep(page, "reloaded")
     await asked.nth(0).get_by_role("button", name="Approve").click()
 
     await expect(page.get_by_text("Done: ada got 900; bob got 9000; the desk said no.")).to_be_visible()
     await expect(programs).to_have_count(1)
     await expect(programs.get_by_text("Program: done")).to_be_visible()
     await expect(calls("refund: done")).to_have_count(2)
+    await expect(calls("refund: done").nth(1)).to_contain_text("9000}")
     await expect(calls("refund: denied")).to_have_count(1)
+    await keep(page, "done")
     assert sorted(shop.paid) == [("ada", 900), ("bob", 9000)]
 
 
@@ -106,7 +132,7 @@ def test_a_program_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with (
         open_hall() as hall,
         hall.holding(served(chat_server.application(agent, bundle))) as url,
-        hall.holding(visiting(hall, [url])) as visitor,
+        hall.holding(visiting(hall, [url], **SETTINGS)) as visitor,
     ):
 
         async def visit() -> None:

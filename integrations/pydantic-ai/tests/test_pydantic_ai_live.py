@@ -168,7 +168,7 @@ def test_over_a_pause_what_was_told_is_not_told_again() -> None:
     first, second = paused[-1].result.output.approvals
     waiting = [one.waits_as for one in paused if isinstance(one, NestedCallEvent) and one.state == "waiting"]
     assert waiting == [first.tool_call_id, second.tool_call_id]
-    answers = {first.tool_call_id: ToolApproved(), second.tool_call_id: ToolDenied("no")}
+    answers = {first.tool_call_id: ToolApproved(override_args={"order": "c"}), second.tool_call_id: ToolDenied("no")}
     history = paused[-1].result.all_messages()
     resumed = within(
         streamed(agent, message_history=history, deferred_tool_results=DeferredToolResults(approvals=answers))
@@ -179,12 +179,12 @@ def test_over_a_pause_what_was_told_is_not_told_again() -> None:
     ]
     # The call of codeMode was announced before: adapters announce no call of which nobody has looked at the input.
     assert [one.args_valid for one in resumed if isinstance(one, FunctionToolCallEvent)] == [None]
-    told = {one["call_id"]: (one["outcome"], one.get("replayed")) for one in returned(resumed).metadata["calls"]}
-    assert told == {
-        "outer:tool-1": ("done", True),
-        "outer:tool-2": ("done", None),
-        "outer:tool-3": ("denied", None),
-    }
+    told = [(one["outcome"], one["input"], one.get("replayed")) for one in returned(resumed).metadata["calls"]]
+    assert told == [
+        ("done", {"product": "nut"}, True),
+        ("done", {"order": "c"}, None),  # as it was edited: with that it was made
+        ("denied", {"order": "b"}, None),
+    ]
 
 
 def test_a_program_that_is_left_waiting_is_told_of_by_the_call_that_goes_on_with_it() -> None:

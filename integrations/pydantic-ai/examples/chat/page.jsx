@@ -6,7 +6,8 @@ import { createRoot } from "react-dom/client";
 
 const KEPT = "chat";
 const kept = JSON.parse(localStorage.getItem(KEPT)) ?? { id: crypto.randomUUID(), messages: [] };
-const edits = {}; // by the id of a call, what somebody has put in the place of its input
+// By the id of a call, what somebody has put in the place of its input: as lasting as the approval that it belongs to.
+const edits = kept.edits ?? {};
 
 const transport = new DefaultChatTransport({
   api: "/chat",
@@ -25,13 +26,13 @@ function Chat() {
   const { id, messages, status, error } = chat;
   // What waits is in the messages, sealed: a page that is loaded again goes on with it.
   useEffect(() => {
-    if (status === "ready") localStorage.setItem(KEPT, JSON.stringify({ id, messages }));
+    if (status === "ready") localStorage.setItem(KEPT, JSON.stringify({ id, messages, edits }));
   }, [id, messages, status]);
   return (
     <main>
       <h1>A support desk</h1>
       {messages.map((message) => (
-        <article key={message.id}>
+        <article key={message.id} className={message.role}>
           {message.parts.map((part, index) => (
             <Part key={index} part={part} parts={message.parts} chat={chat} />
           ))}
@@ -51,11 +52,12 @@ function Part({ part, parts, chat }) {
 
 function Program({ part, parts, chat }) {
   const calls = parts.filter((one) => one.type === "data-codemode.call" && one.data.outerToolCallId === part.toolCallId);
+  const state = { "output-available": "done", "output-error": "failed" }[part.state] ?? "running";
   return (
     <section className="program" aria-label="Program">
-      <details>
-        <summary>Program: {part.state === "output-available" ? "done" : part.state === "output-error" ? "failed" : "running"}</summary>
-        <pre>{part.input?.js}</pre>
+      <details open={state === "running"}>
+        <summary>Program: {state}</summary>
+        <pre>{part.input?.js?.trim()}</pre>
       </details>
       {calls.map(({ id, data }) => (
         <Call key={id} call={data} asked={parts.find((one) => one.toolCallId === data.waitsAs)} chat={chat} />
@@ -66,10 +68,14 @@ function Program({ part, parts, chat }) {
 
 function Call({ call, asked, chat }) {
   const isAsked = asked?.state === "approval-requested";
+  const isAnswered = asked?.state === "approval-responded" && call.state === "waiting";
+  const answered = asked?.approval?.approved ? "approved" : "to be denied"; // it goes on when all is answered
+  const state = isAsked ? "asks" : isAnswered ? answered : call.state;
+  const input = isAnswered ? (edits[asked.toolCallId] ?? call.input) : call.input;
   return (
-    <section className="call" aria-label={`${call.toolName}: ${isAsked ? "asks" : call.state}`}>
-      <strong>{call.toolName}</strong> {isAsked ? "asks for your approval" : call.state}
-      {isAsked ? <Approval asked={asked} chat={chat} /> : <pre>{JSON.stringify(call.input)}</pre>}
+    <section className={`call ${state}`} aria-label={`${call.toolName}: ${state}`}>
+      <strong>{call.toolName}</strong> {isAsked ? "asks for your approval" : state}
+      {isAsked ? <Approval asked={asked} chat={chat} /> : <pre>{JSON.stringify(input)}</pre>}
       {call.error && <p>{call.error}</p>}
     </section>
   );
@@ -85,8 +91,8 @@ function Approval({ asked, chat }) {
   };
   return (
     <form onSubmit={(event) => event.preventDefault()}>
-      <textarea aria-label="Input" value={text} onChange={(event) => setText(event.target.value)} />
-      <button onClick={approve}>Approve</button>
+      <textarea aria-label="Input" rows="1" value={text} onChange={(event) => setText(event.target.value)} />
+      <button className="main" onClick={approve}>Approve</button>
       <button onClick={() => answer(false, "the desk said no")}>Deny</button>
     </form>
   );
@@ -100,9 +106,9 @@ function Prompt({ onSend, isBusy }) {
     setText("");
   };
   return (
-    <form onSubmit={send}>
-      <input aria-label="Message" value={text} onChange={(event) => setText(event.target.value)} />
-      <button disabled={isBusy || !text}>Send</button>
+    <form className="prompt" onSubmit={send}>
+      <input aria-label="Message" placeholder="Ask the desk" value={text} onChange={(event) => setText(event.target.value)} />
+      <button className="main" disabled={isBusy || !text}>Send</button>
     </form>
   );
 }

@@ -194,6 +194,8 @@ class NestedCalls:
             failure = self._words.failure(call, told(error), is_refused=not waiting.has_begun)
             raise failure from (error if is_hidden else None)
         finally:
+            if waiting.edited is not None and waiting.has_begun:
+                self.log.last.note_edit(call.tool_call_id, waiting.edited)
             reservation.release()
             del self._toolset.reservations[call.tool_call_id]
             del self._manager.inputs[call.tool_call_id]

@@ -6,13 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from pydantic_ai import CustomEvent, RunContext
 from pydantic_ai.exceptions import UserError
+from pydantic_core import to_json
 
 from codemode import CodeModeToolApprovalDeniedError, InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
+from codemode.plugins import weigh
 
 _MOST = 16 << 10
 _GATHERED_SECONDS = 0.005
@@ -44,7 +46,8 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
     ``tool_call_id`` and ``tool_name`` are those of the model's call that runs the program, ``call_id`` and
     ``nested_tool_name`` those of the call itself. ``waits_as`` is the id under which a waiting call is answered.
     ``input`` and ``output`` are plain JSON, and None where they are longer than 16 KiB, which ``input_bytes`` and
-    ``output_characters``, of its JSON text, say. Times are Unix milliseconds. A browser is sent no ``output``.
+    ``output_characters``, of its JSON text, say. An input that somebody has edited is the edited one from when the call
+    is made with it. Times are Unix milliseconds. A browser is sent no ``output``.
     """
 
     call_id: str
@@ -138,6 +141,13 @@ class CallLog:
                 self._has_news.set()
             else:  # the program lives on the loop of the call that began it
                 self._loop.call_soon_threadsafe(self._has_news.set)
+
+    def note_edit(self, call_id: str, edited: dict[str, Any]) -> None:
+        """Let the input of a call be the one that somebody put in its place, with which it has been made."""
+        told, size = self._calls.get(call_id), weigh(edited, _MOST)
+        if told is not None:
+            size = len(to_json(edited)) if size < _MOST else size
+            self._calls[call_id] = replace(told, input=edited if size <= _MOST else None, input_bytes=size)
 
     def follow(self, log: CallLog) -> None:
         """Take over what is still to come of the calls of another log, and what came after its call had returned."""
