@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
 from typing import Any
 
@@ -15,6 +16,7 @@ from codemode import (
     Content,
     ContentResult,
     Interrupt,
+    SqliteInterruptStore,
     Tool,
     ToolResult,
     create_code_mode_tool,
@@ -157,6 +159,66 @@ def test_a_store_keeps_what_a_continuation_does_not_carry():
 
     assert within(paused()) == large
     assert tools.given == [large]
+
+
+def test_a_store_of_pauses_keeps_it_beside_the_record_and_a_repeat_is_given_it(tmp_path):
+    large = Content(b"x" * (1 << 21), "image/png", name="large.png")
+    tools = Tools(gated=True, picture=large)
+    js = "const shot = await tools.shot({}); await tools.cut({ image: shot.picture, to: 1 }); return shot.picture;"
+
+    def tool_of(store: SqliteInterruptStore) -> Any:
+        return create_code_mode_tool(tools.all, {**PAUSING, "continuation": {"guard": store.guard}})
+
+    async def paused() -> Any:
+        async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
+            interrupt = await tool_of(store).execute({"js": js})
+            assert sum(map(len, interrupt.continuation["body"])) < 1 << 14
+            record_id = await store.put(interrupt, tenant="acme")
+            request_id = interrupt.interrupt_id
+        async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
+            kept = await store.get(request_id, tenant="acme")
+            answers = [await tool_of(store).resume(kept, {"approved": True}) for _ in range(2)]
+            assert (await store.record(record_id, tenant="acme")).requests[0].input["to"] == 1
+            return answers
+
+    assert within(paused()) == [large, large]
+    assert tools.given == [large]
+
+
+def test_a_journal_keeps_it_for_whoever_goes_on_from_there(tmp_path):
+    tools = Tools(picture=Content(b"x" * (1 << 21), "image/png"))
+    begun, calls = asyncio.Event(), []
+
+    async def slow(_: Any) -> int:
+        calls.append(1)
+        begun.set()
+        return await asyncio.Future() if len(calls) == 1 else 7
+
+    all_tools = {**tools.all, "slow": Tool("slow", execute=slow, annotations={"readOnlyHint": True})}
+    js = (
+        "const shot = await tools.shot({}); const n = await tools.slow({});"
+        " return [n, shot.picture, await tools.size({ image: shot.picture })]"
+    )
+
+    async def run(store: SqliteInterruptStore) -> Any:
+        journal = store.journal(tenant="acme", app="shop")
+        keeping = {"keys": ["k" * 32], "context_binding": "thread", "journal": journal}
+        code_mode = create_code_mode_tool(all_tools, {"continuation": keeping})
+        return await code_mode.execute({"js": js}, tool_call_id="call")
+
+    async def cut_off_and_again() -> Any:
+        async with SqliteInterruptStore(tmp_path / "journal.sqlite") as store:
+            first = asyncio.ensure_future(run(store))
+            await begun.wait()
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+        async with SqliteInterruptStore(tmp_path / "journal.sqlite") as store:
+            return [await run(store), await run(store)]
+
+    picture = Content(b"x" * (1 << 21), "image/png")
+    assert within(cut_off_and_again()) == [[7, picture, 1 << 21]] * 2
+    assert tools.given == [picture]
 
 
 def test_what_a_store_has_lost_or_changed_is_refused():

@@ -16,7 +16,7 @@ import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
@@ -119,6 +119,8 @@ class MemoryResumeGuard:
     """
 
     sees_other_processes = False
+    content_store: Any = None
+    """Where programs under this guard keep their images, audio and files: beside the records, where it is a store's."""
 
     def __init__(
         self, *, max_claims: int = 100_000, max_outcome_bytes: int = 16 << 20, clock: GuardClock | None = None

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ..host.forks import begin_anew_in_forks
 from .guard import GuardClock, Pauses
+from .memory_content import MemoryContent
 
 JOURNAL_LEASE_MS = 30_000
 """How long an owner has a journal without renewing it, which it does every third of that."""
@@ -41,7 +42,8 @@ class Journal(Protocol):
 
     Whatever it raises ends a run: no call begins that is not written, and no outcome is shown. It may have a method
     ``write_at_once(opened, lines)`` beside: as `write`, without waiting, and None where that would have to wait, and
-    nothing was done.
+    nothing was done. With ``put_content``, ``get_content`` and ``hold_content``, those of `MemoryJournal`, it keeps the
+    images, audio and files of its programs too.
     """
 
     @property
@@ -94,8 +96,10 @@ class _Kept:
     is_final: bool = False
 
 
-class MemoryJournal:
-    """Journals in the memory of this process. They are kept until `purge`, and other processes do not see them.
+class MemoryJournal(MemoryContent):
+    """Journals in the memory of this process, with the content of their programs.
+
+    They are kept until `purge`, and other processes do not see them.
 
     ``lease_ms`` is how long an owner has one that it does not renew. A test gives a ``clock``.
     """
@@ -107,6 +111,7 @@ class MemoryJournal:
             raise ValueError(f"lease_ms must be at least 1, got {lease_ms}")
         self.lease_ms = lease_ms
         self._clock = clock if clock is not None else GuardClock()
+        super().__init__(self._clock)
         self._kept: dict[str, _Kept] = {}
         self._lock = threading.Lock()
         begin_anew_in_forks(self)
@@ -172,6 +177,7 @@ class MemoryJournal:
             old = [key for key, kept in self._kept.items() if kept.changed_at <= before and (kept.until or 0) <= now]
             for key in old:
                 del self._kept[key]
+            self.purge_content(old)
             return len(old)
 
     def _try_open(self, key: str, head: str, *, again: bool) -> OpenedJournal | None:

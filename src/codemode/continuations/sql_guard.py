@@ -45,6 +45,8 @@ class SqlResumeGuard(ABC):
     """Claims in one table. A transaction of it is alone: no other one claims, renews or records meanwhile."""
 
     sees_other_processes = True
+    content_store: Any = None
+    """As `MemoryResumeGuard` has it."""
     table: ClassVar[str]
 
     def __init__(self, clock: GuardClock | None) -> None:

@@ -7,7 +7,7 @@ text stands for one, is this invocation's own: data that a tool quotes of elsewh
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..data.content import Content
@@ -36,6 +36,8 @@ class Contents:
         self._bytes = 0
         self._limits: ExecutionPolicy | None = None
         self.tag = ""
+        self.kept: set[str] = set()  # the ids of what a store has
+        self.left: tuple[str, ...] = ()  # the ids of what a store has and is not here yet
         self.shown: list[str] = []  # the ids of what the program has shown
 
     def __len__(self) -> int:
@@ -47,11 +49,13 @@ class Contents:
     def __contains__(self, part_id: object) -> bool:
         return part_id in self._parts
 
-    def under(self, limits: ExecutionPolicy, salt: str, recorded: Iterable[Content] | None = None) -> Contents:
+    def under(self, limits: ExecutionPolicy, salt: str, recorded: Contents | None = None) -> Contents:
         """Belong to an invocation with these limits from now on, which had these parts before."""
         self._limits, self.tag, self.shown = limits, tag_of(salt), []
-        for part in recorded or ():
-            self.put(part)
+        if recorded is not None and recorded is not self:
+            for part in recorded:
+                self.put(part)
+            self.kept |= recorded.kept
         return self
 
     @property
@@ -108,8 +112,8 @@ class Contents:
         if self._bytes > MAX_CARRIED_BYTES:
             raise CodeModeSerializationError(
                 f"the program cannot pause: its content has {self._bytes} bytes, and without a store a continuation"
-                f" carries at most {MAX_CARRIED_BYTES}. Give a store as continuation.content_store, or as"
-                " continuation.journal",
+                f" carries at most {MAX_CARRIED_BYTES}. Give the guard of a store as continuation.guard, its journal as"
+                " continuation.journal, or a continuation.content_store",
                 code=CONTENT_LIMIT,
                 details={"limit": "content_store", "max": MAX_CARRIED_BYTES},
             )

@@ -1,4 +1,4 @@
-"""Content on its way through the calls of one invocation: taken out of outputs, put into inputs, kept in a store.
+"""Content on its way through the calls of one invocation: taken out of outputs, put into inputs.
 
 Knows no order of calls and nobody who approves them.
 """
@@ -6,21 +6,17 @@ Knows no order of calls and nobody who approves them.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..data.content import Content, current, places_for, with_parts
 from ..data.json_shape import SCALARS, UNLIMITED
-from ..errors import CodeModeProtocolError
 from ..host.steps import TooMuchWork
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import run_check
 from ..options.parts import ContinuationOptions
-from ..protocol.contents import Contents, tag_of
-from ..protocol.kept_contents import described, part_of
-from ..protocol.ledger import Fulfilled, Ledger
+from ..protocol.contents import Contents
+from .content_keeping import content_store_of, keep_new
 
 if TYPE_CHECKING:
     from ..schemas.compiled import ValidatedInput
@@ -29,10 +25,15 @@ if TYPE_CHECKING:
 class CallContent:
     """The content of one invocation, as its calls give and take it. Without ``contents`` its program has none."""
 
-    def __init__(self, contents: Contents | None, options: ContinuationOptions) -> None:
+    def __init__(
+        self,
+        contents: Contents | None,
+        options: ContinuationOptions,
+        journal_key: Callable[[], str | None] | None = None,
+    ) -> None:
         self._contents = contents
         self._store = content_store_of(options)
-        self._kept = 0
+        self._journal_key = journal_key if self._store is options.journal else None
         self._turn = asyncio.Lock()
 
     def enter(self) -> None:
@@ -53,7 +54,7 @@ class CallContent:
             return output
         if type(output) not in SCALARS:
             output = await self._without_parts(output, contents)
-        if self._store is not None and len(contents) > self._kept:  # a plugin may have taken some itself
+        if self._store is not None and len(contents) > len(contents.kept):  # a plugin may have taken some itself
             await self._keep(contents)
         return output
 
@@ -70,9 +71,11 @@ class CallContent:
 
     async def _keep(self, contents: Contents) -> None:
         async with self._turn:  # calls come at once, and what one has begun to keep is not kept yet
-            for part in list(contents)[self._kept :]:
-                await self._store.put_content(contents.tag, part.id, json.dumps(described(part)), part.data)
-                self._kept += 1
+            await keep_new(self._store, contents, contents.tag)
+            key = None if self._journal_key is None else self._journal_key()
+            if key is not None and hasattr(self._store, "hold_content"):
+                await self._store.hold_content(contents.tag, journal=key)
+                self._journal_key = None
 
 
 class _Search:
@@ -106,52 +109,6 @@ def _parts_in(output: Any, most: int) -> list[Content]:
     except TooMuchWork:
         return []
     return search.found
-
-
-def content_store_of(options: ContinuationOptions) -> Any:
-    """Return where content is kept, beside the records; None for in the continuation."""
-    if options.content_store is not None:
-        return options.content_store
-    journal = options.journal
-    return journal if hasattr(journal, "put_content") else None
-
-
-async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> Contents | None:
-    """Return the content that a recorded ledger names, of the store that has it.
-
-    Raises `CodeModeProtocolError` for what the store has not got, or in another form.
-    """
-    store, contents = content_store_of(options), ledger.contents
-    if store is None:
-        return contents
-    contents, tag = contents or Contents(), tag_of(salt)
-    for part_id in await run_check(LARGE_CHARACTERS, lambda: _named(ledger, tag)):
-        if part_id in contents:
-            continue
-        found = await store.get_content(tag, part_id)
-        part = None if found is None else _as_kept(*found)
-        if part is None or await run_check(LARGE_CHARACTERS, _id_of(part)) != part_id:
-            raise CodeModeProtocolError("the store no longer has the content that this program was given")
-        contents.put(part)
-    return contents
-
-
-def _as_kept(description: str, data: bytes) -> Content | None:
-    """Return a part of a store; None for what is none, for others may write there."""
-    try:
-        return part_of(json.loads(description), bytes(data))
-    except (CodeModeProtocolError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _id_of(part: Content) -> Callable[[], str]:
-    return lambda: part.id
-
-
-def _named(ledger: Ledger, tag: str) -> list[str]:
-    pattern = re.compile(re.escape(json.dumps(tag)) + r':"([0-9a-f]{32})"')
-    texts = (entry.outcome.value_json for entry in ledger.entries if isinstance(entry.outcome, Fulfilled))
-    return list(dict.fromkeys(found for text in texts if text and tag in text for found in pattern.findall(text)))
 
 
 @contextmanager

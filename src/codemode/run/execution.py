@@ -325,7 +325,7 @@ class Execution:
         return ProgramChecker(source, self._profile, self._catalog, self._given, compares=compares)
 
     def _nested_calls(self) -> NestedCalls:
-        machine, answered = self._machine, self._answered
+        machine, answered, keeping = self._machine, self._answered, self._options.continuation
         return NestedCalls(
             catalog=self._catalog,
             options=self._options,
@@ -343,7 +343,7 @@ class Execution:
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
-            content=CallContent(machine.ledger.contents, self._options.continuation),
+            content=CallContent(machine.ledger.contents, keeping, partial(getattr, self._journaling, "key", None)),
             renewal=self._renewal,
             state=self._state,
         )

@@ -20,6 +20,7 @@ from ..protocol.journal_lines import Claimed, Step, line_of, read_lines
 from ..protocol.ledger import Progress
 from ..protocol.settings import Settings
 from ..workers.image import engine_version
+from .content_keeping import complete
 from .journal_identity import ORIGIN, unavailable
 from .outcome import RunOutcome
 from .recorded_outcomes import RecordedOutcomes
@@ -139,7 +140,9 @@ class JournalAccess:
     async def ended(self, opened: OpenedJournal) -> EndedRun:
         """Return what the invocation has come to. Raises `CodeModeProtocolError` for what no host has written here."""
         text = opened.outcome or ""
-        return await run_check(len(text), lambda: self._ended(text))
+        ended = await run_check(len(text), lambda: self._ended(text))
+        await complete(ended.outcome, self._outcomes.options)
+        return ended
 
     def _ended(self, text: str) -> EndedRun:
         try:

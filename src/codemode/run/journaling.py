@@ -22,7 +22,7 @@ from ..protocol.settings import Settings
 from ..protocol.sidecar import Sidecar
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from .call_content import kept_contents
+from .content_keeping import kept_contents
 from .genuine import restored_profile
 from .held_journal import HeldJournal, JournalHeld
 from .journal_access import JournalAccess
@@ -102,6 +102,11 @@ class Journaling:
         self._held: HeldJournal | None = None
         self.waits_apart = False  # with no worker in its hands
         self.waits_ms: int | None = None  # for so long at the most
+
+    @property
+    def key(self) -> str | None:
+        """The key of the journal, once it is open."""
+        return None if self.journal is None else self._key
 
     async def run(
         self,

@@ -62,7 +62,7 @@ class RecordedOutcomes:
             calls = [[one.id, one.name, one.kind, one.status] for one in outcome.rest.pending]
             return self._written(f'{{"rest":{_json([outcome.rest.reason, calls])}{output}}}', ())
         return self.of_value(
-            outcome.value if outcome.interrupt is None else outcome.interrupt, output + _content_of(outcome)
+            outcome.value if outcome.interrupt is None else outcome.interrupt, output + self._content_of(outcome)
         )
 
     def of_value(self, value: Any, output: str = "") -> str:
@@ -93,8 +93,22 @@ class RecordedOutcomes:
         said |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
         return "," + _json(said)[1:-1]
 
+    def _content_of(self, outcome: RunOutcome) -> str:
+        """Return the content of a run, behind a comma: where a store has it by its ids alone."""
+        contents = contents_of(outcome)
+        if contents is None:
+            return ""
+        kept = [part.id for part in contents if part.id in contents.kept]
+        carried = [part for part in contents if part.id not in contents.kept]
+        if sum(part.size for part in carried) > MAX_CARRIED_BYTES:
+            carried = []
+        return f',"content":{_json([contents.tag, contents.shown, [*map(part_to_dict, carried)], kept])}'
+
     def replayed(self, text: str) -> RunOutcome:
-        """Return the outcome that was recorded. Raises `CodeModeProtocolError` when it cannot be read."""
+        """Return the outcome that was recorded, what a store has of its content still ``left`` there.
+
+        Raises `CodeModeProtocolError` when it cannot be read.
+        """
         try:
             outcome, texts = self._read(text)
         except ValueError as error:
@@ -128,19 +142,12 @@ class RecordedOutcomes:
         return cast("dict[str, Any]", outcome), _Texts(opened, end + 1)
 
 
-def _content_of(outcome: RunOutcome) -> str:
-    contents = contents_of(outcome)
-    if contents is None or contents.bytes > MAX_CARRIED_BYTES:
-        return ""
-    parts = [part_to_dict(part) for part in contents]
-    return f',"content":{_json([contents.tag, contents.shown, parts])}'
-
-
 def _ledger_of(content: list[Any] | None) -> Ledger | None:
     if content is None:
         return None
     contents = read_contents(content[2]) or Contents()
     contents.tag, contents.shown = content[0], content[1]
+    contents.left = tuple(content[3]) if len(content) > 3 else ()  # of an earlier release
     return Ledger(contents=contents)
 
 

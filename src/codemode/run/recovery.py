@@ -30,7 +30,7 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
 from ..workers.image import engine_version
 from .answered_pause import AnsweredPause
-from .call_content import content_store_of
+from .content_keeping import content_store_of, hold_for
 from .kept_inputs import KeptInputs
 
 
@@ -151,11 +151,13 @@ class WayOn:
     async def _keep(self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None) -> None:
         size = 0 if settings.profile.sidecar is None else LARGE_CHARACTERS
         # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
-        self._interrupt = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
+        interrupt, left = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
+        await hold_for(interrupt, left, settings.salt, self._options)
+        self._interrupt = interrupt
 
-    def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> Interrupt:
+    def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> tuple[Interrupt, Ledger]:
         continuation = continuation_of(js, engine or engine_version(), settings, ledger, self._options)
-        return interrupt_at(continuation, self._options, self._binding)
+        return interrupt_at(continuation, self._options, self._binding), ledger
 
 
 def continuation_of(

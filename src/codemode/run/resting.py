@@ -24,6 +24,7 @@ from ..workers.image import engine_version
 from ..workers.pool import WorkerPool
 from .answered_pause import AnsweredPause
 from .at_home import at_home
+from .content_keeping import hold_for
 from .execution import Execution
 from .journaling import Journaling
 from .outcome import AtRest, PendingCall, RunOutcome, changed, pending_calls
@@ -316,7 +317,9 @@ class RestingExecution(Execution):
             return interrupt_at(continuation, keeping, self._outer.context_binding)
 
         with self._threads.serving():
-            return await run_check(len(js) + machine.size_bytes, kept)
+            interrupt = await run_check(len(js) + machine.size_bytes, kept)
+            await hold_for(interrupt, ledger, settings.salt, keeping)
+            return interrupt
 
     def _ended_by_itself(self) -> None:
         """End the calls of a run that has ended at rest, by a lost journal or a worker that broke the rules."""

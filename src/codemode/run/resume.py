@@ -32,8 +32,9 @@ from ..workers.image import engine_version, engine_version_is_known
 from ..workers.pool import WorkerPool, pool_or_default
 from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
-from .call_content import kept_contents, knowing
+from .call_content import knowing
 from .claimed_resume import ClaimedResume
+from .content_keeping import kept_contents
 from .execution import Execution
 from .genuine import restored_profile, verify
 from .journaled_resume import JournaledResume

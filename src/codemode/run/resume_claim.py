@@ -17,6 +17,7 @@ from ..host import steps
 from ..host.cancellation import to_its_end
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
+from .content_keeping import complete
 from .outcome import RunOutcome
 from .recorded_outcomes import RecordedOutcomes
 from .underway import underway
@@ -72,7 +73,8 @@ class ResumeClaim:
 
     async def recorded(self, text: str) -> RunOutcome:
         """Return the outcome that was recorded. Raises `CodeModeProtocolError` for one that cannot be read."""
-        return await run_check(len(text), lambda: self.outcomes.replayed(text))
+        outcome = await run_check(len(text), lambda: self.outcomes.replayed(text))
+        return await complete(outcome, self.outcomes.options)
 
 
 def claim_of_answers(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:

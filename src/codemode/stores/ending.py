@@ -7,6 +7,7 @@ from typing import cast
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
 from .audit import SYSTEM, By, cut
+from .content import purge_of_records
 from .errors import RecordExpired, StoreError
 from .leasing import end, end_all, mark_lost
 from .outcomes import end_text
@@ -100,6 +101,7 @@ def purge(session: Session, older_than_ms: int) -> int:
     )
     if not found:
         return 0
+    purge_of_records(session, found)
     for table in ("requests", "labels", "versions", "changes", "notices"):
         session.each(f"DELETE FROM codemode_{table} WHERE record_id = ?", found)
     session.each("DELETE FROM codemode_records WHERE id = ?", found)

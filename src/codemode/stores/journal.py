@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from ..continuations.journal import OpenedJournal
 from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
+from .content import SqlContent, purge_of_journals
 from .keeping import require_lease, require_text
 from .session import Database, Row, Session
 
@@ -45,15 +46,15 @@ class _Opened(OpenedJournal):
     id: str
 
 
-class SqlJournal:
-    """The journals of one tenant and app. An owner that does not renew its lease for ``lease_ms`` may lose it.
+class SqlJournal(SqlContent):
+    """The journals of one tenant and app, and the content of their programs.
 
+    An owner that does not renew its lease for ``lease_ms`` may lose it.
     Raises `ValueError` for another tenant, app or lease.
     """
 
     def __init__(self, database: Database, tenant: str, app: str, lease_ms: int) -> None:
-        self._scope = (require_text(tenant, "tenant"), require_text(app, "app"))
-        self._database = database
+        super().__init__(database, tenant, app)
         self._written = f"{_WRITE}{database.dialect.sharing}"
         self.lease_ms = require_lease(lease_ms)
         self.sees_other_processes = database.sees_other_processes
@@ -152,14 +153,15 @@ def purge(session: Session, older_than_ms: int) -> int:
     """Delete at most `MOST_PURGED` journals that nobody has and nobody has changed for so long; return how many."""
     before_ms = session.now_ms - older_than_ms
     found = session.rows(
-        "SELECT id FROM codemode_journals WHERE changed_at_ms <= ? AND (until_ms IS NULL OR until_ms <= ?)"
-        " ORDER BY changed_at_ms LIMIT ?",
+        "SELECT id, tenant, app, key FROM codemode_journals WHERE changed_at_ms <= ?"
+        " AND (until_ms IS NULL OR until_ms <= ?) ORDER BY changed_at_ms LIMIT ?",
         *(before_ms, session.now_ms, MOST_PURGED),
     )
     # Looked at again: somebody may have taken it since.
     still = "DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= ?"
-    deleted = [one for one in found if session.run(still, *one, before_ms)]
-    session.each("DELETE FROM codemode_journal_lines WHERE journal = ?", deleted)
+    deleted = [one for one in found if session.run(still, one[0], before_ms)]
+    session.each("DELETE FROM codemode_journal_lines WHERE journal = ?", [one[:1] for one in deleted])
+    purge_of_journals(session, [one[1:] for one in deleted])
     return len(deleted)
 
 

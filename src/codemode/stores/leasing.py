@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from ..data.content import apart
 from ..data.json_values import encode_json
 from ..data.records import record as value
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
@@ -107,7 +108,7 @@ def result_of(result: Any, tool: Any = None) -> Kept | Ended:
     if isinstance(result, CodeModeError | Interrupt):
         return again(Interrupt.of(cast("Resumable", paused)), tool)
     try:
-        text = value_text(result)
+        text = value_text(apart(result)[0])  # what is no JSON stays with the program's content
     except CodeModeSerializationError as error:
         return _failed(error)  # of a `resume` that gives back what is no JSON
     return Ended("complete", text, {"digest": content_digest(json.loads(text)["value"])})

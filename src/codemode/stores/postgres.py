@@ -44,6 +44,7 @@ DIALECT = Dialect(
     locking=" FOR UPDATE",
     sharing=" FOR SHARE",
     clustered="",
+    blob="BYTEA",
     notify=f"NOTIFY {_CHANNEL}",
     find_tables="SELECT to_regclass('codemode_store')",
     append_only=(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .audit import BEGINNING
+from .content_tables import CONTENT
 from .errors import StoreUnavailable
 from .index_tables import INDEXES, RESUMED
 from .journal_tables import JOURNALS
@@ -74,8 +75,12 @@ _VERSION_2 = (
 
 _VERSION_3 = (*OUTBOXES, *LISTING, *RESUMED)
 
-UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
-"""What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key."""
+_VERSION_4 = CONTENT
+
+UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+"""What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key.
+
+``{blob}`` is the type of bytes."""
 
 _WORK: dict[str, Callable[[Session], None]] = {
     _APPEND_ONLY: lambda session: session.keep_lines(),
@@ -105,7 +110,8 @@ def bring_up_to_date(session: Session) -> None:
             if statement in _WORK:
                 _WORK[statement](session)
             else:
-                session.run(statement.replace("{clustered}", session.dialect.clustered))
+                dialect = session.dialect
+                session.run(statement.replace("{clustered}", dialect.clustered).replace("{blob}", dialect.blob))
     if found is None:
         session.run("INSERT INTO codemode_store (one, version, sequence) VALUES (1, ?, 0)", len(UPGRADES))
     elif version < len(UPGRADES):

@@ -34,6 +34,7 @@ class Dialect:
     locking: str
     sharing: str
     clustered: str
+    blob: str
     notify: str | None
     find_tables: str
     append_only: tuple[str, ...]

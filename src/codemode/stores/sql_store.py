@@ -8,15 +8,16 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
-from ..continuations.guard import ResumeGuard
+from ..continuations.guard import MemoryResumeGuard, ResumeGuard
 from ..continuations.key_warnings import warn_if_own
+from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
 from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
-from . import deciding, ending, finding, journal, keeping, leasing, listing
+from . import content, deciding, ending, finding, journal, keeping, leasing, listing
 from .answering import Answering
 from .answers import Answer, decision_texts, read, require_decisions, shown
 from .auditing import Auditing
@@ -44,15 +45,17 @@ from .values import (
 from .warned import ExpiryWarning
 
 ResultT = TypeVar("ResultT")
+_Guard = MemoryResumeGuard | SqlResumeGuard
 _LOOK_SECONDS = 0.5
 
 
 class SqlStore(Answering, Auditing, Holding, Notifying):
     """What `InterruptStore` promises, over whatever driver it is given."""
 
-    def __init__(self, database: Database, guard: ResumeGuard, *, keeps_ended_ms: int | None = None) -> None:
+    def __init__(self, database: Database, guard: _Guard, *, keeps_ended_ms: int | None = None) -> None:
         self._database = database
         self._guard = guard
+        guard.content_store = content.SqlContent(database, "", "")
         self._keeps_ended_ms = keeps_ended_ms
         self._warning = ExpiryWarning()
 
@@ -95,6 +98,7 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
             if self._keeps_ended_ms is not None:
                 ending.purge(session, self._keeps_ended_ms)
                 journal.purge(session, self._keeps_ended_ms)
+                content.purge(session)
             return keeping.put(session, new, alone)
 
         return await self._write(work)
@@ -287,7 +291,7 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
 
     def _purge_journals(self, older_than_ms: int) -> int:
         with self._database.journaling() as session:
-            return journal.purge(session, older_than_ms)
+            return journal.purge(session, older_than_ms) + content.purge(session)
 
     def journal(self, *, tenant: str, app: str, lease_ms: int = LEASE_MS) -> SqlJournal:
         """See `InterruptStore.journal`."""

@@ -22,6 +22,7 @@ DIALECT = Dialect(
     locking="",
     sharing="",
     clustered=" WITHOUT ROWID",
+    blob="BLOB",
     notify=None,
     find_tables="SELECT (SELECT name FROM sqlite_master WHERE name = 'codemode_store')",
     append_only=tuple(

@@ -14,7 +14,8 @@ from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.contents import Contents
 from codemode.protocol.kept_contents import described
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
-from codemode.run.call_content import CallContent, genuine, kept_contents, knowing
+from codemode.run.call_content import CallContent, genuine, knowing
+from codemode.run.content_keeping import kept_contents
 from codemode.run.results import read_result
 
 SHOWN = Content(b"\x89PNG", "image/png", name="harmless.png")

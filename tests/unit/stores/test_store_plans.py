@@ -50,6 +50,10 @@ FILLED = (
         "INSERT INTO codemode_notices SELECT 'r' || i, 1, 'target' || (i % 5), 'tenant' || (i % 40), 'waiting', 0, 0,"
         " CASE WHEN i % 9 = 0 THEN {now} + 86400000 + i END, NULL, {now} FROM n"
     ),
+    (
+        "INSERT INTO codemode_content_holds SELECT 'tenant' || (i % 40), 'app', 'run' || i, CASE WHEN i % 2 = 0"
+        " THEN 'n' || i ELSE 'journal k' || i END, CASE WHEN i % 2 = 0 THEN {now} + 86400000 + i END FROM n"
+    ),
     "UPDATE codemode_store SET sequence = {many}, audit_sequence = {many}",
 )
 STATE = (

@@ -1,0 +1,103 @@
+"""Where the content of invocations is kept beside their records and journals, and how it comes back from there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..data.content import Content
+from ..errors import CodeModeProtocolError
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import ContinuationOptions
+from ..protocol.contents import Contents, tag_of
+from ..protocol.kept_contents import described, part_of
+from ..protocol.ledger import Fulfilled, Ledger
+
+if TYPE_CHECKING:
+    from ..interrupts.interrupt import Interrupt
+    from .outcome import RunOutcome
+
+
+def content_store_of(options: ContinuationOptions) -> Any:
+    """Return where content is kept, beside the records; None for in the continuation."""
+    if options.content_store is not None:
+        return options.content_store
+    beside = (options.journal, getattr(options.guard, "content_store", None))
+    return next((one for one in beside if hasattr(one, "put_content")), None)
+
+
+async def keep_new(store: Any, contents: Contents, tag: str) -> None:
+    """Keep what the store has not got yet, under this tag."""
+    for part in [one for one in contents if one.id not in contents.kept]:
+        await store.put_content(tag, part.id, json.dumps(described(part)), part.data)
+        contents.kept.add(part.id)
+
+
+async def hold_for(interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions) -> None:
+    """Let the store keep the content of a program for as long as its pause holds, which does not carry it."""
+    store = content_store_of(options)
+    if store is None or ledger.contents is None or not len(ledger.contents):
+        return
+    await keep_new(store, ledger.contents, tag_of(salt))  # what another continuation has carried
+    if hasattr(store, "hold_content"):
+        auth = interrupt.continuation["auth"]
+        await store.hold_content(tag_of(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
+
+
+async def complete(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
+    """Return a recorded outcome with its content, as far as the store still has it."""
+    contents, store = None if outcome.ledger is None else outcome.ledger.contents, content_store_of(options)
+    if contents is not None and store is not None:
+        for part_id in contents.left:
+            part = await _fetched(store, contents.tag, part_id)
+            if part is not None:
+                contents.put(part)
+        contents.left = ()
+    return outcome
+
+
+async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> Contents | None:
+    """Return the content that a recorded ledger names, of the store that has it.
+
+    Raises `CodeModeProtocolError` for what the store has not got, or in another form.
+    """
+    store, contents = content_store_of(options), ledger.contents
+    if store is None:
+        return contents
+    contents, tag = contents or Contents(), tag_of(salt)
+    for part_id in await run_check(LARGE_CHARACTERS, lambda: _named(ledger, tag)):
+        if part_id in contents:
+            continue
+        part = await _fetched(store, tag, part_id)
+        if part is None:
+            raise CodeModeProtocolError("the store no longer has the content that this program was given")
+        contents.put(part)
+        contents.kept.add(part_id)
+    return contents
+
+
+async def _fetched(store: Any, tag: str, part_id: str) -> Content | None:
+    """Return a part; None for what the store has not got, or in another form."""
+    found = await store.get_content(tag, part_id)
+    part = None if found is None else _as_kept(*found)
+    return None if part is None or await run_check(LARGE_CHARACTERS, _id_of(part)) != part_id else part
+
+
+def _as_kept(description: str, data: bytes) -> Content | None:
+    """Return a part of a store; None for what is none, for others may write there."""
+    try:
+        return part_of(json.loads(description), bytes(data))
+    except (CodeModeProtocolError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _id_of(part: Content) -> Callable[[], str]:
+    return lambda: part.id
+
+
+def _named(ledger: Ledger, tag: str) -> list[str]:
+    pattern = re.compile(re.escape(json.dumps(tag)) + r':"([0-9a-f]{32})"')
+    texts = (entry.outcome.value_json for entry in ledger.entries if isinstance(entry.outcome, Fulfilled))
+    return list(dict.fromkeys(found for text in texts if text and tag in text for found in pattern.findall(text)))
