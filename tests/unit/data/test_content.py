@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codemode import CodeModeSerializationError, Content, ContentResult
-from codemode.data.content import apart, places_for, with_parts
+from codemode.data.content import apart, may_hold, places_for, with_parts
+from codemode.host.steps import run_on_the_loop
 from codemode.protocol.contents import Contents
 
 PICTURE = Content(b"\x89PNG", "image/png", name="a.png")
@@ -113,3 +119,38 @@ def test_a_handle_is_a_part_however_deep_it_lies():
     assert found is PICTURE
     plain = [{"x": (1, [2])}]
     assert with_parts(plain, made) is plain
+
+
+LISTS: list[Any] = [[] for _ in range(4000)]
+_LEAVES = st.none() | st.integers() | st.text(max_size=2) | st.just(PICTURE) | st.just(ContentResult(1, (PICTURE,)))
+VALUES = st.recursive(
+    _LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.builds(OrderedDict, st.dictionaries(st.text(max_size=2), inner, max_size=2))
+        | st.builds(SimpleNamespace, of=inner)
+    ),
+)
+
+
+@given(VALUES)
+def test_a_search_misses_no_part(value: Any):
+    plain, parts = apart([value])
+    assert (PICTURE in parts) == (plain != [value])
+    assert may_hold([value]) or parts == []
+
+
+@pytest.mark.parametrize(
+    "value", [LISTS, [[[one]] for one in LISTS[:1500]], {str(at): {} for at in range(4000)}], ids=len
+)
+def test_a_result_without_content_is_looked_through_in_few_steps(value: Any):
+    assert run_on_the_loop(lambda: apart(value)) == (value, [])
+
+
+def test_what_is_there_many_times_over_is_looked_through_all_the_same():
+    value: Any = [1]
+    for _ in range(22):
+        value = [value, value]
+    assert may_hold(value)

@@ -45,29 +45,38 @@ class ModelOutputs:
         self._lock = threading.Lock()
 
     def keep(
-        self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "", json_bytes: int = 0
+        self,
+        outer_tool_call_id: str,
+        result: Any,
+        trace: Trace | None,
+        said: str = "",
+        json_bytes: int = 0,
+        *,
+        is_plain: bool = False,
     ) -> None:
         """Remember a run for its result, when anything of it is to be shown.
 
         ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
         another run's. So is what is too large to be kept. ``said`` stands in place of a result that is nothing, or of
-        one of ``json_bytes`` that is too large.
+        one of ``json_bytes`` that is too large. ``is_plain``: it holds no content.
         """
         if result is not None and not said and not self._options.tells_of_runs:
             return
-        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes)
+        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes, is_plain)
         with self._lock:
             self._kept.append(run)
             self._kept_bytes += run.size
             while len(self._kept) > MAX_KEPT_TRACES or self._kept_bytes > MAX_KEPT_BYTES:
                 self._forget(self._kept.popleft())
 
-    def _run_of(self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str, json_bytes: int) -> _Run:
+    def _run_of(
+        self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str, json_bytes: int, is_plain: bool
+    ) -> _Run:
         needed = None if trace is None or not self._options.tells_of_runs else self._needed(trace)
         size = len(said) + (json_bytes if needed is None else _kept_bytes(needed))
         if size > MAX_KEPT_BYTES:
-            return _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0, said)
-        return _Run(outer_tool_call_id, result, needed, size, said)
+            return _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0, said, is_plain)
+        return _Run(outer_tool_call_id, result, needed, size, said, is_plain)
 
     def _forget(self, run: _Run) -> None:
         self._kept_bytes -= run.size
@@ -86,7 +95,7 @@ class ModelOutputs:
         if _is_interrupt(result):
             return shown(result), []
         run, most = self._run_that_gave(result, tool_call_id), self._options.max_model_characters
-        result, parts = apart(result)
+        result, parts = (result, []) if run is not None and run.is_plain else apart(result)
         said = "" if run is None else run.said
         if not said and most is not None and is_beyond(result, most):
             said = too_large_text(result, most)
@@ -171,10 +180,17 @@ class OneCallOutputs(ModelOutputs):
     _last: _Run | None = None
 
     def keep(
-        self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str = "", json_bytes: int = 0
+        self,
+        outer_tool_call_id: str,
+        result: Any,
+        trace: Trace | None,
+        said: str = "",
+        json_bytes: int = 0,
+        *,
+        is_plain: bool = False,
     ) -> None:
         """Remember the run, in place of the one before, however large it is."""
-        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes)
+        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes, is_plain)
         self._last = dataclasses.replace(run, result=result)
 
     def _run_that_gave(self, result: Any, tool_call_id: str | None) -> _Run | None:
@@ -194,6 +210,7 @@ class _Run:
     trace: Trace | None
     size: int
     said: str = ""
+    is_plain: bool = False
 
     def gave(self, result: Any, tool_call_id: str | None) -> bool:
         """Return True when the result may come from this run.

@@ -240,7 +240,9 @@ class CodeModeTool:
         if outcome.status == "completed":
             said, size = await self._said_of(outcome, place, js), outcome.result_bytes or 0
             outcome = await run_check(0, partial(with_value, outcome))
-            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, said, size)
+            is_plain = outcome.ledger is None or not outcome.ledger.contents
+            more: Any = {"said": said, "json_bytes": size, "is_plain": is_plain}
+            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, **more)
         return outcome
 
     async def _said_of(self, outcome: RunOutcome, place: StatePlace | None, js: str) -> str:
