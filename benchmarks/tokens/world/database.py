@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 from codemode import CodeModeToolError
@@ -42,10 +43,7 @@ def stock() -> list[tuple[str, str, int, int]]:
 
 
 class Database:
-    """Customers, products and orders."""
-
-    def __init__(self) -> None:
-        self._database: sqlite3.Connection | None = None
+    """Customers, products and orders: filled for each query, none of which writes, and closed after it."""
 
     def functions(self) -> dict[str, Any]:
         return {
@@ -66,13 +64,13 @@ class Database:
         return self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
-        self._database = self._database or _filled()
-        try:
-            found = self._database.execute(query)
-        except sqlite3.Error as error:
-            raise CodeModeToolError(f"Database error: {error}") from error
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found]
+        with closing(_filled()) as database:
+            try:
+                found = database.execute(query)
+            except sqlite3.Error as error:
+                raise CodeModeToolError(f"Database error: {error}") from error
+            names = [column[0] for column in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def _filled() -> sqlite3.Connection:
