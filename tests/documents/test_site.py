@@ -1,0 +1,64 @@
+"""The pages make a site: each is found in it, each public name has its entry, and no link leads nowhere."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TREE = Path(__file__).parents[2]
+SITE = tomllib.loads((TREE / "zensical.toml").read_text(encoding="utf-8"))["project"]
+
+
+def named(entries: list[Any]) -> Iterator[str]:
+    for entry in entries:
+        for place in entry.values():
+            yield from [place] if isinstance(place, str) else named(place)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which the site was built, strictly."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copy(TREE / "zensical.toml", folder)
+    for sources in ("src", "integrations"):
+        (folder / sources).symlink_to(TREE / sources)
+    command = [sys.executable, TREE / "docs" / "assemble.py", folder / SITE["docs_dir"]]
+    subprocess.run(command, check=True, timeout=120)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("zensical"), "build", "--strict"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_each_page_of_the_repository_has_its_place(folder: Path):
+    pages = folder / SITE["docs_dir"]
+    places = set(named(SITE["nav"]))
+    assert {place for place in places if not (pages / place).exists()} == set()
+    expected = {*pages.glob("*.md"), *pages.glob("docs/*.md"), *pages.glob("reference/*.md")}
+    expected |= set(pages.glob("integrations/*/README.md"))
+    assert {str(page.relative_to(pages)) for page in expected} - places == {"LICENSE.md"}
+
+
+@pytest.mark.parametrize("module", ["codemode", "codemode.mcp", "codemode_langchain", "codemode_pydantic_ai"])
+def test_each_public_name_has_an_entry(folder: Path, module: str):
+    text = (folder / SITE["site_dir"] / "reference" / module / "index.html").read_text(encoding="utf-8")
+    assert {name for name in import_module(module).__all__ if f'.{name}"' not in text} == set()
+
+
+def test_what_a_page_links_to_is_shown(folder: Path):
+    shown = folder / SITE["site_dir"] / "examples" / "triage.py" / "index.html"
+    assert "asyncio" in shown.read_text(encoding="utf-8")
