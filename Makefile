@@ -181,11 +181,12 @@ $(VENV)/.console: $(CORE) integrations/console/pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable integrations/console
 	@touch $@
 
-$(STAMP): $(CORE) integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml integrations/console/pyproject.toml
+$(STAMP): $(CORE) integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml \
+  integrations/openai-agents/pyproject.toml integrations/console/pyproject.toml
 	@echo "installing development tools and plugins into $(VENV) ..."
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --editable integrations/pydantic-ai --editable integrations/langchain \
-	  --editable integrations/console --group dev
+	  --editable integrations/openai-agents --editable integrations/console --group dev
 	touch $(STAMP)
 
 $(LOWEST)/.installed: $(STAMP) integrations/lowest_versions.py

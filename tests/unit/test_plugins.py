@@ -56,6 +56,7 @@ def test_the_plugins_are_found():
     assert {path.relative_to(TREE / "integrations").parts[0] for path in FILES} == {
         "console",
         "langchain",
+        "openai-agents",
         "pydantic-ai",
     }
     assert len(used("codemode")) > 5

@@ -27,9 +27,14 @@ def functions(text: str) -> Iterator[tuple[str, int]]:
 
 
 def test_the_sources_are_found():
-    assert {"code_mode", "kernel", "codemode_console", "codemode_langchain", "codemode_pydantic_ai"} <= {
-        path.parent.name for path in SOURCES
-    }
+    assert {
+        "code_mode",
+        "kernel",
+        "codemode_console",
+        "codemode_langchain",
+        "codemode_openai_agents",
+        "codemode_pydantic_ai",
+    } <= {path.parent.name for path in SOURCES}
 
 
 def too_long(path: Path) -> Iterator[tuple[str, str, int]]:

@@ -1,0 +1,8 @@
+"""Code mode for the OpenAI Agents SDK. The public names, nothing else."""
+
+from .agent import with_code_mode
+from .approvals import ApprovalRule, ApprovalRules, approve
+from .told_calls import stream_events
+from .tool import code_mode
+
+__all__ = ["ApprovalRule", "ApprovalRules", "approve", "code_mode", "stream_events", "with_code_mode"]

@@ -1,0 +1,133 @@
+"""Which calls of programs a person decides about, and what decisions of the run say about them. Pauses nothing."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, TypeAlias, cast
+
+from agents import FunctionTool, RunState, ToolApprovalItem
+from agents.tool_context import ToolContext
+
+from . import sdk
+from .conversion import annotations_of
+from .nested import call_of
+
+DESTRUCTIVE = "destructive"
+_EDITED = "codemode:edited:"
+
+ApprovalRule: TypeAlias = bool | Callable[[Any, dict[str, Any], str], Any]
+"""Whether to ask, or ``(context, arguments, call_id) -> bool`` as the SDK's ``needs_approval``, sync or async."""
+ApprovalRules: TypeAlias = Mapping[str, ApprovalRule] | Callable[[str, dict[str, Any]], bool] | Literal["destructive"]
+"""By names of tools; or a function of name and arguments; or what MCP servers declare of their tools."""
+
+
+class Approvals:
+    """The rules of one set of tools, beside their own ``needs_approval``. Raises `ValueError` for malformed ones."""
+
+    def __init__(self, rules: ApprovalRules | None) -> None:
+        self._is_declared = rules == DESTRUCTIVE
+        known = rules is None or self._is_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)
+        if not known:
+            raise ValueError(
+                "approve must map names of tools to rules, or be a function,"
+                f" {DESTRUCTIVE!r} (what tools declare of themselves) or None, got {rules!r}"
+            )
+        self._ask_all = rules if callable(rules) else None
+        self._rules: dict[str, ApprovalRule] = dict(cast("Any", rules)) if isinstance(rules, Mapping) else {}
+        for name, rule in self._rules.items():
+            if not isinstance(rule, bool) and not callable(rule):
+                why = f"approve[{name!r}] must be True, False or a function, got {rule!r}"
+                raise ValueError(why)  # noqa: TRY004 - as every wrong option
+
+    def require_known(self, names: Collection[str]) -> None:
+        """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt."""
+        for name in sorted(self._rules.keys() - set(names)):
+            raise ValueError(f"approve names {name!r}, which is not among the tools {', '.join(sorted(names))}")
+
+    def may_ask(self, tool: FunctionTool) -> bool:
+        """Tell whether a person may have to decide about some call of a tool."""
+        if tool.needs_approval is not False or self._ask_all is not None:
+            return True
+        return self._rules.get(tool.name, False) is not False or (self._is_declared and _may_destroy(tool))
+
+    async def asks(
+        self, tool: FunctionTool, context: ToolContext[Any], arguments: dict[str, Any], call_id: str
+    ) -> bool:
+        """Tell whether a person must decide about this call."""
+        if await sdk.asks(tool, context, call_of(tool.name, call_id, arguments)):
+            return True
+        if self._is_declared and _may_destroy(tool):
+            return True
+        rule = self._rules.get(tool.name, False)
+        answer: Any = rule if isinstance(rule, bool) else rule(context, dict(arguments), call_id)
+        if self._ask_all is not None:
+            answer = self._ask_all(tool.name, dict(arguments))
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+
+
+def _may_destroy(tool: FunctionTool) -> bool:
+    """Tell whether a tool is declared destructive, or nothing is declared of it that says otherwise."""
+    said = annotations_of(tool)
+    destroys = said.get("destructiveHint")
+    return destroys is True or (destroys is None and said.get("readOnlyHint") is not True)
+
+
+def decided_before(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
+    """Return what has been decided for all calls of a tool in this run; None if nothing has."""
+    item = _item(context, name, call_id, arguments)
+    return context.get_approval_status(name, call_id, current_invocation=item)
+
+
+def decide_for_all(context: ToolContext[Any], held: Any, name: str, call_id: str, arguments: Any) -> None:
+    """Let a decision about all calls of a tool, made about one that waited, hold for the whole run.
+
+    ``held`` is the context of the paused program, in which the SDK keeps it.
+    """
+    decision = held.is_tool_approved(name, secrets.token_hex(16))  # of a call that nobody has asked about
+    if decision is True:
+        context.approve_tool(_item(context, name, call_id, arguments), always_approve=True)
+    elif decision is False:
+        context.reject_tool(_item(context, name, call_id, arguments), always_reject=True)
+
+
+def _item(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> ToolApprovalItem:
+    agent: Any = context.agent
+    return ToolApprovalItem(agent=agent, raw_item=call_of(name, call_id, arguments), tool_name=name)
+
+
+def approve(
+    state: RunState[Any, Any],
+    item: ToolApprovalItem,
+    always_approve: bool = False,
+    *,
+    input: Mapping[str, Any] | None = None,  # noqa: A002 - as the core calls it
+) -> None:
+    """Approve a call of a program that waits, as ``state.approve(item)`` does; ``input`` is what it runs with instead.
+
+    The SDK knows no edited calls: to itself the call is rejected, with a message that only the program's pause reads.
+    Raises `ValueError` for an item of another kind.
+    """
+    if input is None:
+        state.approve(item, always_approve=always_approve)
+        return
+    mark = getattr(item.raw_item, "id", None)
+    if always_approve or not isinstance(mark, str) or not mark.startswith(MARK):
+        raise ValueError("an edited input is for one call of a program of codeMode, as it stands in the interruptions")
+    state.reject(item, rejection_message=f"{_EDITED}{mark}:{json.dumps(dict(input))}")
+
+
+MARK = "fc_codemode_"
+
+
+def new_mark() -> str:
+    """Return an id for a call that waits, which nobody can guess who writes the message of a rejection."""
+    return f"{MARK}{secrets.token_hex(16)}"
+
+
+def edited_input(message: str, mark: str) -> Any:
+    """Return the edited input in the message of a rejection; None for one that holds none."""
+    head = f"{_EDITED}{mark}:"
+    return json.loads(message[len(head) :]) if mark.startswith(MARK) and message.startswith(head) else None

@@ -1,0 +1,85 @@
+"""What the SDK does for its own tools and has no public name for: in this one place, for the versions that it knows."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+from agents import FunctionTool, RunContextWrapper, ToolOriginType
+from agents.tool_context import ToolContext
+from openai.types.responses import ResponseFunctionToolCall
+
+_NAMES = {
+    "invoke": ("agents.tool", "invoke_function_tool"),
+    "format_error": ("agents.tool", "maybe_invoke_function_tool_failure_error_function"),
+    "set_formatter": ("agents.tool", "set_function_tool_failure_error_function"),
+    "origin": ("agents.tool", "get_function_tool_origin"),
+    "needs_approval": ("agents.run_internal.tool_execution", "function_needs_approval"),
+    "paused_run": ("agents.agent_tool_state", "consume_agent_tool_run_result"),
+    "scope": ("agents.agent_tool_state", "get_agent_tool_state_scope"),
+}
+
+
+@dataclass(frozen=True)
+class _Internals:
+    invoke: Any
+    format_error: Any
+    set_formatter: Any
+    origin: Any
+    needs_approval: Any
+    paused_run: Any
+    scope: Any
+
+
+@cache
+def internals() -> _Internals:
+    """Return the functions. Raises `ImportError` that says which versions of the SDK have them."""
+    found: dict[str, Any] = {}
+    for name, (module, function) in _NAMES.items():
+        try:
+            found[name] = getattr(import_module(module), function)
+        except (ImportError, AttributeError):
+            raise ImportError(
+                f"codemode-openai-agents is made for openai-agents 0.24; {version('openai-agents')} has no"
+                f" {module}.{function}"
+            ) from None
+    return _Internals(**found)
+
+
+def raising(tool: FunctionTool) -> FunctionTool:
+    """Return a copy of a tool that raises what it fails with, and a timeout, in place of a text for the model."""
+    copied = internals().set_formatter(copy.copy(tool), None)
+    copied.timeout_behavior = "raise_exception"
+    return copied
+
+
+async def invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
+    """Call a tool as the SDK does: its own timeout holds, and it gets the context that it declares."""
+    return await internals().invoke(function_tool=tool, context=context, arguments=arguments)
+
+
+async def told(tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> str | None:
+    """Return what the tool's ``failure_error_function`` makes of an error; None when it is to end the run."""
+    return await internals().format_error(function_tool=tool, context=context, error=error)
+
+
+async def asks(tool: FunctionTool, context: RunContextWrapper[Any], call: ResponseFunctionToolCall) -> bool:
+    """Tell whether the tool's ``needs_approval`` wants a person to decide about a call."""
+    return (await internals().needs_approval(tool, context, call)).outcome != "invoke"
+
+
+def is_of_server(tool: FunctionTool) -> bool:
+    """Tell whether a tool is one of an MCP server."""
+    origin = internals().origin(tool)
+    return origin is not None and origin.type is ToolOriginType.MCP
+
+
+def paused_run(context: ToolContext[Any]) -> Any:
+    """Return the run of an agent behind a tool that has paused in this call, and forget it; None if there is none."""
+    call = context.tool_call
+    found = None if call is None else internals().paused_run(call, scope_id=internals().scope(context))
+    return found if getattr(found, "interruptions", None) else None

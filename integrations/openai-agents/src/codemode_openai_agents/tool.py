@@ -1,0 +1,216 @@
+"""The tool of the SDK that a model sees of code mode: made once, over the tools of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+from agents import FunctionTool, FunctionToolCustomDataContext, RunConfig, ToolOutputText
+from agents.tool_context import ToolContext
+from pydantic import BaseModel
+
+from codemode import CodeModeOptions, Tool, ToolCallContext, WorkerPool
+from codemode import create_code_mode_tool as create_core_tool
+from codemode.plugins import Listing
+
+from . import sdk
+from .approvals import ApprovalRules, Approvals
+from .content import shown
+from .conversion import convert, tools_of
+from .outer_call import OuterCall
+from .pauses import CURRENT, NAME, Holding, HoldingAgent, Hooks
+from .told_calls import CallLog, OnStream
+
+MAX_AGE_MS = 7 * 24 * 3_600_000
+MAX_MODEL_CHARACTERS = 20_000
+_MAX_PAUSES = 1_000_000
+
+Options: TypeAlias = CodeModeOptions | Mapping[str, Any] | None
+StateOf: TypeAlias = Callable[[ToolContext[Any]], Any]
+
+
+class Program(BaseModel):
+    """The input of codeMode."""
+
+    js: str
+
+
+def code_mode(
+    tools: Iterable[Any],
+    options: Options = None,
+    *,
+    approve: ApprovalRules | None = None,
+    pool: WorkerPool | None = None,
+    listing: Listing | None = None,
+    state: StateOf | None = None,
+    on_stream: OnStream | None = None,
+) -> FunctionTool:
+    """Make one function tool, ``codeMode``, of many: a model writes programs that call them.
+
+    ``tools``: function tools and functions. ``options``: `CodeModeOptions` or a mapping. ``approve`` says which calls a
+    person decides about, beside the tools' own ``needs_approval``: a mapping of names to True or to a function
+    ``(context, arguments, call_id) -> bool``; a function ``(name, arguments) -> bool``; or "destructive", for what MCP
+    servers do not declare harmless. ``pool``: the `WorkerPool` that runs programs. ``listing`` is
+    ``execution_policy.listing``. ``state``: ``(context) -> mapping or place`` of what programs leave for later ones.
+    ``on_stream`` is called with an `AgentToolStreamEvent` for each call of a program, when it begins and when it ends.
+    Raises `ValueError` for wrong options and rules, and for what is no function tool.
+    """
+    rules = Approvals(approve)
+    wrapped = tools_of(tools)
+    rules.require_known([one.name for one in wrapped])
+    made = Making(settings_of(options, pool, listing, state), rules, pool, state, on_stream)
+    return ToolInCodeMode(wrapped, made, HoldingAgent.new()).tool
+
+
+def settings_of(options: Options, pool: WorkerPool | None, listing: Listing | None, state: Any) -> CodeModeOptions:
+    """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
+    given = CodeModeOptions.of(options).with_listing(listing)
+    continuation, approval = given.continuation, given.approval
+    if continuation.max_age_ms is None:
+        continuation = dataclasses.replace(continuation, max_age_ms=MAX_AGE_MS)
+    if approval.on_approval_required is None:
+        # The message of a rejection is meant for the model, as the SDK has it.
+        approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
+    waits: dict[str, Any] = {} if pool is not None else {"on_saturation": "wait"}
+    policy = given.execution_policy.with_defaults(clock="program", **waits)
+    output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
+    made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
+    return made if state is None else made.having(state=_no_place)
+
+
+def _no_place(_context_binding: str | None) -> None:
+    """Give no place: each call brings its own."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """What a tool is made with, beside the tools behind it."""
+
+    settings: CodeModeOptions
+    approvals: Approvals
+    pool: WorkerPool | None
+    state: StateOf | None
+    on_stream: OnStream | None
+
+
+def tool_of(agent: HoldingAgent, description: str) -> FunctionTool:
+    """Return the agent as a tool, through which the SDK keeps and asks what waits."""
+    return agent.as_tool(
+        NAME,
+        description,
+        custom_output_extractor=_nothing,
+        max_turns=_MAX_PAUSES,
+        hooks=Hooks(),
+        failure_error_function=None,
+        parameters=Program,
+    )
+
+
+class ToolInCodeMode:
+    """A set of tools in code mode, and the tool that stands for it."""
+
+    def __init__(self, tools: Iterable[FunctionTool], making: Making, agent: HoldingAgent) -> None:
+        sdk.internals()
+        self._tools = {one.name: one for one in tools}
+        self._making = making
+        converted = [self._converted(one) for one in self._tools.values()]
+        self._core = create_core_tool(converted, making.settings, pool=making.pool)
+        self._agent = agent
+        agent.learn(self._tools.values())
+        self._data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
+        self.tool = tool_of(agent, self._core.description)
+        self._through_agent = self.tool.on_invoke_tool
+        self.tool.params_json_schema = self._core.input_schema
+        self.tool.on_invoke_tool = self._invoke
+        self.tool.custom_data_extractor = self._custom_data
+
+    def renew(self, tools: Iterable[FunctionTool]) -> None:
+        """Let programs call these, which are described as the tools were that it was made of."""
+        self._tools.update({one.name: one for one in tools})
+
+    def _converted(self, tool: FunctionTool) -> Tool:
+        name = tool.name
+
+        async def asks(arguments: Any, context: ToolCallContext) -> bool:
+            return await context.context.asks(name, arguments or {}, context)
+
+        # A tool of which nothing is asked may still be rejected for the whole run, which costs nothing to look up.
+        return convert(tool, asks if self._making.approvals.may_ask(tool) else False)
+
+    async def _invoke(self, context: ToolContext[Any], arguments: str) -> Any:
+        js = _program_in(arguments)
+        if js is None:
+            return 'The input of codeMode is {"js": "<program>"} and nothing else.'
+        making = self._making
+        log = CallLog(context, self._agent, making.on_stream)
+        place = None if making.state is None else making.state(context)
+        call = OuterCall(self._core, self._tools, making.approvals, context, js, log, place)
+        token = CURRENT.set(Holding(call))
+        listening = asyncio.ensure_future(log.listen())
+        try:
+            await self._through_agent(_context_of(context), arguments)
+        finally:
+            CURRENT.reset(token)
+            log.finish()
+            with suppress(asyncio.CancelledError):
+                await listening
+        return self._output(call, context, log)
+
+    def _output(self, call: OuterCall, context: ToolContext[Any], log: CallLog) -> Any:
+        if call.error is not None:
+            raise call.error
+        if not call.has_ended:
+            return None  # the SDK asks about what waits
+        status = "completed" if call.failure is None else "failed"
+        self._data[context] = {"codemode": {"status": status, "calls": log.listed}}
+        if call.failure is not None:
+            return call.failure
+        text = call.value if isinstance(call.value, str) else json.dumps(call.value, ensure_ascii=False)
+        return [ToolOutputText(text=text), *map(shown, call.parts)] if call.parts else text
+
+    def _custom_data(self, ended: FunctionToolCustomDataContext) -> dict[str, Any] | None:
+        return self._data.pop(ended.tool_context, None)
+
+
+def _context_of(context: ToolContext[Any]) -> ToolContext[Any]:
+    """Return the context for the agent of a paused program: what a run says of its models is not for that one."""
+    given = context.run_config or RunConfig()
+    own = dataclasses.replace(
+        given,
+        model=None,
+        model_settings=None,
+        input_guardrails=None,
+        output_guardrails=None,
+        call_model_input_filter=None,
+        session_input_callback=None,
+        sandbox=None,
+    )
+    again = partial(ToolContext.from_agent_context, context, context.tool_call_id)
+    return again(
+        tool_call=context.tool_call,
+        agent=context.agent,
+        tool_name=context.tool_name,
+        tool_arguments=context.tool_arguments,
+        run_config=own,
+    )
+
+
+def _program_in(arguments: str) -> str | None:
+    try:
+        given: Any = json.loads(arguments)
+    except ValueError:
+        return None
+    said = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    js = said.get("js")
+    return js if isinstance(js, str) and len(said) == 1 else None
+
+
+async def _nothing(_result: Any) -> str:
+    return ""

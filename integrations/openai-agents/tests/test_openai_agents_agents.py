@@ -1,0 +1,186 @@
+"""Whole agents in code mode: which tools are in programs, those of MCP servers too."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from agents import Agent, Runner, RunState, UserError, WebSearchTool, function_tool
+from agents.mcp import MCPServer
+from codemode_openai_agents import with_code_mode
+from mcp.types import CallToolResult, ImageContent, TextContent, ToolAnnotations
+from mcp.types import Tool as ServerTool
+from scripted_model import QUIET, Script, agent, outputs, program
+
+DID: list[Any] = []
+
+
+@function_tool
+def stock(product: str) -> int:
+    """How many of a product there are."""
+    return 7
+
+
+@function_tool
+def clock() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+def run(made: Agent[Any], given: Any = "go") -> Any:
+    return asyncio.run(Runner.run(made, given, run_config=QUIET))
+
+
+def shown(**settings: Any) -> dict[str, str]:
+    model = Script("done")
+    run(with_code_mode(agent(model, stock, clock, WebSearchTool()), **settings))
+    return model.shown[0]
+
+
+def test_the_tools_of_an_agent_are_in_programs() -> None:
+    made = with_code_mode(agent(Script(program("return await tools.stock({ product: 'nut' });"), "done"), stock))
+    result = run(made)
+    assert (outputs(result)[0].output, result.final_output, made.name) == ("7", "done", "desk")
+
+
+def test_what_stays_with_the_model() -> None:
+    assert set(shown()) == {"codeMode", "web_search"}
+    assert set(shown(keep=["clock"])) == {"codeMode", "clock", "web_search"}
+    assert set(shown(tools=["clock"])) == {"codeMode", "stock", "web_search"}
+    both = shown(tools="all", keep=lambda tool: tool.name == "clock")
+    assert set(both) == {"codeMode", "clock", "web_search"}
+    assert "clock" in both["codeMode"]
+    assert "codeMode" not in shown(keep=["clock", "stock"])
+
+
+@pytest.mark.parametrize("settings", [{"keep": ["clok"]}, {"tools": ["clok"]}, {"approve": {"clok": True}}])
+def test_a_name_that_fits_no_tool(settings: Any) -> None:
+    with pytest.raises(UserError, match="clok"):
+        shown(**settings)
+
+
+def test_what_is_no_agent() -> None:
+    class Own(Agent[Any]):
+        pass
+
+    with pytest.raises(ValueError, match="takes an Agent"):
+        with_code_mode(Own(name="own"))
+    with pytest.raises(ValueError, match="keep must be a list"):
+        with_code_mode(Agent(name="own"), keep="clock")
+
+
+class Server(MCPServer):
+    """A server in this process, which lists its tools anew for each turn."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.did: list[Any] = []
+
+    name = "files"
+
+    async def connect(self) -> None:
+        pass
+
+    async def cleanup(self) -> None:
+        pass
+
+    async def list_tools(self, *_: Any, **__: Any) -> list[ServerTool]:
+        schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+        kinds = {
+            "read": ToolAnnotations(readOnlyHint=True),
+            "remove": None,
+            "picture": ToolAnnotations(readOnlyHint=True),
+        }
+        return [ServerTool(name=name, inputSchema=schema, annotations=hints) for name, hints in kinds.items()]
+
+    async def call_tool(self, tool_name: str, arguments: Any, *_: Any, **__: Any) -> CallToolResult:
+        self.did.append((tool_name, arguments["path"]))
+        if tool_name == "picture":
+            return CallToolResult(content=[ImageContent(type="image", data="aGVsbG8=", mimeType="image/png")])
+        return CallToolResult(content=[TextContent(type="text", text='{"size": 3}')], isError=False)
+
+    async def list_prompts(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    async def get_prompt(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_tools_of_servers_give_json_and_images() -> None:
+    server = Server()
+    js = "const { size } = await tools.read({ path: 'a' }); return { size, image: await tools.picture({ path: 'b' }) };"
+    made = with_code_mode(agent(Script(program(js), "done"), mcp_servers=[server]))
+    text, image = outputs(run(made))[0].output
+    assert text.text.startswith('{"size": 3, "image": {"content": 1, "kind": "image"'), text
+    assert image.image_url == "data:image/png;base64,aGVsbG8="
+    assert server.did == [("read", "a"), ("picture", "b")]
+
+
+def test_what_servers_do_not_declare_harmless_can_be_gated() -> None:
+    server = Server()
+    js = "await tools.read({ path: 'a' }); await tools.remove({ path: 'a' }); return 'gone';"
+    text = None
+    for turns in ((program(js),), ("done",)):
+        made = with_code_mode(agent(Script(*turns), mcp_servers=[server]), approve="destructive")
+        if text is None:
+            result = run(made)
+            assert [(one.name, one.arguments) for one in result.interruptions] == [("remove", '{"path": "a"}')]
+            text = result.to_state().to_string()
+        else:
+            state = asyncio.run(RunState.from_string(made, text))
+            state.approve(state.get_interruptions()[0])
+            assert outputs(run(made, state))[-1].output == "gone"
+    assert server.did == [("read", "a"), ("remove", "a")]
+
+
+def test_agents_in_code_mode_hand_over_and_are_tools() -> None:
+    counts = program("return await tools.stock({ product: 'nut' });")
+    second = with_code_mode(Agent(name="second", model=Script(counts, "7 left", ids="second"), tools=[stock]))
+    first = Agent(name="first", model=Script([("transfer_to_second", {})]), handoffs=[second])
+    assert run(first).final_output == "7 left"
+    second.model = Script(counts, "still 7", ids="second")
+    outer = agent(Script([("second", {"input": "?"})], "done"), second.as_tool("second", "Counts."))
+    assert outputs(run(outer))[0].output == "still 7"
+
+
+def test_two_agents_of_one_run_wait_each() -> None:
+    @function_tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def made(js: str | None) -> Agent[Any]:
+        turns = ["done"] if js is None else [program(js), "done"]
+        second = with_code_mode(Agent(name="second", model=Script(*turns, ids="second"), tools=[pay]))
+        turns = (
+            []
+            if js is None
+            else [program("return await tools.stock({ product: 'nut' });"), [("transfer_to_second", {})]]
+        )
+        return with_code_mode(Agent(name="first", model=Script(*turns), tools=[stock, pay], handoffs=[second]))
+
+    text = run(made("return await tools.pay({});")).to_state().to_string()
+    again = made(None)
+    state = asyncio.run(RunState.from_string(again, text))
+    state.approve(state.get_interruptions()[0])
+    assert outputs(run(again, state))[-1].output == "paid"
+
+
+def test_an_agent_in_code_mode_is_a_tool_that_waits() -> None:
+    @function_tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def made(*turns: Any, own: tuple[Any, ...]) -> Agent[Any]:
+        inner = with_code_mode(Agent(name="inner", model=Script(*own, ids="inner"), tools=[pay]))
+        return agent(Script(*turns), inner.as_tool("inner", "Pays."))
+
+    first = made([("inner", {"input": "?"})], own=(program("return await tools.pay({});"),))
+    text = run(first).to_state().to_string()
+    again = made("done", own=("it is paid",))
+    state = asyncio.run(RunState.from_string(again, text))
+    assert [one.name for one in state.get_interruptions()] == ["pay"]
+    state.approve(state.get_interruptions()[0])
+    assert outputs(run(again, state))[-1].output == "it is paid"
