@@ -6,11 +6,11 @@ import asyncio
 import json
 
 import pytest
-from codemode_pydantic_ai import CodeMode, conversation_state
+from codemode_pydantic_ai import CodeMode, ExecWait, conversation_state
 from codemode_pydantic_ai.conversation_state import ConversationStates
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, ToolCallPart
-from scripted import Script
+from scripted import Script, execute
 
 WRITE = "await state.set('n', (await state.get('n') ?? 0) + 1); return await state.get('n')"
 
@@ -30,7 +30,7 @@ def kept(states, context):
 
 
 def test_a_conversation_is_known_by_a_call_of_its_history():
-    states = ConversationStates("codeMode")
+    states = ConversationStates("codeMode", "js")
     first = kept(states, Context("c", ("1", "a")))
     assert kept(states, Context("c", ("1", "a"), ("2", "b"))) is first
     later = Context("c", ("1", "a"), ("2", "b"), ("3", "c"))
@@ -52,12 +52,12 @@ def test_a_conversation_is_known_by_a_call_of_its_history():
     ids=["id alone", "program", "call", "conversation", "none", "shifted"],
 )
 def test_an_id_alone_opens_nothing(forged):
-    states = ConversationStates("codeMode")
+    states = ConversationStates("codeMode", "js")
     assert kept(states, Context("c", ("1", "a"))) is not kept(states, forged)
 
 
 def test_a_call_that_two_conversations_of_one_id_have_made_opens_neither():
-    states, contexts = ConversationStates("codeMode"), []
+    states, contexts = ConversationStates("codeMode", "js"), []
     for run_id in ("a", "b"):  # models repeat ids as programs
         contexts.append(Context("c", ("1", "a")))
         contexts[-1].run_id = contexts[-1].messages[-1].run_id = run_id
@@ -68,7 +68,7 @@ def test_a_call_that_two_conversations_of_one_id_have_made_opens_neither():
 
 
 def test_calls_of_one_response_share_and_arguments_that_are_no_json_harm_nobody():
-    states, known = ConversationStates("codeMode"), {}
+    states, known = ConversationStates("codeMode", "js"), {}
     context = Context("c", ("1", "a"))
     context.messages[-1].parts.append(ToolCallPart("codeMode", "{broken", tool_call_id="2"))
     assert states.of(context, known) is states.of(context, known)
@@ -76,7 +76,7 @@ def test_calls_of_one_response_share_and_arguments_that_are_no_json_harm_nobody(
 
 def test_the_conversations_used_last_are_kept(monkeypatch):
     monkeypatch.setattr(conversation_state, "MAX_CONVERSATIONS", 2)
-    states = ConversationStates("codeMode")
+    states = ConversationStates("codeMode", "js")
     contexts = [Context(str(n), ("1", "a")) for n in range(3)]
     places = [kept(states, context) for context in contexts]
     assert kept(states, contexts[2]) is places[2]
@@ -85,7 +85,7 @@ def test_the_conversations_used_last_are_kept(monkeypatch):
 
 def test_what_is_kept_is_bounded_in_all(monkeypatch):
     monkeypatch.setattr(conversation_state, "MAX_BYTES", 1000)
-    states = ConversationStates("codeMode")
+    states = ConversationStates("codeMode", "js")
     first, second = Context("1", ("1", "a")), Context("2", ("1", "a"))
     place = kept(states, first)
     asyncio.run(place.set("k", "x" * 900))
@@ -148,3 +148,44 @@ def test_a_place_of_the_hosts_own_stands_in_for_it_and_false_turns_it_off():
     script = Script(program("return typeof state", "a"), "done")
     assert answers(runs(agent(script, options={"state": False}), "go")) == ["undefined"]
     assert "state.get" not in json.dumps(script.seen[0][1].function_tools[0].description)
+
+
+def returns(script):
+    return [part for message in script.seen[-1][0] for part in message.parts if part.part_kind == "tool-return"]
+
+
+def test_programs_of_exec_have_the_state_of_their_conversation_too():
+    waits = "await yield_control(); await state.set('w', await state.get('n')); return await state.get('w')"
+    script = Script(execute(WRITE, "a"), execute(WRITE, "b"), "done", execute(waits, "c"))
+    script.steps += [script.waits_to_the_end, "done", execute(WRITE, "d"), "done"]
+    made = Agent(script.model, capabilities=[ExecWait()], tools=[dice])
+
+    def values(result):
+        parts = [part for message in result.all_messages() for part in message.parts if part.part_kind == "tool-return"]
+        return [part.content["value"] for part in parts if part.content["status"] == "completed"]
+
+    first = runs(made, "go")
+    history = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(first.all_messages()))
+    assert values(runs(made, "again", message_history=history)) == [1, 2, 2]
+    assert "waiting" in [part.content["status"] for part in returns(script)]
+    assert values(runs(made, "somebody else")) == [1]
+
+
+def test_a_large_result_of_exec_is_whole_for_the_next_program():
+    large = execute("await yield_control(); return Array.from({ length: 9000 }, (_, n) => n)", "a")
+    script = Script(large)
+    script.steps += [script.waits_to_the_end, execute("return (await state.get('result:1')).length", "b"), "done"]
+    runs(Agent(script.model, capabilities=[ExecWait()], tools=[dice]), "go")
+    *_, told, length = [part.content["value"] for part in returns(script) if part.content["status"] == "completed"]
+    assert 'await state.get("result:1")' in told
+    assert length == 9000
+
+
+def test_exec_takes_a_place_of_the_hosts_own_or_none():
+    mapping = {}
+    script = Script(execute(WRITE, "a"), "done")
+    runs(Agent(script.model, capabilities=[ExecWait(settings={"state": mapping})], tools=[dice]), "go")
+    assert mapping == {"n": 1}
+    script = Script(execute("return typeof state", "a"), "done")
+    runs(Agent(script.model, capabilities=[ExecWait(settings={"state": False})], tools=[dice]), "go")
+    assert script.returned("a")["value"] == "undefined"

@@ -52,7 +52,7 @@ class CodeModeFace:
     def __init__(self, options: Options, pool: WorkerPool | None, listing: Listing | None = None) -> None:
         given = CodeModeOptions.of(options).with_listing(listing)
         if given.state is None:
-            given = given.having(state=ConversationStates(TOOL_NAME))
+            given = given.having(state=ConversationStates(TOOL_NAME, "js"))
         self._states = given.state if isinstance(given.state, ConversationStates) else None
         self.settings = agent_settings(given, pool)
         self._pool = pool

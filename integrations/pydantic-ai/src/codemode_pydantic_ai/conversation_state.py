@@ -1,7 +1,7 @@
 """The state of programs, by conversation, in this process. Knows no program, and nothing of what is kept.
 
-A conversation is known by its history: by its id together with a call of codeMode that has been made in it. An id alone
-may be chosen by whoever sends a history in, and must not open what others have kept.
+A conversation is known by its history: by its id together with a call of a program that has been made in it. An id
+alone may be chosen by whoever sends a history in, and must not open what others have kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
 from codemode.plugins import TextPlace
 
+_here: ContextVar[TextPlace | None] = ContextVar("codemode_pydantic_ai_state", default=None)
 MAX_CONVERSATIONS = 1024
 MAX_BYTES = 64 << 20
 _MAX_CALLS = 64
@@ -31,16 +34,30 @@ class _Kept:
 
 
 class ConversationStates:
-    """What the programs of each conversation have left, of those used last: at most 1,024, of 64 MiB together."""
+    """What the programs of each conversation have left, of those used last: at most 1,024, of 64 MiB together.
 
-    def __init__(self, tool_name: str) -> None:
+    ``tool_name`` is that of the tool that runs them, ``arguments`` those of its arguments that may hold one.
+    """
+
+    def __init__(self, tool_name: str, *arguments: str) -> None:
         self._tool_name = tool_name
+        self._arguments = arguments
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._by_mark: dict[bytes, _Kept | None] = {}  # None: several conversations have made this call
         self._lock = threading.Lock()
 
-    def __call__(self, _context_binding: str | None) -> None:
-        """Give no place: each call brings its own."""
+    def __call__(self, _context_binding: str | None) -> TextPlace | None:
+        """Give the place of the call that is being made; None where each call brings its own."""
+        return _here.get()
+
+    @contextmanager
+    def here(self, ctx: RunContext[Any], known: dict[int, Any]) -> Generator[None]:
+        """Let the place that `of` returns be given to what is asked for one while the block runs."""
+        token = _here.set(self.of(ctx, known))
+        try:
+            yield
+        finally:
+            _here.reset(token)
 
     def of(self, ctx: RunContext[Any], known: dict[int, Any]) -> TextPlace:
         """Return the place of the conversation that a call is made in. ``known`` are those of its run of the agent."""
@@ -73,7 +90,14 @@ class ConversationStates:
             if isinstance(message, ModelResponse):
                 for part in message.parts:
                     if isinstance(part, ToolCallPart) and part.tool_name == self._tool_name:
-                        yield part.tool_call_id, _program(part)
+                        yield part.tool_call_id, self._program(part)
+
+    def _program(self, part: ToolCallPart) -> str:
+        try:
+            given = part.args_as_dict()
+        except (ValueError, AssertionError):  # arguments that are no JSON object are told of elsewhere
+            return ""
+        return next((str(given[name]) for name in self._arguments if name in given), "")
 
     def _forget(self) -> None:
         size = sum(one.place.size for one in self._kept.values())
@@ -87,13 +111,6 @@ class ConversationStates:
 def _before(ctx: RunContext[Any]) -> list[ModelMessage]:
     """Return the history without what this run has added: that a model calls as another's did proves nothing."""
     return [one for one in ctx.messages if one.run_id is None or one.run_id != ctx.run_id]
-
-
-def _program(part: ToolCallPart) -> str:
-    try:
-        return str(part.args_as_dict().get("js", ""))
-    except (ValueError, AssertionError):  # arguments that are no JSON object are told of elsewhere
-        return ""
 
 
 def _mark(*texts: str) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -35,6 +36,7 @@ from codemode import (
 from codemode.plugins import OpenedContinuation, binding_of, configured, direct_names
 
 from .content import shown_with_content
+from .conversation_state import ConversationStates
 from .faces import FaceTool, ShownTools, agent_settings, code_argument
 from .failures import ErrorWords
 from .hidden_tools import CompiledTools
@@ -155,6 +157,10 @@ class ExecWaitFace:
         self.options = parts.options
         self.direct = direct_names(direct)
         self.sources = Sources(sources)
+        given = CodeModeOptions.of(parts.settings)
+        self.states = ConversationStates(EXEC, "code", "command") if given.state is None else None
+        if self.states is not None:
+            parts = dataclasses.replace(parts, settings=given.having(state=self.states))
         self.settings = parts.made([]).settings
         self._parts = parts
         self._compiled = CompiledTools[ExecWaitTools](self._make)
@@ -267,8 +273,11 @@ class _PairCall:
         trace.get_current_span().set_attributes(self._metadata)
 
     async def _left(self, program: PairProgram, work: Awaitable[Any]) -> Any:
+        states = self._face.states
+        place = nullcontext() if states is None else states.here(program.run_context, program.run.states)
         try:
-            result = await work
+            with place:
+                result = await work
         finally:
             program.is_taken = False
         if not isinstance(result, dict):
