@@ -249,3 +249,19 @@ def test_blocks_of_an_mcp_server_are_content():
     result = within(run_code_mode("return (await tools.look({})).content", tools))
     taken = [Content(PICTURE.data, "image/png"), Content(PICTURE.data, "application/pdf")]
     assert result == [blocks[0], *taken, blocks[3]]
+
+
+def test_state_takes_no_content_and_a_large_result_leaves_descriptions_there():
+    state: dict[str, Any] = {}
+    js = (
+        "const shot = await tools.shot({}); let said;"
+        " try { await state.set('picture', { shot }) } catch (error) { said = error.message }"
+        " await state.set('size', shot.picture.bytes); return { said, shot, rows: 'x'.repeat(30000) }"
+    )
+    options = {"state": state, "model_output": {"max_model_characters": 20_000}}
+    code_mode = create_code_mode_tool(Tools().all, options)
+    result = within(code_mode.execute({"js": js}))
+    assert "cannot be kept in state" in result["said"]
+    assert result["shot"]["picture"] == PICTURE
+    assert state["result:1"]["shot"] == {"picture": PICTURE.described, "count": 1}
+    assert state.keys() == {"size", "result:1"}

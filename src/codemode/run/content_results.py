@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..data.content import ContentResult, with_parts
 from ..data.narrowing import is_object
 from ..errors import CodeModeSerializationError
+from ..host.threads import run_check
 
 if TYPE_CHECKING:
     from ..protocol.contents import Contents
@@ -30,6 +32,16 @@ def presented(outcome: RunOutcome) -> Any:
         return value
     shown = tuple(contents.at(part_id) for part_id in contents.shown if part_id in contents)
     return ContentResult(value, shown) if shown else value
+
+
+async def in_words(outcome: RunOutcome) -> Any:
+    """Return the value of a run with a description where a handle was, for what outlives its content."""
+    contents = contents_of(outcome)
+    if contents is None:
+        return outcome.value
+    with suppress(CodeModeSerializationError):  # as above
+        return await run_check(0, lambda: with_parts(outcome.value, contents, lambda part: part.described))
+    return outcome.value
 
 
 def with_content(result: Any, outcome: RunOutcome) -> Any:

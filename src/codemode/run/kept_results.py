@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.json_values import encode_json, utf8_length
 from ..errors import CodeModeSerializationError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..trace.failures import log_failure
+from .content_results import in_words
 from .large_results import too_large_text
 from .state_places import LatePlace, StatePlace
+
+if TYPE_CHECKING:
+    from .outcome import RunOutcome
 
 PREFIX = "result:"
 MAX_RESULTS = 8
@@ -18,8 +22,9 @@ MAX_RESULT_BYTES = 16 << 20
 _log = logging.getLogger("codemode.tools")
 
 
-async def told_of_large(value: Any, most: int, json_bytes: int | None, place: StatePlace | None) -> str:
+async def told_of_large(outcome: RunOutcome, most: int, place: StatePlace | None) -> str:
     """Return what a model reads of a result that is too large, which the next program finds where there is a place."""
+    value, json_bytes = await in_words(outcome), outcome.result_bytes
     return too_large_text(value, most, json_bytes, None if place is None else await keep_result(place, value))
 
 

@@ -6,17 +6,21 @@ Knows no ledger: a replay is answered without it.
 from __future__ import annotations
 
 import asyncio
+import threading
 from json import JSONDecoder
 from typing import cast
+from weakref import WeakValueDictionary
 
+from ..data.content import current
 from ..data.json_values import check_size, check_values, decode_json, encode_json, utf8_length
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from ..host.forks import begin_anew_in_forks
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.ledger import Fulfilled, LedgerEntry
 from .kept_results import PREFIX
-from .state_places import LatePlace, StatePlace
+from .state_places import LatePlace, MappingPlace, StatePlace
 
 _DECODER = JSONDecoder()
 _SPACE = (" ", "\t", "\r", "\n")
@@ -29,13 +33,14 @@ _ARGUMENTS = {"state.get": 1, "state.set": 2, "state.delete": 1, "state.keys": 0
 class ProgramState:
     """The state of one invocation. Its requests are performed in the order in which the program has made them.
 
-    All values of programs together have at most 1 MiB of JSON and keys, and 1,000 keys; results that a model was not
-    shown (`keep_result`) stand beside them, and no program changes them.
+    All values of programs together have at most 1 MiB of JSON and keys, and 1,000 keys, also of programs that write to
+    one place at once; results that a model was not shown (`keep_result`) stand beside them, and no program changes
+    them. Content is refused: its bytes go with the run.
     """
 
     def __init__(self, place: StatePlace) -> None:
         self._place = place
-        self._sizes: dict[str, int] | None = None  # of what programs have written, once one writes
+        self._room = _room_of(place)
         self._turn = asyncio.Lock()
 
     async def perform(self, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
@@ -52,15 +57,9 @@ class ProgramState:
             if entry.name == "state.get":
                 return await self._place.get(key)
             _require_writable(key, entry.name)
-            sizes = await self._known_sizes()
-            if value is None:
-                await self._place.delete(key)
-                sizes.pop(key, None)
-            else:
-                size = utf8_length(key) + utf8_length(value)
-                self._require_room(sizes, key, size)
-                await self._place.set(key, value)
-                sizes[key] = size
+            if value is not None:
+                _require_no_content(value)
+            await self._write(key, value)
             return None
 
     def recall(self, entry: LedgerEntry) -> None:
@@ -70,25 +69,120 @@ class ProgramState:
             if entry.name in ("state.set", "state.delete"):
                 key, value = _recalled(text)
                 self._place.recall(key, value if entry.name == "state.set" else None)
+                self._room.forget()
+
+    async def _write(self, key: str, value: str | None) -> None:
+        size = 0 if value is None else utf8_length(key) + utf8_length(value)
+        while not self._room.begin(key, size):
+            looked_at = self._room.changes
+            self._room.know(await self._found(), looked_at)
+        is_sure = False
+        try:
+            await (self._place.delete(key) if value is None else self._place.set(key, value))
+            is_sure = True
+        finally:
+            self._room.end(key, size, is_sure=is_sure)
+
+    async def _found(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for key in await self._place.keys():
+            if not key.startswith(PREFIX):
+                found[key] = utf8_length(key) + utf8_length(await self._place.get(key) or "")
+        return found
+
+
+class _Room:
+    """The sizes of what programs have written to a place, for all who write there. Room is taken before it is used.
+
+    Of writes of one key at once nobody knows which is the last: the largest counts, and then it is looked again.
+    """
+
+    def __init__(self, place: object) -> None:
+        self.place = place  # as long as this is there nothing else has its identity
+        self.changes = 0  # how often what somebody has read meanwhile may be wrong
+        self._sizes: dict[str, int] | None = None
+        self._writing: dict[str, list[int]] = {}  # the sizes that are being written
+        self._at_once: set[str] = set()
+        self._lock = threading.Lock()
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not in it may hold the lock."""
+        self._lock = threading.Lock()
+
+    def know(self, sizes: dict[str, int], looked_at: int) -> None:
+        """Take what somebody has found who ``looked_at`` the place then, unless something has happened since."""
+        with self._lock:
+            if self._sizes is None and self.changes == looked_at:
+                writing = {key: max(sizes.get(key, 0), *written) for key, written in self._writing.items()}
+                self._sizes = sizes | writing
+
+    def forget(self) -> None:
+        """Look again before the next write."""
+        with self._lock:
+            self.changes += 1
+            self._sizes = None
+
+    def begin(self, key: str, size: int) -> bool:
+        """Take room for what is about to be written, 0 for a deletion. False: it is not known what is there.
+
+        Raises `CodeModeToolError` where there is no room.
+        """
+        with self._lock:
+            sizes = self._sizes
+            if sizes is None:
+                return False
+            written = self._writing.get(key, [])
+            if written:
+                self._at_once.add(key)
+            own, size = size, max(size, *written, 0)
+            if size and key not in sizes and len(sizes) >= MAX_STATE_KEYS:
+                raise _refused("state.set", f"state has {MAX_STATE_KEYS} keys already; delete some")
+            whole = sum(sizes.values()) - sizes.get(key, 0) + size
+            if size and whole > MAX_STATE_BYTES:
+                message = f"state would have {whole} bytes in all, of at most {MAX_STATE_BYTES}; delete some keys"
+                raise _refused("state.set", message)
+            sizes[key] = size
+            self._writing[key] = [*written, own]
+            return True
+
+    def end(self, key: str, size: int, *, is_sure: bool) -> None:
+        """Tell that a write has ended."""
+        with self._lock:
+            self.changes += 1
+            left = self._writing.pop(key)
+            left.remove(size)
+            if left:
+                self._writing[key] = left
+            elif key in self._at_once:
+                self._at_once.discard(key)
                 self._sizes = None
+            if not is_sure:
+                self._sizes = None
+            elif self._sizes is not None and not left and not self._sizes.get(key):
+                self._sizes.pop(key, None)
 
-    async def _known_sizes(self) -> dict[str, int]:
-        if self._sizes is None:
-            found: dict[str, int] = {}
-            for key in await self._place.keys():
-                if not key.startswith(PREFIX):
-                    found[key] = utf8_length(key) + utf8_length(await self._place.get(key) or "")
-            self._sizes = found
-        return self._sizes
 
-    def _require_room(self, sizes: dict[str, int], key: str, size: int) -> None:
-        if key not in sizes and len(sizes) >= MAX_STATE_KEYS:
-            raise _refused("state.set", f"state has {MAX_STATE_KEYS} keys already; delete some")
-        whole = sum(sizes.values()) - sizes.get(key, 0) + size
-        if whole > MAX_STATE_BYTES:
-            raise _refused(
-                "state.set", f"state would have {whole} bytes in all, of at most {MAX_STATE_BYTES}; delete some keys"
-            )
+_rooms: WeakValueDictionary[int, _Room] = WeakValueDictionary()
+
+
+def _room_of(place: StatePlace) -> _Room:
+    """Return the room in a place, the same for all whose programs run now."""
+    shared = place.shared if isinstance(place, MappingPlace) else place
+    found = _rooms.get(id(shared))
+    if found is None or found.place is not shared:
+        found = _rooms[id(shared)] = _Room(shared)
+    return found
+
+
+def _require_no_content(value: str) -> None:
+    parts = current.get()
+    if parts is not None and f'"{parts.tag}":' in value:  # as the host writes it
+        raise _refused(
+            "state.set",
+            "an image, audio or a file cannot be kept in state, for its bytes go with this program; keep what a tool"
+            " finds it by again, or what you have read of it",
+        )
 
 
 async def answer_of(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:

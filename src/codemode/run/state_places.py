@@ -46,6 +46,11 @@ class MappingPlace:
     def __init__(self, mapping: MutableMapping[str, Any]) -> None:
         self._mapping = mapping
 
+    @property
+    def shared(self) -> object:
+        """What the places of one mapping have in common."""
+        return self._mapping
+
     async def get(self, key: str) -> str | None:
         """Return the value that stands in the mapping, as JSON. Raises `CodeModeSerializationError` for no JSON."""
         if key not in self._mapping:

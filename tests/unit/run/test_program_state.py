@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeSerializationError
+from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeSerializationError, Content
 from codemode import CodeModeToolError as ToolError
+from codemode.data.content import current
 from codemode.options.parts import ExecutionPolicy
+from codemode.protocol.contents import Contents
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
 from codemode.run import kept_results, program_state
 from codemode.run.kept_results import keep_result, told_of_large
+from codemode.run.outcome import RunOutcome
 from codemode.run.program_state import MAX_KEY_CHARACTERS, ProgramState, answer_of
 from codemode.run.state_places import LatePlace, MappingPlace, TextPlace, place_of
 
@@ -88,6 +91,96 @@ def test_all_values_together_are_bounded_before_one_is_kept():
     perform(state, "set", "b", "y" * 200_000)
     perform(state, "delete", "before")
     perform(state, "set", "c", "y" * 400_000)
+
+
+class SlowPlace(TextPlace):
+    """Keeps what it is given once it is let, which others see only then."""
+
+    def __init__(self, texts=None):
+        super().__init__(texts)
+        self.asked, self.came, self.go_on = 0, asyncio.Event(), asyncio.Event()
+
+    async def set(self, key, value):
+        self.asked += 1
+        if self.asked == 2:
+            self.came.set()
+        await self.go_on.wait()
+        if value == '"fails"':
+            raise OSError
+        await super().set(key, value)
+
+
+def both(place, *values, key=str):
+    """Write these at once, each by a program of its own; return which were taken."""
+
+    async def run():
+        states = [ProgramState(place) for _ in values]
+        writes = [
+            asyncio.ensure_future(answer_of(state, entry("set", key(at), value), POLICY))
+            for at, (state, value) in enumerate(zip(states, values, strict=True))
+        ]
+        await asyncio.wait_for(place.came.wait(), 60)
+        place.go_on.set()
+        ended = await asyncio.gather(*writes, return_exceptions=True)
+        return [one is None for one in ended], states[0]
+
+    return asyncio.run(run())
+
+
+def test_programs_at_once_share_the_room_of_a_place():
+    place = SlowPlace()
+    taken, state = both(place, *["x" * 400_000] * 4)
+    assert taken == [True, True, False, False]
+    assert place.size < 1 << 20
+    perform(state, "set", "more", "x" * 200_000)
+    with pytest.raises(ToolError, match="of at most"):
+        perform(ProgramState(place), "set", "still", "x" * 200_000)
+
+
+def test_so_do_those_of_one_mapping_and_each_other_one_has_its_own():
+    mapping = {}
+    first, second = ProgramState(place_of(mapping, None)), ProgramState(place_of(mapping, None))
+    for state in (first, second):
+        perform(state, "get", "a")
+    perform(first, "set", "a", "x" * 600_000)
+    with pytest.raises(ToolError, match="of at most"):
+        perform(second, "set", "b", "x" * 600_000)
+    perform(ProgramState(place_of({}, None)), "set", "b", "x" * 600_000)
+    perform(second, "delete", "a")
+    perform(first, "set", "b", "x" * 600_000)
+
+
+def test_of_one_key_that_is_written_at_once_the_largest_counts_until_it_is_looked_at_again():
+    place = SlowPlace()
+    taken, state = both(place, "x" * 900_000, "y", key=lambda _: "same")
+    assert taken == [True, True]
+    left = (1 << 20) - place.size - len('other""')
+    with pytest.raises(ToolError, match="of at most"):
+        perform(state, "set", "other", "x" * (left + 1))
+    perform(state, "set", "other", "x" * left)
+
+
+def test_what_could_not_be_written_takes_no_room():
+    place = SlowPlace()
+    taken, state = both(place, "fails", "x" * 500_000)
+    assert taken == [False, True]
+    perform(state, "set", "other", "x" * 500_000)
+
+
+def test_content_is_refused_with_what_to_do():
+    contents = Contents().under(POLICY, "salt")
+    place = contents.take(Content(b"x", "image/png"))
+    quoted = {"note": json.dumps(place), "$content:" + "0" * 24: "another run's"}
+
+    async def run():
+        current.set(contents)
+        state = ProgramState(TextPlace())
+        await answer_of(state, entry("set", "a", quoted), POLICY)
+        for value in (place, {"deep": [place]}, {"a": 1} | place):
+            with pytest.raises(ToolError, match="cannot be kept in state"):
+                await answer_of(state, entry("set", "b", value), POLICY)
+
+    asyncio.run(run())
 
 
 def test_keys_are_bounded(monkeypatch):
@@ -199,7 +292,7 @@ def test_a_place_that_fails_costs_the_key_alone(caplog):
         async def set(self, key, value):
             raise OSError("the disk is gone")
 
-    text = asyncio.run(told_of_large("x" * 5000, 1000, None, Broken()))
+    text = asyncio.run(told_of_large(RunOutcome("completed", "c", [], value="x" * 5000), 1000, Broken()))
     assert "The rest was dropped" in text
     assert "the disk is gone" in caplog.text
 

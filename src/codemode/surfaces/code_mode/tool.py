@@ -252,7 +252,7 @@ class CodeModeTool:
             return nothing_text(outcome.console, js)
         if most is None or not is_beyond(value, most, outcome.result_bytes):
             return ""
-        return await told_of_large(value, most, outcome.result_bytes, place)
+        return await told_of_large(outcome, most, place)
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

@@ -64,7 +64,7 @@ class Words:
         said = printed(outcome.console) if outcome.value is None and not output else ""
         value, most = outcome.value, self._most
         if most is not None and is_beyond(value, most, outcome.result_bytes):
-            value = await told_of_large(value, most, outcome.result_bytes, self._setup.place(one.scope))
+            value = await told_of_large(outcome, most, self._setup.place(one.scope))
         return completed(value, output, telemetry, said)
 
     def of_person(self, result: dict[str, Any]) -> dict[str, Any]:
