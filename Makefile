@@ -35,10 +35,11 @@ servers: $(STAMP) $(SERVERS)/.installed
 conformance: $(STAMP) $(CONFORMANCE)/.installed
 	$(BIN)/python -m tests.conformance.run
 
-# The gateway under clients of other makers, one of which gives tools to the plugin of LangChain too.
+# The gateway under clients of other makers, one of which gives tools to the plugin of LangChain too; that plugin in a
+# running `langgraph dev`.
 clients: $(STAMP) $(CLIENTS)/.installed
 	CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py \
-	  integrations/langchain/tests/test_langchain_mcp.py
+	  integrations/langchain/tests/test_langchain_mcp.py integrations/langchain/tests/test_langchain_langgraph_dev.py
 
 # A console in the browser, with programs that wait for whoever looks at it.
 demo-console: $(VENV)/.console
@@ -241,10 +242,12 @@ $(CONFORMANCE)/.installed: $(STAMP)
 
 # Clients of the gateway that others wrote; one of them needs an SDK that is older than the gateway's.
 $(CLIENTS)/.installed: $(STAMP)
-	@$(PYTHON) -m venv $(CLIENTS) && $(PYTHON) -m venv $(CLIENTS)-older
+	@$(PYTHON) -m venv $(CLIENTS) && $(PYTHON) -m venv $(CLIENTS)-older && $(PYTHON) -m venv $(CLIENTS)-langgraph
 	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check "openai-agents>=0.24"
 	@$(CLIENTS)-older/bin/python -m pip install --quiet --disable-pip-version-check "langchain-mcp-adapters>=0.3" \
 	  "langgraph-checkpoint-sqlite>=3.1" --editable . --editable './integrations/langchain[agents]'
+	@$(CLIENTS)-langgraph/bin/python -m pip install --quiet --disable-pip-version-check "langgraph-cli[inmem]>=0.4.40" \
+	  --editable . --editable './integrations/langchain[agents]'
 	@$(NPM) install --prefix $(CLIENTS)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
 	  "@modelcontextprotocol/inspector@2" "@modelcontextprotocol/sdk@1"
 	@touch $(CLIENTS)-older/.installed $@

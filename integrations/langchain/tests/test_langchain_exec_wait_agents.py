@@ -411,8 +411,8 @@ def test_neighbours_that_would_not_see_inner_calls():
     ]
     for middleware, words in wrong:
         with pytest.raises(ValueError, match=words):
-            agent((), [stock, shell, odd], *middleware, model=asking())
-    agent((), [stock], own(), HumanInTheLoopMiddleware({"exec": True}), model=asking())
+            Session(agent((), [stock, shell, odd], *middleware, model=asking())).start()
+    Session(agent((), [stock], own(), HumanInTheLoopMiddleware({"exec": True}), model=asking())).start()
 
 
 def test_wrong_options_are_refused_at_once():

@@ -15,14 +15,21 @@ from typing import Any
 
 import codemode_langchain
 import pytest
-from codemode_langchain import CodeModeMiddleware, create_code_call_tools, create_code_mode_tool
+from codemode_langchain import (
+    CodeCallMiddleware,
+    CodeModeMiddleware,
+    ExecWaitMiddleware,
+    create_code_call_tools,
+    create_code_mode_tool,
+)
 from codemode_langchain.conversion import convert
 from codemode_langchain.server_tools import annotations_of, may_destroy
 from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from mcp_desk import PICTURE, Desk, seen
 from required import missing
-from scripted_agent import CONFIG, START, agent, asking, asks, content, results
+from scripted_agent import CONFIG, START, agent, asking, asks, content, executes, results
 
 OLDER = Path(sys.prefix) / "clients-older" / "bin" / "python"
 COUNTED = {"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"]}
@@ -266,3 +273,41 @@ def test_neither_adapter_nor_sdk_is_imported():
     names = [getattr(one, "module", None) or one.names[0].name for one in imports]
     assert "langchain_core.tools" in names
     assert not [one for one in names if one.startswith(("mcp", "fastmcp", "langchain.mcp", "langchain_mcp"))]
+
+
+def wiping(faces: str, made: Any) -> Any:
+    """A graph whose programs wipe, by one surface and by one way to make it."""
+    rules: Any = {"approve": "destructive"}
+    if faces == "codeMode":
+        return agent(["return await tools.one({})"], [made], CodeModeMiddleware(**rules))
+    if faces == "codeMode alone":
+        return agent(["return await tools.one({})"], [create_code_mode_tool([made], **rules)])
+    if faces == "CodeCall":
+        messages = asking(executes("return await callTool('one', {})"))
+        return agent((), [made], CodeCallMiddleware(**rules), model=messages)
+    messages = asking(asks(("exec", {"code": "return await tools.one({})"})))
+    return agent((), [made], ExecWaitMiddleware(**rules), model=messages)
+
+
+@pytest.mark.parametrize("faces", ["codeMode", "codeMode alone", "CodeCall", "exec"])
+def test_a_hint_that_changes_in_its_place_counts(faces: str):
+    made = answered(text("done"), metadata={"readOnlyHint": True})
+    graph = wiping(faces, made)
+    made.metadata = {"destructiveHint": True}
+    assert "__interrupt__" in asyncio.run(graph.ainvoke(START, CONFIG))
+
+
+@pytest.mark.parametrize("kind", [CodeModeMiddleware, CodeCallMiddleware, ExecWaitMiddleware])
+def test_a_hint_that_changes_between_steps_counts(kind: Any):
+    made = answered(text("done"), metadata={"readOnlyHint": True})
+    name, key, program = {
+        CodeModeMiddleware: ("codeMode", "js", "return await tools.one({})"),
+        CodeCallMiddleware: ("codecall_execute", "script", "return await callTool('one', {})"),
+        ExecWaitMiddleware: ("exec", "code", "return await tools.one({})"),
+    }[kind]
+    twice = [asks((name, {key: program})), AIMessage("done"), asks((name, {key: program}))]
+    graph = agent((), [made], kind(approve="destructive"), model=asking(*twice))
+    assert "__interrupt__" not in asyncio.run(graph.ainvoke(START, CONFIG))
+    assert made.metadata is not None
+    made.metadata["readOnlyHint"] = False
+    assert "__interrupt__" in asyncio.run(graph.ainvoke(START, CONFIG))

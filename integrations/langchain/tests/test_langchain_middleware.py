@@ -270,25 +270,26 @@ def test_a_review_counts_where_a_step_was_made_without_it():
 def test_a_review_of_what_approve_lets_through_is_refused():
     review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
     with pytest.raises(ValueError, match="nobody is asked about 'add'"):
-        agent([], [add], CodeModeMiddleware(approve={"add": False}), review)
+        Session(agent([], [add], CodeModeMiddleware(approve={"add": False}), review)).start()
 
 
 @pytest.mark.parametrize("rule", [{"when": bool}, {"description": lambda *_: "why"}])
 def test_reviews_that_look_at_the_state_are_refused(rule: Any):
     review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], **rule}})
     with pytest.raises(ValueError, match=r"add.*batched.*per_call"):
-        agent([], [add], CodeModeMiddleware(), review)
+        Session(agent([], [add], CodeModeMiddleware(), review)).start()
 
 
 def test_reviews_listed_before_are_refused():
     review = HumanInTheLoopMiddleware(interrupt_on={"add": True}, interrupt_mode="per_call")
     with pytest.raises(ValueError, match="List it after"):
-        agent([], [add], review, CodeModeMiddleware())
+        Session(agent([], [add], review, CodeModeMiddleware())).start()
 
 
 def test_reviews_of_kept_tools_and_of_the_program_are_fine():
     review = HumanInTheLoopMiddleware(interrupt_on={"add": True, "codeMode": True})
-    assert agent([], [add], review, CodeModeMiddleware(keep=["add"]))
+    graph = agent([], [add], review, CodeModeMiddleware(keep=["add"]))
+    assert "__interrupt__" not in Session(graph).start()
 
 
 def test_misspelt_rules_are_noticed():

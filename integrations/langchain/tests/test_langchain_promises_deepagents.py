@@ -167,7 +167,7 @@ def test_30_an_approval_inside_a_sub_agent(is_async: bool):
 @pytest.mark.parametrize("reviewed", [None, "interrupt_on", "middleware"])
 def test_30_a_sub_agent_that_runs_a_gated_tool_unasked_is_warned_of(reviewed: Any, caplog: pytest.LogCaptureFixture):
     own = {"interrupt_on": {"interrupt_on": {"delete": True}}, "middleware": {"middleware": [CodeModeMiddleware()]}}
-    Desk("return 1", sub=saying(), writer=own.get(reviewed, {}))
+    Session(Desk("return 1", sub=saying(), writer=own.get(reviewed, {})).graph).start()
     warned = [one.getMessage() for one in caplog.records if one.name == "codemode.tools"]
     names = [name for name in ("writer", "general-purpose") if any(f"{name!r} runs delete" in one for one in warned)]
     assert names == (["general-purpose"] if reviewed else ["writer", "general-purpose"])
@@ -203,10 +203,10 @@ def test_30_what_the_deep_agent_would_gate_in_vain_is_refused():
 
     sometimes: Any = {"allowed_decisions": ["approve"], "when": bool}
     with pytest.raises(ValueError, match="delete"):
-        Desk("return 1", sub=saying(), interrupt_on={"delete": sometimes})
+        Session(Desk("return 1", sub=saying(), interrupt_on={"delete": sometimes}).graph).start()
     rules = [FilesystemPermission(operations=["write"], paths=["/**"], mode="interrupt")]
     with pytest.raises(ValueError, match="write_file"):
-        Desk("return 1", sub=saying(), permissions=rules)
+        Session(Desk("return 1", sub=saying(), permissions=rules).graph).start()
 
 
 EVERYWHERE = """

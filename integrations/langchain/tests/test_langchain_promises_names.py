@@ -84,11 +84,11 @@ def test_21_a_rule_about_it_is_refused_and_other_middleware_may_name_it():
     with pytest.raises(ValueError, match=r"'then'.*no program can call"):
         CodeModeMiddleware(approve={"then": True})
     for other in (HumanInTheLoopMiddleware({"then": True}), ToolCallLimitMiddleware(tool_name="then", run_limit=1)):
-        agent([PLAIN], [named("then")], CodeModeMiddleware(), other)
+        assert content(Session(agent([PLAIN], [named("plain"), named("then")], CodeModeMiddleware(), other)).start())
     sometimes: Any = {"allowed_decisions": ["approve"], "when": bool}
     review = HumanInTheLoopMiddleware({"then": sometimes, "plain": sometimes})
     with pytest.raises(ValueError, match="HumanInTheLoopMiddleware gates plain"):
-        agent([PLAIN], [named("then"), named("plain")], CodeModeMiddleware(), review)
+        Session(agent([PLAIN], [named("then"), named("plain")], CodeModeMiddleware(), review)).start()
 
 
 class Giving(AgentMiddleware[Any, Any, Any]):

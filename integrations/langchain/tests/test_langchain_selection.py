@@ -14,7 +14,7 @@ from langchain.agents.middleware import (
     wrap_model_call,
 )
 from langchain_core.tools import BaseTool, StructuredTool
-from scripted_agent import Session, agent, asking, asks, model, results
+from scripted_agent import START, Session, agent, asking, asks, model, results
 
 
 def named(name: str, **metadata: Any) -> BaseTool:
@@ -181,6 +181,16 @@ def test_a_tool_that_returns_directly_ends_the_run_where_the_model_calls_it_alon
     scripted = asking(asks(("last", {})))
     beside = Session(agent((), [*TOOLS, last], CodeModeMiddleware(keep=["last"]), model=scripted)).start()
     assert beside["messages"][-1].content == "for the user"
+
+
+@pytest.mark.parametrize(("js", "said"), [("return await tools.stock({ n: 2 })", None), ("throw 1", "error")])
+def test_code_mode_itself_may_end_the_run(js: str, said: str | None):
+    """What a program gives is then the answer, and so is what it failed with: the model is not asked again."""
+    alone = create_code_mode_tool(TOOLS)
+    alone.return_direct = True
+    graph = create_agent(model(js), [alone])
+    *_, last = graph.invoke(START)["messages"]
+    assert (last.type, last.name, last.status) == ("tool", "codeMode", said or "success")
 
 
 class Bringing(AgentMiddleware[Any, Any, Any]):

@@ -17,8 +17,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from .configuration_keys import CHECKPOINTER
-from .graph import is_in_node, loop_of
+from .pregel import CHECKPOINTER, inside, is_in_node
 
 End = Callable[[], Awaitable[Any]]
 Block = Callable[[Any], Any]
@@ -72,7 +71,8 @@ class AgentRun:
 
 def agent_run(config: RunnableConfig) -> AgentRun | None:
     """Return the run of the graph that a node belongs to; None outside of one, or when LangGraph looks different."""
-    loop = loop_of(config) if is_in_node(config) else None
+    node = inside(config)
+    loop = None if node is None else node.loop
     stack = getattr(loop, "stack", None)
     if not isinstance(stack, ExitStack | AsyncExitStack):
         return None

@@ -8,24 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias, Union, cast
+from typing import Any, Literal, NotRequired, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, WithJsonSchema, create_model
 from typing_extensions import TypedDict
 
-from codemode import CodeModeToolError, PendingRequest
-from codemode.plugins import PreparedTool, can_be_called, integers_as_in, resolve_reference, with_texts
+from codemode import PendingRequest
+from codemode.plugins import PreparedTool, can_be_called, with_texts
 
-from .arguments import Arguments, difference
+from .arguments import Arguments
 from .conversion import NeedsApproval
+from .decisions import ALL_DECISIONS, DecisionType, decision_type
 from .server_tools import may_destroy
 
-DecisionType = Literal["approve", "edit", "reject", "respond"]
 InterruptMode: TypeAlias = Literal["per_call", "batched"]
 INTERRUPT_MODES: tuple[InterruptMode, ...] = ("per_call", "batched")
 DESTRUCTIVE = "destructive"
-_MAX_SCHEMA_PARTS = 5_000
-ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
 
 ApprovalCheck: TypeAlias = Callable[[dict[str, Any]], bool]
 
@@ -41,26 +38,6 @@ class ApprovalConfig(TypedDict):
 ApprovalRule: TypeAlias = bool | ApprovalCheck | ApprovalConfig
 ApprovalRules: TypeAlias = Mapping[str, ApprovalRule] | Callable[[str, dict[str, Any]], bool] | Literal["destructive"]
 _NOTHING_DECLARED: Mapping[str, Any] = {}
-
-
-class ApproveDecision(TypedDict):
-    """The call runs as it was shown."""
-
-    type: Literal["approve"]
-
-
-class RejectDecision(TypedDict):
-    """The call does not run; the program gets an error with the message."""
-
-    type: Literal["reject"]
-    message: NotRequired[str]
-
-
-class RespondDecision(TypedDict):
-    """The call does not run; the program gets the message as its result."""
-
-    type: Literal["respond"]
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +65,8 @@ class Approvals:
         self.is_batched = interrupt_mode == "batched"
         self._adopted: dict[str, ApprovalConfig] = {}
         self._reviewed: frozenset[str] | None = None  # of every agent; None before the first
-        self._is_declared = rules == DESTRUCTIVE
-        if not (rules is None or self._is_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
+        self.are_declared = rules == DESTRUCTIVE  # by the tools themselves
+        if not (rules is None or self.are_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
             raise ValueError(
                 "approve must map names of tools to rules, or be a function,"
                 f" {DESTRUCTIVE!r} (what tools declare of themselves) or None, got {rules!r}"
@@ -176,7 +153,7 @@ class Approvals:
         """Tell whether calls of a tool that declares this of itself may need a person."""
         if name in self._adopted:
             return True
-        if self._is_declared:
+        if self.are_declared:
             return may_destroy(annotations)
         return self._ask_all is not None or self._rules.get(name, False) is not False
 
@@ -186,19 +163,19 @@ class Approvals:
         """Tell whether one call with validated arguments needs a person."""
         if name in self._adopted:
             return True
-        if self._is_declared:
+        if self.are_declared:
             return may_destroy(annotations)
         if self._ask_all is not None:
             return bool(self._ask_all(name, arguments))
         when = self._when(name)
         return when if isinstance(when, bool) else bool(when(arguments))
 
-    def needs_approval(self, name: str, annotations: Mapping[str, Any] = _NOTHING_DECLARED) -> NeedsApproval:
-        """Return what the core asks about calls of a tool."""
+    def needs_approval(self, name: str, declared: Callable[[], Mapping[str, Any]]) -> NeedsApproval:
+        """Return what the core asks about calls of a tool; ``declared`` returns what that says of itself by now."""
         if name in self._adopted:
             return True
-        if self._is_declared:
-            return may_destroy(annotations)
+        if self.are_declared:
+            return partial(_destroys, declared)
         if self._ask_all is not None:
             return partial(_asks_all, self._ask_all, name)
         when = self._when(name)
@@ -247,6 +224,10 @@ def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
     return {"approved": True, **({"reason": f"respond: {message}"} if kind == "respond" else {})}
 
 
+def _destroys(declared: Callable[[], Mapping[str, Any]], _arguments: Arguments) -> bool:
+    return may_destroy(declared())
+
+
 def _asks_all(ask: Callable[[str, dict[str, Any]], bool], name: str, arguments: Arguments) -> bool:
     return ask(name, arguments.copy())
 
@@ -263,79 +244,3 @@ def _check_rule(name: str, rule: Any) -> None:
     allowed = cast("Any", rule).get("allowed_decisions", ALL_DECISIONS)
     if not allowed or not set(allowed) <= set(ALL_DECISIONS):
         raise ValueError(f"approve[{name!r}]['allowed_decisions'] must name some of {', '.join(ALL_DECISIONS)}")
-
-
-def decision_type(
-    name: str, allowed: tuple[DecisionType, ...], tool: PreparedTool | None = None, shown: Any = None
-) -> Any:
-    """Return the type that LangGraph checks an answer against before it is saved."""
-    types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
-    if "edit" in allowed:
-        types["edit"] = _edit_decision(name, tool, shown)
-    members = tuple(types[one] for one in dict.fromkeys(allowed))
-    union: Any = members[0] if len(members) == 1 else Annotated[Union[members], Discriminator("type")]  # noqa: UP007
-    return Annotated[union, BeforeValidator(_single_decision), AfterValidator(_plain_decision)]
-
-
-def _edit_decision(name: str, tool: PreparedTool | None, shown: Any) -> Any:
-    schema = {"type": "object"} if tool is None else _without_references(tool.input_json_schema)
-    args = Annotated[dict[str, Any], AfterValidator(_fits(tool, shown)), WithJsonSchema(cast("Any", schema))]
-    action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
-    return create_model("EditDecision", type=(Literal["edit"], ...), edited_action=(action, ...))
-
-
-def _without_references(schema: Any) -> Any:
-    """Write out what a schema refers to, for its place in another schema: anything where it is too much or endless."""
-    left = _MAX_SCHEMA_PARTS
-
-    def written(part: Any, inside: tuple[str, ...]) -> Any:
-        nonlocal left
-        left -= 1
-        if isinstance(part, list):
-            return [written(one, inside) for one in cast("list[Any]", part)]
-        if not isinstance(part, dict):
-            return part
-        found = cast("dict[str, Any]", part)
-        target = found.get("$ref")
-        if isinstance(target, str):
-            if target in inside or left < 0:
-                return {}
-            rest = {key: one for key, one in found.items() if key != "$ref"}
-            meant: Any = written(resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
-            return {**cast("dict[str, Any]", meant), **rest} if isinstance(meant, dict) else meant
-        return {key: written(one, inside) for key, one in found.items() if key not in ("$defs", "definitions")}
-
-    return written(schema, ())
-
-
-def _fits(tool: PreparedTool | None, shown: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def check(args: dict[str, Any]) -> dict[str, Any]:
-        if tool is not None:
-            try:
-                _require_kept(tool, integers_as_in(shown, args))
-            except CodeModeToolError as error:
-                raise ValueError(error.message) from error
-        return args
-
-    return check
-
-
-def _require_kept(tool: PreparedTool, args: dict[str, Any]) -> None:
-    """Raise `ValueError` when the tool would not run with just what a person has written, completed by defaults."""
-    found = tool.validate_input(args).json_value
-    place = difference(args, found) or difference(found, tool.validate_input(found).json_value)
-    if place is not None:
-        raise ValueError(f"{place} would change: tool {tool.name!r} makes something else of it, and that would run")
-
-
-def _plain_decision(decision: Any) -> Any:
-    return decision.model_dump(mode="json") if isinstance(decision, BaseModel) else decision
-
-
-def _single_decision(answer: Any) -> Any:
-    """Take ``{"decisions": [decision]}`` too, as answers to the batched shape are written."""
-    if isinstance(answer, dict) and set(cast("dict[str, Any]", answer)) == {"decisions"}:
-        decisions = cast("dict[str, Any]", answer)["decisions"]
-        if isinstance(decisions, list) and len(cast("list[Any]", decisions)) == 1:
-            return cast("list[Any]", decisions)[0]
-    return cast("Any", answer)

@@ -1,6 +1,6 @@
 """The state of a running graph as nested calls read and write it: at once for later calls, for the graph at the end.
 
-With `configuration_keys` the only module that knows LangGraph's private configuration keys.
+Knows no program and no tool.
 """
 
 from __future__ import annotations
@@ -12,13 +12,8 @@ from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
+from .pregel import OVERWRITE, READ, RESUME, SEND, TASKS, Inside, inside
 from .state_updates import Pairs
-
-_SEND = "__pregel_send"
-_READ = "__pregel_read"
-_TASKS = "__pregel_tasks"
-_RESUME = "__resume__"
-_OVERWRITE = "__overwrite__"
 
 
 @dataclass(frozen=True)
@@ -31,21 +26,21 @@ class Writes:
 
 def state_now(config: RunnableConfig, state: Any) -> Any:
     """Return the state that a node was given with what nested calls have written since."""
-    configurable = config.get("configurable", {})
-    task = _task(configurable)
-    if not isinstance(task, _TaskNow) or not isinstance(state, dict):
+    node = inside(config)
+    task = None if node is None else node.task
+    if node is None or not isinstance(task, _TaskNow) or not isinstance(state, dict):
         return state
     written = {channel for channel, _ in task.own} & task.channels.keys()
-    now: dict[str, Any] = configurable[_READ](sorted(written), True) if written else {}
+    now: dict[str, Any] = node.read(sorted(written), True) if written else {}
     return {**cast("dict[str, Any]", state), **now}
 
 
 def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
     """Write what several values come to but for the last one, and return that: a command has one for each channel."""
-    configurable = config.get("configurable", {})
-    *earlier, last = _in_one_step(_channels(configurable).get(channel), values)
-    if earlier:
-        configurable[_SEND]([(channel, value) for value in earlier])
+    node = inside(config)
+    *earlier, last = _in_one_step(None if node is None else node.channels.get(channel), values)
+    if node is not None and earlier:
+        node.send([(channel, value) for value in earlier])
     return last
 
 
@@ -73,17 +68,14 @@ class _TaskNow:
         return [*self.task.writes, *self.own]
 
 
-def own_state(configurable: Mapping[str, Any], writes: Writes) -> dict[str, Any]:
+def own_state(node: Inside, writes: Writes) -> dict[str, Any]:
     """Return how a nested call reads and writes the state: at once for the calls after it, later for the graph.
 
     A segment that comes from the checkpoint writes nothing again, so what its calls wrote is kept with its record.
     """
-    channels, task = _channels(configurable), _task(configurable)
-    own: dict[str, Any] = {_SEND: _kept_writes(configurable[_SEND], channels, writes.keep)}
-    if task is not None:
-        read = configurable[_READ]
-        own[_READ] = partial(read.func, *read.args[:3], _TaskNow(task, channels, writes.pairs))
-    return own
+    task = _TaskNow(node.task, node.channels, writes.pairs)
+    reads = partial(node.read.func, *node.read.args[:3], task)
+    return {SEND: _kept_writes(node.send, node.channels, writes.keep), READ: reads}
 
 
 def _kept_writes(
@@ -94,27 +86,16 @@ def _kept_writes(
     def take(writes: Iterable[tuple[str, Any]]) -> None:
         others: Pairs = []
         for channel, value in writes:
-            if channel == _TASKS:
+            if channel == TASKS:
                 keep(Command(goto=[value]))
             elif channel in channels and not channel.startswith(("__", "branch:")):
                 keep(Command(update={channel: value}))
-            elif channel != _RESUME:  # the node counts its own answers by order too
+            elif channel != RESUME:  # the node counts its own answers by order too
                 others.append((channel, value))
         if others:
             send(others)
 
     return take
-
-
-def _channels(configurable: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the channels of the graph, none when LangGraph looks different."""
-    read = configurable.get(_READ)
-    args: Any = getattr(read, "args", ())
-    return args[1] if len(args) > 3 and isinstance(args[1], Mapping) else {}
-
-
-def _task(configurable: Mapping[str, Any]) -> Any:
-    return configurable[_READ].args[3] if _channels(configurable) else None
 
 
 def _in_one_step(channel: Any, values: list[Any]) -> list[Any]:
@@ -133,7 +114,7 @@ def _in_one_step(channel: Any, values: list[Any]) -> list[Any]:
 def _replaces(value: Any) -> bool:
     from langgraph.types import Overwrite
 
-    is_marked = isinstance(value, dict) and (_OVERWRITE in value or cast("Any", value).get("type") == _OVERWRITE)
+    is_marked = isinstance(value, dict) and (OVERWRITE in value or cast("Any", value).get("type") == OVERWRITE)
     return isinstance(value, Overwrite) or is_marked
 
 

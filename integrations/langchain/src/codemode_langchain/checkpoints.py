@@ -8,8 +8,7 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 
-from .configuration_keys import CHECKPOINTER, CHECKPOINTS, NAMESPACE, RETURN, TASK_ID
-from .graph import loop_of
+from .pregel import CHECKPOINTER, CHECKPOINTS, NAMESPACE, RETURN, TASK_ID, inside
 
 # Checkpoints are named by UUIDs of version 6, which count ticks of 100 ns from 1582.
 _UUID_WITH_TIME = 6
@@ -31,7 +30,8 @@ def time_of_step_ms(config: RunnableConfig) -> int | None:
 
 def checkpoint_being_saved(config: RunnableConfig) -> Any:
     """Return the future of the write of the node's own checkpoint, which LangGraph does in the background; or None."""
-    return getattr(loop_of(config), "_put_checkpoint_fut", None)
+    node = inside(config)
+    return None if node is None else getattr(node.loop, "_put_checkpoint_fut", None)
 
 
 def save_now(config: RunnableConfig, result: Any) -> None:

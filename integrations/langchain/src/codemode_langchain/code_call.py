@@ -15,10 +15,9 @@ from codemode import CodeCallOptions, CodeCallToolset, CodeModeError, Content, I
 from codemode.plugins import PreparedTool, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
+from .callers import Caller
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
-from .nested import Caller
-from .segment_work import Outcome
-from .segments import as_text, failure_of
+from .segment_work import Outcome, as_text, failure_of
 from .server_tools import annotations_of
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]

@@ -14,12 +14,12 @@ from codemode import CodeCallOptions, WorkerPool
 from codemode.plugins import looks_like_meta_tool
 
 from .approvals import ApprovalRules, InterruptMode
+from .callers import Caller
 from .chosen import Kept
 from .code_call import CodeCallFace, ScriptContext, no_tools
 from .faces import Face, as_tools
 from .hiding_middleware import HidingMiddleware
 from .neighbours import HidingWords
-from .nested import Caller
 from .shown_tools import shown_to
 
 

@@ -19,13 +19,13 @@ from codemode.plugins import PreparedTool, apart, prepared
 
 from .agent_runs import agent_run, scope_of
 from .approvals import ApprovalRules, Approvals, InterruptMode
-from .configuration_keys import NAMESPACE
+from .callers import Caller
 from .conversion import LangChainTool, convert
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
 from .foreign_tools import ForeignArguments, ForeignTool
-from .graph import is_in_node
 from .living import Program, WaitingPrograms, program_of
-from .nested import Caller, NestedRun
+from .nested import NestedRun
+from .pregel import NAMESPACE, is_in_node
 from .questions import digest
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class ExecWaitFace(Face):
         rule = self.approvals.rule_for(tool_id, name)
         made = prepared(tool)
         made.compile()
-        asks = self.approvals.needs_approval(rule, tool.annotations or {})
+        asks = self.approvals.needs_approval(rule, lambda: tool.annotations or {})
 
         async def foreign(value: Any, context: Any) -> Any:
             program = program_of(context)

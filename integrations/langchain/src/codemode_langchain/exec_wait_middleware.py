@@ -14,11 +14,11 @@ from codemode import CodeModeOptions, ExecWaitOptions, InvalidConfigError, ToolS
 from codemode.plugins import configured
 
 from .approvals import ApprovalRules, InterruptMode
+from .callers import Caller
 from .exec_wait import EXEC, NAMES, ExecWaitFace, ExecWaitTool, PairRules, require_known
 from .faces import Face
 from .hiding_middleware import Handler, HidingMiddleware, Result
 from .neighbours import HidingWords
-from .nested import Caller
 from .offered_tools import CheckedRequest, Offer, offered_name
 from .shown_tools import name_of
 
@@ -34,6 +34,7 @@ _WORDS = HidingWords(
     is_own=NAMES.__contains__,
     is_callable=lambda _name: True,  # by its id
     keep="direct",
+    counts_calls=False,
 )
 
 
@@ -46,7 +47,7 @@ class ExecWaitMiddleware(HidingMiddleware):
     changes. ``settings``: approvals, continuations, telemetry. ``approve`` is as in `create_code_mode_tool`; its names
     may be ids, and of tools of servers are. With a ``store`` programs outlive the process. List it before middleware
     that is to see inner calls, and after middleware that changes tools. Raises `ValueError` for wrong options now, and
-    as `CodeModeMiddleware` does when the agent is built.
+    as `CodeModeMiddleware` does later, and for a limit of inner calls, which a program may make after its answer.
 
     Programs belong to the thread, or where nothing of it is kept to the run. When a run of the agent ends, however it
     does, those that wait with calls in flight end with it.

@@ -25,12 +25,13 @@ from codemode.plugins import ImpossibleNameError, Listing, can_be_called, check_
 
 from .approvals import Approvals
 from .arguments import Arguments, call_ids
+from .callers import Caller, DirectCaller
 from .channels import write_earlier
 from .content import message_content
 from .conversion import LangChainTool, convert
-from .graph import is_in_node, name_in_node
-from .nested import Caller, DirectCaller
+from .graph import name_in_node
 from .outer_calls import OuterCall
+from .pregel import is_in_node
 from .questions import digest
 from .segment_work import Outcome
 from .segments import Segments
@@ -64,7 +65,7 @@ class Face:
         self.tools = {one.name: one for one in self.given if self._can_be_called(one.name)}
         self.approvals = approvals
         made = {} if before is None else before.conversions
-        self.conversions = {id(one): made.get(id(one)) or self._converted(one) for one in self.tools.values()}
+        self.conversions = {id(one): _as_it_is(one, made) or self._converted(one) for one in self.tools.values()}
         self._for_blocking = [one for one, _ in self.conversions.values()]
         self._for_awaiting = [one for _, one in self.conversions.values()]
 
@@ -86,7 +87,7 @@ class Face:
         async def arun(arguments: Arguments, context: ToolCallContext) -> Any:
             return await context.context.arun(one, arguments, context)
 
-        blocking = convert(one, run, self.approvals.needs_approval(one.name, annotations_of(one)))
+        blocking = convert(one, run, self.approvals.needs_approval(one.name, partial(annotations_of, one)))
         return blocking, blocking.executed_by(arun)
 
 
@@ -158,6 +159,14 @@ class OuterTool(BaseTool):
             status="success" if failure is None else "error",
         )
         return one_result(message, outcome.commands, partial(write_earlier, config))
+
+
+def _as_it_is(
+    one: BaseTool, made: Mapping[int, tuple[LangChainTool, LangChainTool]]
+) -> tuple[LangChainTool, LangChainTool] | None:
+    """Return what was made of a tool; None where it has come to say something else of itself."""
+    found = made.get(id(one))
+    return found if found is not None and (found[0].annotations or {}) == annotations_of(one) else None
 
 
 def as_tools(given: Iterable[Any]) -> list[BaseTool]:

@@ -19,14 +19,9 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
-from .configuration_keys import CALL, HIDDEN, NAMESPACE, SCRATCHPAD
+from .pregel import CALL, HIDDEN, NAMESPACE, SCRATCHPAD, inside, is_in_node
 
 _NUMBER_BYTES = 6
-
-
-def is_in_node(config: RunnableConfig) -> bool:
-    """True inside a LangGraph node, where results can be kept in the checkpoint."""
-    return CALL in config.get("configurable", {})
 
 
 def number_of(*parts: str) -> int:
@@ -35,15 +30,10 @@ def number_of(*parts: str) -> int:
     return int.from_bytes(digest[:_NUMBER_BYTES], "big") << 16
 
 
-def loop_of(config: RunnableConfig) -> Any:
-    """Return LangGraph's loop over the steps of the graph that a node belongs to; None when it looks different."""
-    call = config.get("configurable", {}).get(CALL)
-    return getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
-
-
 def name_in_node(config: RunnableConfig, what: str) -> str:
     """Name a call that has no id by its digest: the same when the node runs again, another for each call in it."""
-    place = config.get("configurable", {})[SCRATCHPAD].call_counter()
+    node = inside(config)
+    place = 0 if node is None else node.scratchpad.call_counter()
     return f"code-mode-{place}-{what[:16]}"
 
 
@@ -82,20 +72,17 @@ def renumbered(
     hide: bool,
     wrap: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> dict[str, Any]:
-    """Return the configurable part with tasks numbered by ``counter``; unchanged when LangGraph looks different."""
+    """Return the configurable part with tasks numbered by ``counter``; unchanged where the node has ended."""
     configurable: dict[str, Any] = config.get("configurable", {})
-    call: Any = configurable[CALL]
-    try:
-        node: Any = call.args[0]()
-        scratchpad = replace(node.config["configurable"][SCRATCHPAD], call_counter=counter)
-        tags = [*(node.config.get("tags") or ()), *([HIDDEN] if hide else ())]
-        node_configurable = {**node.config["configurable"], SCRATCHPAD: scratchpad}
-        own = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
-        start = call.func if wrap is None else _Wrapping(call.func, wrap)
-        renumbered = partial(start, weakref.ref(own), *call.args[1:], **_with_own_threads(call.keywords))
-    except (AttributeError, IndexError, KeyError, TypeError):
-        # Calls are then matched by order alone, and whoever reads a record finds out when it is not the right one.
+    found = inside(config)
+    if found is None or (node := found.node) is None:
         return configurable
+    scratchpad = replace(node.config["configurable"][SCRATCHPAD], call_counter=counter)
+    tags = [*(node.config.get("tags") or ()), *([HIDDEN] if hide else ())]
+    node_configurable = {**node.config["configurable"], SCRATCHPAD: scratchpad}
+    own = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
+    start = found.start if wrap is None else _Wrapping(found.start, wrap)
+    renumbered = partial(start, weakref.ref(own), *found.rest, **_with_own_threads(found.settings))
     renumbered.__dict__["node"] = own  # the reference above is weak
     return {**configurable, CALL: renumbered}
 

@@ -14,9 +14,14 @@ from codemode.plugins import LatePlace
 _KEY = "code_mode_state"
 
 
-def merged(left: Mapping[str, str | None], right: Mapping[str, str | None]) -> dict[str, str | None]:
+def merged(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with what was written; None has deleted one. The reducer of the channel: the last write wins."""
     return {key: value for key, value in {**left, **right}.items() if value is not None}
+
+
+def newest(_left: Any, right: Any) -> Any:
+    """Return the newest value, of calls that end at the same time too."""
+    return right
 
 
 def in_graph(_context_binding: str | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import weakref
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -14,8 +15,9 @@ from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
-from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
@@ -24,20 +26,15 @@ from codemode import CodeModeToolError
 from codemode.plugins import PreparedTool, can_be_called, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
+from .being_built import listed_with, may_get_others, tools_beside
+from .callers import Caller
 from .channels import state_now
 from .chosen import Chosen, InPrograms
 from .conversion import Capture, convert, tool_call
 from .faces import Face, OuterTool, as_tools
-from .neighbours import (
-    HidingWords,
-    listed_with,
-    may_get_others,
-    refuse_second,
-    reviewed_by_neighbours,
-    tools_beside,
-    warn_of_sub_agents,
-)
-from .nested import Caller
+from .limits import END, Limits, end_in, limits_among, passed_on
+from .neighbours import HidingWords, refuse_second, reviewed_by_neighbours, warn_of_sub_agents
+from .pregel import AgentParts, inside
 from .server_tools import annotations_of
 from .shown_tools import CodeModeState, ShownTools, name_of
 
@@ -50,9 +47,10 @@ _MAX_FACES = 32
 class HandlerCaller:
     """Makes nested calls as the agent makes its own: through the middleware listed later, and the tool node."""
 
-    def __init__(self, request: ToolCallRequest, handler: Handler) -> None:
+    def __init__(self, request: ToolCallRequest, handler: Handler, limits: Limits | None = None) -> None:
         self._request = request
         self._handler = handler
+        self.limits = limits
         self.runtime = cast("Any", request).runtime
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
@@ -89,9 +87,12 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._approvals = Approvals(approve, interrupt_mode)
         self._approvals.refuse_kept(self._chosen.kept_names, words.is_own, words.is_callable, words.keep)
         self._shown_tools = ShownTools()
-        self._faces: OrderedDict[tuple[int, ...], Face] = OrderedDict()
+        self._faces: OrderedDict[tuple[Any, ...], Face] = OrderedDict()
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = threading.Lock()
+        self._look = threading.Lock()
+        self._agents: weakref.WeakKeyDictionary[Any, AgentParts] = weakref.WeakKeyDictionary()  # by their runs
+        self._taken_in: weakref.WeakSet[Any] = weakref.WeakSet()
         # Known to the agent by their names; what they run depends on the agent's tools.
         self._registered = {one.name: one for one in self._made_face([]).offered()}
 
@@ -117,24 +118,46 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @property
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The tools that the agent gets from here. Read while it is built: the moment to look at its neighbours."""
+        """The tools that the agent gets from here. Read while it is built: the moment for words about names."""
         refuse_second([one.words for one in listed_with(self) if isinstance(one, HidingMiddleware)])
         beside = tools_beside(self)
-        self._refuse_others_of_its_names(beside)
-        seen = {*self._registered, *self._only_direct(beside), *self._seen_alone(beside)}
-        adopted = reviewed_by_neighbours(self, seen.difference(self._called_alike(beside)), self.words)
-        if listed_with(self) and self._approvals.adopt(adopted):
+        if beside is not None:
+            self._refuse_others_of_its_names(beside)
+            if not may_get_others(self):
+                self._chosen.require_known(beside)
+            self._only_direct(beside)
+            self._seen_alone(beside)
+        return [*self._registered.values()]
+
+    def _look_around(self, config: RunnableConfig) -> AgentParts | None:
+        """Look at the agent that runs, once: what its other middleware reviews, and whether that sees nested calls.
+
+        Raises `ValueError` for middleware that does not see what it is there to see, and `UnknownVersionError` where
+        nobody can tell.
+        """
+        node = inside(config)
+        if node is None:
+            return None
+        with self._look:
+            if node.loop not in self._agents:
+                agent = node.agent_of(self)
+                if agent.tool_node not in self._taken_in:
+                    self._take_in(agent)
+                    self._taken_in.add(agent.tool_node)
+                self._agents[node.loop] = agent
+            return self._agents[node.loop]
+
+    def _take_in(self, agent: AgentParts) -> None:
+        refuse_second([one.words for one in agent.listed if isinstance(one, HidingMiddleware)])
+        seen = {*self._registered, *self._only_direct(agent.tools), *self._seen_alone(agent.tools)}
+        seen.difference_update(self._called_alike(agent.tools))
+        if self._approvals.adopt(reviewed_by_neighbours(self, agent.listed, seen, self.words)):
             with self._lock:
                 self._faces.clear()  # made by other rules
-        warn_of_sub_agents(self, self._approvals.may_ask, self.words, HidingMiddleware)
-        return [*self._registered.values()]
+        warn_of_sub_agents(agent.listed, self._approvals.may_ask, self.words, HidingMiddleware)
 
     def _only_direct(self, beside: Sequence[Any]) -> Collection[str]:
         """Return the names that only the model calls. Raises `ValueError` for rules about what nobody asks about."""
-        if not listed_with(self):
-            return self._chosen.kept_names
-        if not may_get_others(self):
-            self._chosen.require_known(beside)
         called = {one.name: self._chosen.places(one) for one in as_tools(beside) if not self._is_own(one)}
         self._approvals.refuse_direct([name for name, one in called.items() if one.directly])
         # Of a tool that is not known yet, its name must tell: a review of what programs call as well has to hold there.
@@ -142,15 +165,15 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Show the model one tool."""
-        shown, update = self._shown(request)
-        return _with_update(handler(shown), update)
+        shown, update, said = self._asked(request)
+        return _with_update(said or handler(shown), update)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Show the model one tool."""
-        shown, update = self._shown(request)
-        return _with_update(await handler(shown), update)
+        shown, update, said = self._asked(request)
+        return _with_update(said or await handler(shown), update)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; leave calls of kept tools alone, and refuse those of all others."""
@@ -161,6 +184,16 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         """Run a program; leave calls of kept tools alone, and refuse those of all others."""
         judged = self._judged(request, handler)
         return judged if isinstance(judged, ToolMessage) else await handler(judged)
+
+    def _asked(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
+        """Return what the model is asked, an update of the state, and what is said in its place after a last call."""
+        agent = self._look_around(ensure_config())
+        shown, update = self._shown(request)
+        if agent is not None:
+            update = {**update, **passed_on(request.state, limits_among(agent.listed))}
+        if (said := end_in(request.state)) is None:
+            return shown, update, None
+        return shown, {**update, END: None}, AIMessage(said)
 
     def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
         self._refuse_others_of_its_names(request.tools)
@@ -174,7 +207,10 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         registered, hidden = self._called_from(request)
         face = self._face(hidden)
         self._require_known(registered, hidden, face)
-        caller = cast("Caller", HandlerCaller(request, handler))
+        agent, node = self._look_around(_config_of(request)), inside(_config_of(request))
+        listed = limits_among(() if agent is None else agent.listed)
+        limits = Limits(listed, node, request.state) if node is not None and listed else None
+        caller = cast("Caller", HandlerCaller(request, handler, limits))
         return request.override(tool=self._own_tool(face, request, caller))
 
     def _require_known(self, registered: Iterable[str], hidden: Iterable[BaseTool], face: Face) -> None:  # noqa: ARG002
@@ -216,6 +252,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _judged(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
         """Return the call that is made, or what the model is told instead of one that it may not make by itself."""
+        self._look_around(_config_of(request))
         name, tool = request.tool_call["name"], request.tool
         if name in self._registered:
             return self._bound(request, handler)
@@ -265,7 +302,9 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
             return known[1]
 
     def _face(self, hidden: Sequence[BaseTool]) -> Face:
-        key = tuple(id(one) for one in hidden)
+        # What tools declare of themselves may change in them.
+        declared = annotations_of if self._approvals.are_declared else _nothing
+        key = tuple((id(one), *sorted(declared(one).items())) for one in hidden)
         with self._lock:
             face = self._faces.get(key)
             if face is None:
@@ -280,6 +319,14 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 def _with_update(given: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
     response = ModelResponse(result=[given]) if isinstance(given, BaseMessage) else given
     return ExtendedModelResponse(model_response=response, command=Command(update=update))
+
+
+def _config_of(request: ToolCallRequest) -> RunnableConfig:
+    return cast("Any", request).runtime.config
+
+
+def _nothing(_tool: BaseTool) -> dict[str, Any]:
+    return {}
 
 
 def _never() -> None:

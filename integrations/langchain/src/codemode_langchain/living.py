@@ -19,8 +19,9 @@ from langchain_core.tools import BaseTool
 from codemode import ToolCallContext
 
 from .arguments import Arguments
+from .callers import DirectCaller
 from .graph import on_own_thread
-from .nested import DirectCaller, NestedRun
+from .nested import NestedRun
 
 _MOST = 10_000
 

@@ -1,13 +1,10 @@
-"""Other middleware that would not see what it is there to see: refused when the agent is built. Runs nothing."""
+"""Other middleware that would not see what it is there to see: refused before a model is asked. Runs nothing."""
 
 from __future__ import annotations
 
-import inspect
 import logging
-import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, cast
 
 from langchain.agents import middleware as built_in
@@ -37,7 +34,8 @@ class HidingWords:
     ``runs`` is the tool that runs ``programs``, ``limit`` the option that bounds the calls of each, ``taken`` what is
     said of another tool of the agent whose ``name`` is one of its own by ``is_own``; programs call tools of the names
     that ``is_callable`` tells. ``keep`` is the argument that names what stays with the model. Where it
-    ``adopts_reviews``, what a review of the model's calls says of nested tools holds for programs too.
+    ``adopts_reviews``, what a review of the model's calls says of nested tools holds for programs too; where it
+    ``counts_calls``, a limit of calls counts nested ones.
     """
 
     kind: str
@@ -49,6 +47,7 @@ class HidingWords:
     is_callable: Callable[[str], bool] = can_be_called
     keep: str = "keep"
     adopts_reviews: bool = False
+    counts_calls: bool = True
 
 
 def refuse_second(hiding: Sequence[HidingWords]) -> None:
@@ -67,23 +66,22 @@ def refuse_second(hiding: Sequence[HidingWords]) -> None:
 
 
 def reviewed_by_neighbours(
-    own: AgentMiddleware[Any, Any, Any], seen: Iterable[str], words: HidingWords
+    own: AgentMiddleware[Any, Any, Any], listed: Sequence[Any], seen: Iterable[str], words: HidingWords
 ) -> dict[str, ApprovalConfig]:
     """Return the rules of a review that never sees nested calls, for the tools that it names.
 
-    Raise `ValueError` for other middleware of the agent that never sees them and is there to see them. ``seen`` are the
-    tools that only the model calls.
+    Raise `ValueError` for middleware of those ``listed`` in the agent that never sees them and is there to see them.
+    ``seen`` are the tools that only the model calls.
     """
-    listed, rules = listed_with(own), dict[str, ApprovalConfig]()
-    place = next((index for index, one in enumerate(listed) if one is own), None)
-    if place is None:
-        return rules
+    rules = dict[str, ApprovalConfig]()
+    place = next(index for index, one in enumerate(listed) if one is own)
     called = _Seen(frozenset(seen), words.is_callable)
     for index, one in enumerate(listed):
         if isinstance(one, HumanInTheLoopMiddleware):
             rules |= _checked_review(one, called, words, is_before=index < place)
         elif isinstance(one, ToolCallLimitMiddleware):
-            _check_limit(one, called, words)
+            if not words.counts_calls:
+                _refuse_limit(one, called, words)
         elif index < place:
             _check_wrapping(one, called, words)
     return rules
@@ -124,8 +122,8 @@ def _adopted(rule: Mapping[str, Any]) -> ApprovalConfig:
     return cast("ApprovalConfig", said)
 
 
-def _check_limit(limit: Any, seen: _Seen, words: HidingWords) -> None:
-    """It counts what the model asks for. A nested call is asked for by a program."""
+def _refuse_limit(limit: Any, seen: _Seen, words: HidingWords) -> None:
+    """It counts what the model asks for. A nested call is asked for by a program, here perhaps after its answer."""
     if limit.tool_name is not None and not seen.missing([limit.tool_name]):
         return
     counted = "all tools" if limit.tool_name is None else repr(limit.tool_name)
@@ -148,14 +146,12 @@ def _check_wrapping(one: Any, seen: _Seen, words: HidingWords) -> None:
                 )
 
 
-def warn_of_sub_agents(
-    own: AgentMiddleware[Any, Any, Any], may_ask: Callable[..., bool], words: HidingWords, kind: type
-) -> None:
+def warn_of_sub_agents(listed: Sequence[Any], may_ask: Callable[..., bool], words: HidingWords, kind: type) -> None:
     """Log which sub-agents of a deep agent have tools that wait for a person in the agent itself, and not there.
 
-    A middleware of this ``kind`` has rules of its own.
+    A middleware of this ``kind``, of those ``listed`` in the agent, has rules of its own.
     """
-    for one in listed_with(own):
+    for one in listed:
         for spec in cast("Sequence[Any]", getattr(one, "_subagents", None) or ()):
             if ungated := sorted(
                 name for name, one in _unreviewed(spec, kind).items() if may_ask(name, _declared(one))
@@ -195,55 +191,3 @@ class _Seen:
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that only programs call."""
         return sorted(name for name in set(names) - self.named if self.is_callable(name))
-
-
-def tools_beside(own: object) -> list[Any]:
-    """Return the tools of the agent that is being built in this thread, but for those of its own middleware ``own``."""
-    frame = _frame_with(own)
-    if frame is None:
-        return []
-    given: Any = frame.f_locals.get("tools")
-    others = [
-        one
-        for middleware in listed_with(own)
-        if middleware is not own
-        for one in getattr(middleware, "tools", None) or ()
-    ]
-    return [*(cast("Collection[Any]", given) if isinstance(given, Collection) else ()), *others]
-
-
-def may_get_others(own: object) -> bool:
-    """Tell whether other middleware of the agent may give its model tools that nobody knows while it is built."""
-    kinds: list[type] = [type(one) for one in listed_with(own) if one is not own]
-    return any(_wraps_models(kind) and not _is_published(kind) for kind in kinds)
-
-
-def _wraps_models(kind: type) -> bool:
-    names = ("wrap_model_call", "awrap_model_call")
-    return any(getattr(kind, name, None) is not getattr(AgentMiddleware, name, None) for name in names)
-
-
-def _is_published(kind: type) -> bool:
-    """Tell whether it is one of LangChain's own, whose tools are registered; a decorated function is none."""
-    is_theirs = kind.__module__.partition(".")[0] in ("langchain", "deepagents")
-    return is_theirs and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
-
-
-def listed_with(own: object) -> Sequence[Any]:
-    """Return the middleware of the agent that is being built in this thread: `create_agent` tells them nothing.
-
-    The innermost function with a ``middleware`` that holds our own: `create_agent` itself, whatever was put around it.
-    """
-    frame = _frame_with(own)
-    return () if frame is None else tuple(frame.f_locals["middleware"])
-
-
-def _frame_with(own: object) -> FrameType | None:
-    frame = inspect.currentframe()
-    while frame is not None:
-        listed: Any = frame.f_locals.get("middleware")
-        # Any collection does for `create_agent`.
-        if isinstance(listed, Collection) and any(one is own for one in cast("Collection[Any]", listed)):
-            return frame
-        frame = frame.f_back
-    return None

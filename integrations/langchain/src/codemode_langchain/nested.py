@@ -10,9 +10,9 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
-from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool, ToolException
@@ -22,6 +22,7 @@ from codemode.plugins import with_texts
 
 from .arguments import Arguments
 from .beginnings import Beginning
+from .callers import Caller
 from .channels import Writes
 from .conversion import Capture, guest_value, told, tool_call
 from .interrupts import command_in, interrupts_in, is_wrong_answer
@@ -39,30 +40,6 @@ _STOPPED = (
 _CANNOT_ASK = (
     "this tool asks a person by itself, with interrupt(), which a parked program cannot wait for: gate it with approve"
 )
-
-
-class Caller(Protocol):
-    """How one call of a tool is made."""
-
-    def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """Return what LangChain makes of the call: a message, a command, or a list of them."""
-        ...
-
-    async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """Do the same without blocking."""
-        ...
-
-
-class DirectCaller:
-    """Calls the tool itself."""
-
-    def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """See `Caller.call`."""
-        return tool.invoke(call, config)
-
-    async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """See `Caller.acall`."""
-        return await tool.ainvoke(call, config)
 
 
 @dataclass
@@ -120,6 +97,7 @@ class NestedRun:
             return self.responses[context.tool_call_id]
         if self.beginning is not None:
             self._begin(is_first=self.beginning.is_first())
+        self._admit(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
@@ -135,6 +113,7 @@ class NestedRun:
             return self.responses[context.tool_call_id]
         if self.beginning is not None:
             self._begin(is_first=await self.beginning.ais_first())
+        self._admit(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _Attempt(self, tool, arguments, context, answers)
         try:
@@ -192,6 +171,10 @@ class NestedRun:
         except WrongAnswer:
             attempt = attempt.without_newest_answers()
             return attempt.finished(await self._acall(attempt))
+
+    def _admit(self, tool: BaseTool, context: ToolCallContext) -> None:
+        if self.caller.limits is not None:
+            self.caller.limits.admit(tool.name, context.tool_call_id)
 
     def _begin(self, *, is_first: bool) -> None:
         if self.is_stopped:

@@ -12,9 +12,9 @@ from typing import Any, cast
 from langchain_core.runnables import RunnableConfig
 
 from .channels import Writes, own_state
-from .configuration_keys import NAMESPACE, RESUME_MAP, SCRATCHPAD
-from .graph import is_in_node, number_of, renumbered
+from .graph import number_of, renumbered
 from .interrupts import take_interrupts
+from .pregel import NAMESPACE, RESUME_MAP, SCRATCHPAD, inside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,8 @@ class NestedScratchpad:
 
     def applied_to(self, config: RunnableConfig) -> RunnableConfig:
         """Return the configuration for the nested call; unchanged outside a node."""
-        if not is_in_node(config):
+        node = inside(config)
+        if node is None:
             return config
         first = number_of("nested", self.key)
         # A graph inside the tool remembers its earlier answers, and finds the newest in a map. One without a memory
@@ -60,14 +61,14 @@ class NestedScratchpad:
         in_tasks = partial(_answered, answers=self._foreign_answers, alone=alone)
         configurable = renumbered(config, itertools.count(first).__next__, hide=False, wrap=in_tasks)
         scratchpad = replace(
-            configurable[SCRATCHPAD],
+            node.scratchpad,
             call_counter=itertools.count(first).__next__,
             subgraph_counter=itertools.count(first).__next__,
             interrupt_counter=self._next_interrupt,
             resume=self._own_answers,
             get_null_resume=_once(alone),
         )
-        own = {SCRATCHPAD: scratchpad, **own_state(configurable, self.writes), RESUME_MAP: by_id}
+        own = {SCRATCHPAD: scratchpad, **own_state(node, self.writes), RESUME_MAP: by_id}
         return cast("RunnableConfig", {**config, "configurable": {**configurable, **own}})
 
     @property

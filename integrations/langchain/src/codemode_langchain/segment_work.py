@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from codemode import CodeModeError, Interrupt
+from codemode import CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError, Interrupt, failure_text
 
 from .approvals import Question
 from .leavings import Leavings
@@ -74,3 +75,19 @@ def calls_in(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]
         # One of a process that has ended has left nothing else.
         calls[one["tool_call_id"]] = {**calls.get(one["tool_call_id"], {}), **one}
     return tuple(calls.values())
+
+
+def failure_of(error: CodeModeError, program: str) -> dict[str, str]:
+    """Return what is kept of a failure; the text is for the model."""
+    return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
+
+
+def nothing_ran(error: CodeModeError) -> bool:
+    """Tell whether an error came before anything of the program ran."""
+    is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
+    return is_refusal or isinstance(error, CodeModeConcurrencyError)
+
+
+def as_text(value: Any) -> str:
+    """Return what the content of a message says of plain JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -17,28 +17,29 @@ from langchain_core.runnables import RunnableConfig
 
 from codemode import (
     CodeModeAbortedError,
-    CodeModeConcurrencyError,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeToolApprovalRequiredError,
+    CodeModeToolError,
     Interrupt,
-    failure_text,
 )
 from codemode.plugins import apart
 
 from .approvals import Approvals, Question
 from .batches import batched, taken_apart, waiting_of
 from .beginnings import Beginning
+from .callers import Caller
 from .checkpoints import time_of_step_ms
 from .content import shown_block
-from .graph import binding_in_node, is_in_node, number_of, start_task
+from .graph import binding_in_node, number_of, start_task
 from .graph_state import left_by
 from .interrupts import ask_person, interrupts_in, raise_interrupts, take_interrupts
 from .leavings import Leavings
-from .nested import Caller, NestedRun
+from .nested import NestedRun
 from .outer_calls import OuterCall
+from .pregel import is_in_node
 from .questions import Questions, digest
-from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work, calls_in
+from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work, as_text, calls_in, failure_of, nothing_ran
 from .siblings import Sibling
 
 Record: TypeAlias = dict[str, Any]
@@ -126,6 +127,8 @@ class Segments:
             if "interrupt" not in record:
                 return self._outcome(record)
             interrupt = Interrupt.from_dict(record["interrupt"])
+            if self.caller.limits is not None and (stopped := self.caller.limits.end(interrupt)) is not None:
+                return self._stopped(*stopped)
             step = todo.step + 1
             questions = self._begun_with(step, interrupt)
             if not questions and interrupt.requests:  # without any it goes on by itself
@@ -205,6 +208,7 @@ class Segments:
             **({"names": names} if names else {}),
             "commands": [*(command for one in left for command in one.commands), *left_by(self.call)],
             "artifacts": [one.artifact for one in left if one.artifact is not None],
+            **({} if self.caller.limits is None else self.caller.limits.record),
             "made": [one.listed(call_id) for call_id, one in todo.run.made.items() if call_id not in waiting],
             **ending,
         }
@@ -220,10 +224,21 @@ class Segments:
             text=as_text(json.loads(record["shown"]) if "shown" in record else value),
             content=tuple(record.get("content", ())),
             failure=record.get("failure"),
-            commands=tuple(one for left in self._left for one in left["commands"]),
+            commands=self._commands(),
             artifacts=calls_in(self._left),
             error=self._error,
         )
+
+    def _stopped(self, text: str, command: Any) -> Outcome:
+        failure = failure_of(CodeModeToolError(text), self.call.program)
+        return Outcome(
+            failure={**failure, "text": text}, commands=(*self._commands(), command), artifacts=calls_in(self._left)
+        )
+
+    def _commands(self) -> tuple[Any, ...]:
+        limits = self.caller.limits
+        counted = [] if limits is None else limits.counted(self._left, self.tool_call_id)
+        return (*(one for left in self._left for one in left["commands"]), *counted)
 
     # --- performing ---
 
@@ -290,7 +305,7 @@ class Segments:
         return self._record(todo, found | ({"content": [shown_block(part) for part in parts]} if parts else {}))
 
     def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
-        if todo.interrupt is not None and _nothing_ran(error):
+        if todo.interrupt is not None and nothing_ran(error):
             # Not recorded: the answers stand, and the same run can be tried again.
             error.add_note(_KEY_NOTE)
             raise error
@@ -301,16 +316,6 @@ class Segments:
                 return self._ended(todo, error.recovery)  # cut off before, with these answers
         self._error = error
         return self._record(todo, {"failure": failure_of(error, self.call.program)})
-
-
-def failure_of(error: CodeModeError, program: str) -> dict[str, str]:
-    """Return what is kept of a failure; the text is for the model."""
-    return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
-
-
-def _nothing_ran(error: CodeModeError) -> bool:
-    is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
-    return is_refusal or isinstance(error, CodeModeConcurrencyError)
 
 
 def _collected(todo: Ask, results: Sequence[Callable[[], Any]]) -> Collected:
@@ -342,8 +347,3 @@ def _async(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         return await work()
 
     return run
-
-
-def as_text(value: Any) -> str:
-    """Return what the content of a message says of plain JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

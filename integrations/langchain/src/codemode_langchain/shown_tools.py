@@ -15,7 +15,7 @@ from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
-from .graph_state import merged
+from .graph_state import merged, newest
 
 _KEY = "code_mode_shown"
 _MAX_STEPS = 256
@@ -30,10 +30,16 @@ class Shown(TypedDict):
 
 
 class CodeModeState(AgentState[Any]):
-    """The agent's state with what its last step showed, and what programs have left. No input or output has either."""
+    """The agent's state with what programs need of it, which no input and no output has.
+
+    What its last step showed, what programs have left, how often their calls called which tools where limits have not
+    counted that yet, by the ids of the calls that ran them, and what is said where a limit has ended the run.
+    """
 
     code_mode_shown: NotRequired[Annotated[Shown, PrivateStateAttr]]
     code_mode_state: NotRequired[Annotated[dict[str, str | None], PrivateStateAttr, merged]]
+    code_mode_calls: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, merged]]
+    code_mode_end: NotRequired[Annotated[str | None, PrivateStateAttr, newest]]
 
 
 class ShownTools:

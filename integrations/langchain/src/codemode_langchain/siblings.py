@@ -11,7 +11,7 @@ from typing import Self
 
 from langchain_core.runnables import RunnableConfig
 
-from .configuration_keys import SCRATCHPAD
+from .pregel import SCRATCHPAD
 
 _at_work: dict[int, set[Sibling]] = {}  # by the scratchpad of the node, which its calls hold
 

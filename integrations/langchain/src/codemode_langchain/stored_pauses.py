@@ -36,8 +36,8 @@ from codemode.plugins import (
     written_end,
 )
 
-from .configuration_keys import NAMESPACE
 from .faces import MAX_AGE_MS
+from .pregel import NAMESPACE
 from .stored_requests import Part, asked_by, plain, resume_values
 
 _log = logging.getLogger("codemode.stores")

@@ -108,12 +108,26 @@ def _actions(shown: Any) -> list[tuple[dict[str, Any], tuple[str, ...]]] | None:
     try:
         exact = without_texts(value) if "bigIntegers" in value else value
         actions, configs = exact["action_requests"], exact["review_configs"]
-        by_name = {one["action_name"]: tuple(one["allowed_decisions"]) for one in configs}
-        found = [(dict(one), by_name[one["name"]]) for one in actions]
+        reviews = [(str(one["action_name"]), tuple(one["allowed_decisions"])) for one in configs]
+        allowed = _in_order([str(one["name"]) for one in actions], reviews)
+        found = [(dict(one), may) for one, may in zip(actions, allowed, strict=True)]
     except (KeyError, TypeError, ValueError):
         return None
     decides = {"approve", "reject"}
     return found if found and all(decides & set(allowed) for _, allowed in found) else None
+
+
+def _in_order(names: list[str], reviews: list[tuple[str, tuple[str, ...]]]) -> list[tuple[str, ...]]:
+    """Return what may be decided about each call: by its place, else what all reviews of its name allow.
+
+    Raises `KeyError` for a call without a review.
+    """
+    if names == [name for name, _ in reviews]:
+        return [allowed for _, allowed in reviews]
+    by_name: dict[str, tuple[str, ...]] = {}
+    for name, allowed in reviews:
+        by_name[name] = tuple(one for one in by_name.get(name, allowed) if one in allowed)
+    return [by_name[name] for name in names]
 
 
 def _schema_of_edits(schema: Any, tool_name: str) -> Any:

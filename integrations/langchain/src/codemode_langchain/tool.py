@@ -13,8 +13,8 @@ from codemode import CodeModeTool as Core
 from codemode.plugins import LatePlace, Listing, PreparedTool
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
+from .callers import Caller
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
-from .nested import Caller
 
 NAME = Core.name
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 from codemode import PendingRequest
 from codemode.plugins import UNKNOWN_OUTCOME_KIND, with_texts
 
-from .approvals import DecisionType, Question, decision_type
+from .approvals import Question
+from .decisions import DecisionType, decision_type
 from .outer_calls import OuterCall
 
 _NOT_DONE = "a person says that this call failed"

@@ -1,0 +1,69 @@
+"""What an agent is being built of, for words about misspelt names as early as can be: `create_agent` tells nothing.
+
+Nothing that has to hold depends on it: who sees which calls is looked at in the running agent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Collection, Sequence
+from types import FrameType
+from typing import Any, cast
+
+from langchain.agents.middleware import AgentMiddleware
+
+
+def tools_beside(own: object) -> list[Any] | None:
+    """Return the tools of the agent that is being built in this thread, but for those of its own middleware ``own``.
+
+    None where nobody can tell.
+    """
+    frame = _frame_with(own)
+    if frame is None:
+        return None
+    given: Any = frame.f_locals.get("tools")
+    others = [
+        one
+        for middleware in listed_with(own)
+        if middleware is not own
+        for one in getattr(middleware, "tools", None) or ()
+    ]
+    return [*(cast("Collection[Any]", given) if isinstance(given, Collection) else ()), *others]
+
+
+def may_get_others(own: object) -> bool:
+    """Tell whether other middleware of the agent may give its model tools that nobody knows while it is built."""
+    kinds: list[type] = [type(one) for one in listed_with(own) if one is not own]
+    return any(_wraps_models(kind) and not _is_published(kind) for kind in kinds)
+
+
+def _wraps_models(kind: type) -> bool:
+    names = ("wrap_model_call", "awrap_model_call")
+    return any(getattr(kind, name, None) is not getattr(AgentMiddleware, name, None) for name in names)
+
+
+def _is_published(kind: type) -> bool:
+    """Tell whether it is one of LangChain's own, whose tools are registered; a decorated function is none."""
+    is_theirs = kind.__module__.partition(".")[0] in ("langchain", "deepagents")
+    return is_theirs and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+
+
+def listed_with(own: object) -> Sequence[Any]:
+    """Return the middleware of the agent that is being built in this thread: `create_agent` tells them nothing.
+
+    The innermost function with a ``middleware`` that holds our own: `create_agent` itself, whatever was put around it.
+    """
+    frame = _frame_with(own)
+    return () if frame is None else tuple(frame.f_locals["middleware"])
+
+
+def _frame_with(own: object) -> FrameType | None:
+    frame = inspect.currentframe()
+    while frame is not None:
+        listed: Any = frame.f_locals.get("middleware")
+        # Any collection does for `create_agent`.
+        if isinstance(listed, Collection) and any(one is own for one in cast("Collection[Any]", listed)):
+            return frame
+        frame = frame.f_back
+    return None
