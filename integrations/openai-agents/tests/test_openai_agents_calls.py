@@ -15,6 +15,7 @@ from agents import (
     RunConfig,
     RunContextWrapper,
     Runner,
+    RunState,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
@@ -224,15 +225,76 @@ def test_an_agent_is_a_tool_of_programs() -> None:
     assert said("return await tools.research({ input: 'how many?' });", tool) == "42 of them"
 
 
-def test_an_agent_that_waits_itself_is_an_error_in_the_program() -> None:
+def asking(did: list[str], **answers: Any) -> Any:
+    """Return a tool whose agent asks twice before it answers, in a process that may be another one."""
+
     @function_tool(needs_approval=True)
-    def pay() -> str:
+    def pay(cents: int) -> str:
+        """Pay."""
+        did.append(f"paid {cents}")
+        return "paid"
+
+    calls = [[("pay", {"cents": 5})], [("pay", {"cents": 6})]]
+    model = Script(*calls, ids="inner", **answers)
+    return Agent(name="clerk", model=model, tools=[pay]).as_tool("clerk", "Pays.")
+
+
+def test_an_agent_that_waits_itself_pauses_the_program() -> None:
+    did: list[str] = []
+
+    async def main() -> Any:
+        tool = asking(did)
+        tool_of = Script(program("return await tools.clerk({ input: 'pay' });"), "done")
+        made = agent(tool_of, code_mode([tool]))
+        result: Any = await Runner.run(made, "go", run_config=QUIET)
+        heard = []
+        for number in (0, 1):
+            (item,) = result.interruptions
+            heard.append((item.name, item.tool_namespace, item.arguments))
+            state = await RunState.from_string(made, result.to_state().to_string())
+            if number:
+                tool._agent_instance.model.turns = ["all is paid"]
+            state.approve(state.get_interruptions()[0])
+            result = await Runner.run(made, state, run_config=QUIET)
+        return heard, outputs(result)[-1].output
+
+    assert asyncio.run(main()) == (
+        [("pay", "clerk", '{"cents": 5}'), ("pay", "clerk", '{"cents": 6}')],
+        "all is paid",
+    )
+    assert did == ["paid 5", "paid 6"]
+
+
+def test_what_is_decided_for_always_about_an_agent_holds_for_that_one() -> None:
+    did: list[str] = []
+
+    @function_tool(needs_approval=True)
+    def pay(cents: int) -> str:
         """Pay."""
         raise AssertionError
 
-    research = Agent(name="research", model=Script([("pay", {})], "paid"), tools=[pay])
-    js = "try { return await tools.research({ input: 'x' }); } catch (error) { return error.message; }"
-    assert "waits for an approval of its own" in said(js, research.as_tool("research", "Finds things out."))
+    async def main() -> Any:
+        tool = asking(did)
+        script = Script(program("await tools.clerk({ input: 'pay' }); return await tools.pay({ cents: 7 });"), "done")
+        made = agent(script, code_mode([tool, pay]))
+        state = (await Runner.run(made, "go", run_config=QUIET)).to_state()
+        tool._agent_instance.model.turns.append("all is paid")
+        state.approve(state.get_interruptions()[0], always_approve=True)
+        return [(one.name, one.arguments) for one in (await Runner.run(made, state, run_config=QUIET)).interruptions]
+
+    assert asyncio.run(main()) == [("pay", '{"cents": 7}')]
+    assert did == ["paid 5", "paid 6"]
+
+
+def test_a_rejection_reaches_the_agent() -> None:
+    async def main() -> Any:
+        tool = asking([], ends=lambda items: f"I was told: {items[-1]['output']}")
+        made = agent(Script(program("return await tools.clerk({ input: 'pay' });"), "done"), code_mode([tool]))
+        state = (await Runner.run(made, "go", run_config=QUIET)).to_state()
+        state.reject(state.get_interruptions()[0], rejection_message="not today")
+        return outputs(await Runner.run(made, state, run_config=QUIET))[-1].output
+
+    assert asyncio.run(main()) == "I was told: not today"
 
 
 def test_programs_leave_values_where_the_host_says() -> None:

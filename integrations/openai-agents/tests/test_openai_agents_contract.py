@@ -31,7 +31,6 @@ from codemode.testing.contract import (
     PluginUnderTest,
     WaitingCall,
     answers_some_first,
-    asks_for_agents_in_tools,
     contract_id,
     runs_sequential_tools_alone,
     without,
@@ -170,7 +169,7 @@ def _value(text: str) -> Any:
 
 def rows() -> Iterator[tuple[type[WholeAgent], Check]]:
     # The SDK goes on with a tool when all that waits in it is decided, and has no word for tools that run alone.
-    for face, check in without(answers_some_first, asks_for_agents_in_tools, runs_sequential_tools_alone):
+    for face, check in without(answers_some_first, runs_sequential_tools_alone):
         if face is CODE_MODE:  # the plugin has no other
             yield WholeAgent, check
             if check not in (*SELECTION, *STATE):

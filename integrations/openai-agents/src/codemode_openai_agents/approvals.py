@@ -12,8 +12,8 @@ from agents import FunctionTool, RunState, ToolApprovalItem
 from agents.tool_context import ToolContext
 
 from . import sdk
+from .calls import call_of
 from .conversion import annotations_of
-from .nested import call_of
 
 DESTRUCTIVE = "destructive"
 _EDITED = "codemode:edited:"
@@ -81,16 +81,13 @@ def decided_before(context: ToolContext[Any], name: str, call_id: str, arguments
     return context.get_approval_status(name, call_id, current_invocation=item)
 
 
-def decide_for_all(context: ToolContext[Any], held: Any, name: str, call_id: str, arguments: Any) -> None:
-    """Let a decision about all calls of a tool, made about one that waited, hold for the whole run.
-
-    ``held`` is the context of the paused program, in which the SDK keeps it.
-    """
-    decision = held.is_tool_approved(name, secrets.token_hex(16))  # of a call that nobody has asked about
-    if decision is True:
-        context.approve_tool(_item(context, name, call_id, arguments), always_approve=True)
-    elif decision is False:
-        context.reject_tool(_item(context, name, call_id, arguments), always_reject=True)
+def decide_for_all(context: ToolContext[Any], name: str, call_id: str, arguments: Any, *, is_approved: bool) -> None:
+    """Let a decision about all calls of a tool, made about one that waited, hold for the whole run."""
+    item = _item(context, name, call_id, arguments)
+    if is_approved:
+        context.approve_tool(item, always_approve=True)
+    else:
+        context.reject_tool(item, always_reject=True)
 
 
 def _item(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> ToolApprovalItem:

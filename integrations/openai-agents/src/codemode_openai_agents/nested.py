@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -28,13 +27,9 @@ from openai.types.responses import ResponseFunctionToolCall
 from codemode import CodeModeError, CodeModeToolError, Content, ToolCallContext
 from codemode.plugins import LARGE_CHARACTERS, run_check, weigh
 
-from . import sdk
-from .content import described, object_of, value_of
-
-_PAUSED_AGENT = (
-    "the agent behind this tool waits for an approval of its own, and what it did has ended with that: let the model"
-    " call it itself, outside of programs, or approve the call of the agent"
-)
+from . import agents_behind, sdk
+from .calls import call_of
+from .content import object_of, value_of
 
 
 class NestedCalls:
@@ -58,7 +53,7 @@ class NestedCalls:
         shows_data = nested.run_config is None or nested.run_config.trace_include_sensitive_data
         with function_span(name, input=call.arguments if shows_data else None) as span:
             try:
-                output = await self._called(tool, nested, call.arguments)
+                output = await self._called(tool, nested, call.arguments, context.interrupt)
             except CodeModeError as error:
                 span.set_error(_span_error(name, error.message if shows_data else ""))
                 raise
@@ -74,18 +69,24 @@ class NestedCalls:
             outer, call.call_id, tool_call=call, agent=outer.agent, run_config=outer.run_config
         )
 
-    async def _called(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
-        if not await self._is_enabled(tool, context):
-            raise CodeModeToolError(f"tool {tool.name!r} is not enabled now", details={"tool_name": tool.name})
-        await self._guard_input(tool, context)
+    async def _called(self, tool: FunctionTool, context: ToolContext[Any], arguments: str, answered: Any) -> Any:
         agent: Any = context.agent
         hooks = getattr(agent, "hooks", None)
-        if hooks is not None:
-            await hooks.on_tool_start(context, agent, tool)
+        if answered is not None and answered.payload["kind"] == agents_behind.AGENT_KIND:
+            await agents_behind.go_on(tool, context, answered.payload, answered.resolution["decisions"])
+        else:
+            await self._begun(tool, context, hooks)
         output = await self._guard_output(tool, context, await self._invoked(tool, context, arguments))
         if hooks is not None:
             await hooks.on_tool_end(context, agent, tool, output)
         return output
+
+    async def _begun(self, tool: FunctionTool, context: ToolContext[Any], hooks: Any) -> None:
+        if not await self._is_enabled(tool, context):
+            raise CodeModeToolError(f"tool {tool.name!r} is not enabled now", details={"tool_name": tool.name})
+        await self._guard_input(tool, context)
+        if hooks is not None:
+            await hooks.on_tool_start(context, context.agent, tool)
 
     async def _is_enabled(self, tool: FunctionTool, context: ToolContext[Any]) -> bool:
         if isinstance(tool.is_enabled, bool):
@@ -107,8 +108,8 @@ class NestedCalls:
         except Exception as error:  # noqa: BLE001 - the tool's own function says what becomes of it
             await self._refuse(tool, context, error)
         else:
-            if sdk.paused_run(context) is not None:
-                raise CodeModeToolError(_PAUSED_AGENT, details={"tool_name": tool.name})
+            if (paused := sdk.paused_run(context)) is not None:
+                agents_behind.ask(paused)
             return output
 
     async def _refuse(self, tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> NoReturn:
@@ -140,14 +141,6 @@ class NestedCalls:
             if said.behavior["type"] == "reject_content":
                 raise CodeModeToolError(said.behavior["message"], details={"tool_name": tool.name})
         return output
-
-
-def call_of(
-    name: str, call_id: str, arguments: Any, written: Callable[[Content], Any] = described
-) -> ResponseFunctionToolCall:
-    """Return a call in the shape in which a model makes one. ``written`` says what stands for content in it."""
-    text = json.dumps(arguments, ensure_ascii=False, default=written)
-    return ResponseFunctionToolCall(call_id=call_id, name=name, arguments=text, type="function_call")
 
 
 async def _late(tool: FunctionTool, context: ToolContext[Any], error: ToolTimeoutError) -> str:

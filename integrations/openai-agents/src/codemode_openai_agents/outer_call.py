@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from agents import FunctionTool, RunContextWrapper, UserError
+from agents import FunctionTool, UserError
 from agents.tool_context import ToolContext
 
 from codemode import (
@@ -22,9 +22,10 @@ from codemode import (
 )
 from codemode.plugins import UNKNOWN_OUTCOME_KIND, heard_by, open_continuation
 
+from .agents_behind import AGENT_KIND
 from .approvals import Approvals, decide_for_all, decided_before, edited_input
 from .nested import NestedCalls
-from .pauses import Decision
+from .pauses import Decision, inner_id
 from .told_calls import CallLog
 
 
@@ -64,17 +65,18 @@ class OuterCall:
         outer: dict[str, Any] = {"tool_call_id": self._context.tool_call_id, "context": self, "state": self._state}
         return await self._turn(self._core.execute({"js": self._js}, **outer))
 
-    async def go_on(
-        self, continuation: Any, decisions: Mapping[str, Decision], held: RunContextWrapper[Any]
-    ) -> Interrupt | None:
+    async def go_on(self, continuation: Any, decisions: Mapping[str, Decision]) -> Interrupt | None:
         """Do the same from a pause."""
         try:
             interrupt = open_continuation(continuation, options=self._core.options).interrupt
         except CodeModeProtocolError as error:
             return self._end(_cannot_go_on(error))
-        answers = {one.interrupt_id: _answer(one, decisions.get(one.interrupt_id)) for one in interrupt.requests}
+        answers = {one.interrupt_id: _answer(one, decisions) for one in interrupt.requests}
         for one in interrupt.requests:
-            decide_for_all(self._context, held, one.tool_name, one.interrupt_id, one.input or {})
+            made = decisions.get(one.interrupt_id)
+            if made is not None and made.is_for_all:
+                given: Any = one.input or {}
+                decide_for_all(self._context, one.tool_name, one.interrupt_id, given, is_approved=made.is_approved)
         return await self._turn(
             self._core.resume(interrupt, resolutions=answers, context=self, state=self._state), is_resumed=True
         )
@@ -136,7 +138,12 @@ class OuterCall:
         self.error = error
 
 
-def _answer(request: PendingRequest, decision: Decision | None) -> dict[str, Any]:
+def _answer(request: PendingRequest, decisions: Mapping[str, Decision]) -> dict[str, Any]:
+    if request.payload.get("kind") == AGENT_KIND:
+        waiting: list[Any] = request.payload["waiting"]
+        ids = {one["id"]: inner_id(request.interrupt_id, number) for number, one in enumerate(waiting)}
+        return {"decisions": {own: _inner_answer(decisions.get(one)) for own, one in ids.items()}}
+    decision = decisions.get(request.interrupt_id)
     is_approved = decision is not None and decision.is_approved
     said = "" if decision is None else decision.said
     if request.payload.get("kind") == UNKNOWN_OUTCOME_KIND:
@@ -147,6 +154,16 @@ def _answer(request: PendingRequest, decision: Decision | None) -> dict[str, Any
     if edited is not None:
         return {"approved": True, "input": edited}
     return {"approved": False, **({"reason": said} if said else {})}
+
+
+def _inner_answer(decision: Decision | None) -> dict[str, Any]:
+    if decision is None:
+        return {}
+    always: dict[str, Any] = {"always": True} if decision.is_for_all else {}
+    if decision.is_approved:
+        return {"approved": True, **always}
+    edited = edited_input(decision.said, decision.mark)
+    return {"input": edited} if edited is not None else {"approved": False, "message": decision.said, **always}
 
 
 def _cannot_go_on(error: CodeModeProtocolError) -> UserError:

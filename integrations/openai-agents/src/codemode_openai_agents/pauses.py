@@ -8,12 +8,13 @@ are the SDK's own for agents behind tools. The calls that it asks for are not ma
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from agents import Agent, FunctionTool, Model, ModelResponse, RunContextWrapper, RunHooks, Tool, Usage
+from agents import Agent, FunctionTool, Model, ModelResponse, RunContextWrapper, RunHooks, Tool, Usage, tool_namespace
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -21,10 +22,12 @@ from openai.types.responses import (
     ResponseReasoningItem,
 )
 
-from codemode import Interrupt
+from codemode import Interrupt, PendingRequest
 
+from .agents_behind import AGENT_KIND, names_behind
 from .approvals import new_mark
-from .nested import call_of
+from .calls import call_of
+from .sdk import agent_behind
 
 NAME = "codeMode"
 _CARRIER = "rs_codemode_"
@@ -32,11 +35,15 @@ _CARRIER = "rs_codemode_"
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a call that waited. ``said`` is what the SDK would tell a model of a rejected one."""
+    """What was decided about a call that waited. ``said`` is what the SDK would tell a model of a rejected one.
+
+    ``is_for_all``: about later calls of the tool too.
+    """
 
     mark: str
     is_approved: bool
     said: str
+    is_for_all: bool = False
 
 
 class HeldProgram(Protocol):
@@ -46,8 +53,8 @@ class HeldProgram(Protocol):
         """Run it up to its first pause; None when it has ended."""
         ...
 
-    async def go_on(self, continuation: Any, decisions: dict[str, Decision], held: RunContextWrapper[Any]) -> Any:
-        """Do the same from a pause. ``held`` is the context in which the SDK keeps decisions."""
+    async def go_on(self, continuation: Any, decisions: dict[str, Decision]) -> Interrupt | None:
+        """Do the same from a pause."""
         ...
 
 
@@ -91,7 +98,7 @@ class ProgramModel(Model):
         else:
             held = holding.context
             assert held is not None  # noqa: S101 - the hooks have seen the turn begin
-            paused = await holding.program.go_on(continuation, _decisions(items, held), held)
+            paused = await holding.program.go_on(continuation, _decisions(items, held))
         output = _last_word() if paused is None else _waiting(paused)
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
 
@@ -105,6 +112,7 @@ class HoldingAgent(Agent[Any]):
     """The agent that stands for the paused programs of a model. It asks for calls of any tool that it has `learned`."""
 
     asked_for: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
+    behind: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
 
     @classmethod
     def new(cls) -> HoldingAgent:
@@ -113,18 +121,25 @@ class HoldingAgent(Agent[Any]):
 
     def learn(self, tools: Iterable[FunctionTool]) -> None:
         """Let it ask for calls of these too."""
-        self.asked_for.update({one.name: _asked_for(one) for one in tools if one.name not in self.asked_for})
+        for one in tools:
+            self.asked_for.setdefault(one.name, _asked_for(one.name))
+            if agent_behind(one) is not None:
+                self.behind[one.name] = one
 
-    async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:  # noqa: ARG002 - the SDK's
-        """Return what stands for the tools."""
-        return list(self.asked_for.values())
+    async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
+        """Return what stands for the tools, and for those of agents behind them, in a namespace of each such tool."""
+        shown: list[Tool] = list(self.asked_for.values())
+        for tool in self.behind.values():
+            names = dict.fromkeys([name async for name in names_behind([tool], run_context)])
+            shown += tool_namespace(name=tool.name, description=tool.name, tools=[_asked_for(name) for name in names])
+        return shown
 
 
-def _asked_for(tool: FunctionTool) -> FunctionTool:
+def _asked_for(name: str) -> FunctionTool:
     return FunctionTool(
-        name=tool.name,
-        description=tool.description,
-        params_json_schema=tool.params_json_schema,
+        name=name,
+        description="",
+        params_json_schema={"type": "object"},
         on_invoke_tool=_noted,
         strict_json_schema=False,
         needs_approval=True,
@@ -142,9 +157,27 @@ def _waiting(paused: Interrupt) -> list[Any]:
     )
     calls: list[ResponseFunctionToolCall] = []
     for one in paused.requests:
-        call = call_of(one.tool_name, one.interrupt_id, one.input if one.input is not None else {})
-        calls.append(call.model_copy(update={"id": new_mark()}))
-    return [carrier, *calls]
+        if one.payload.get("kind") == AGENT_KIND:
+            calls += [_inner_call(one, number, inner) for number, inner in enumerate(one.payload["waiting"])]
+        else:
+            calls.append(call_of(one.tool_name, one.interrupt_id, one.input if one.input is not None else {}))
+    return [carrier, *(one.model_copy(update={"id": new_mark()}) for one in calls)]
+
+
+def _inner_call(request: PendingRequest, number: int, inner: Mapping[str, Any]) -> ResponseFunctionToolCall:
+    """Return a call that an agent behind a tool waits to make."""
+    return ResponseFunctionToolCall(
+        call_id=inner_id(request.interrupt_id, number),
+        name=inner["name"],
+        namespace=request.tool_name,
+        arguments=inner["arguments"] or "{}",
+        type="function_call",
+    )
+
+
+def inner_id(interrupt_id: str, number: int) -> str:
+    """Return the id of a call that waits in an agent behind a tool."""
+    return f"{interrupt_id}/{number}"
 
 
 def _last_word() -> list[Any]:
@@ -160,12 +193,15 @@ def _carried(items: list[dict[str, Any]]) -> Any:
 
 def _decisions(items: list[dict[str, Any]], held: RunContextWrapper[Any]) -> dict[str, Decision]:
     told = {one["call_id"]: one for one in items if one.get("type") == "function_call_output"}
-    return {
-        one["call_id"]: Decision(
-            mark=str(one.get("id", "")),
-            is_approved=held.is_tool_approved(one["name"], one["call_id"]) is True,
-            said=str(told.get(one["call_id"], {}).get("output", "")),
-        )
-        for one in items
-        if one.get("type") == "function_call"
-    }
+    decisions: dict[str, Decision] = {}
+    for one in items:
+        if one.get("type") == "function_call":
+            name = f"{one['namespace']}.{one['name']}" if one.get("namespace") else one["name"]
+            decisions[one["call_id"]] = Decision(
+                mark=str(one.get("id", "")),
+                is_approved=held.is_tool_approved(name, one["call_id"]) is True,
+                said=str(told.get(one["call_id"], {}).get("output", "")),
+                # A call that nobody has asked about is decided when all are.
+                is_for_all=held.is_tool_approved(name, secrets.token_hex(16)) is not None,
+            )
+    return decisions

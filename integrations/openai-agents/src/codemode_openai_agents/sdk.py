@@ -20,6 +20,7 @@ _NAMES = {
     "origin": ("agents.tool", "get_function_tool_origin"),
     "needs_approval": ("agents.run_internal.tool_execution", "function_needs_approval"),
     "paused_run": ("agents.agent_tool_state", "consume_agent_tool_run_result"),
+    "resume_with": ("agents.agent_tool_state", "record_agent_tool_resume_state"),
     "scope": ("agents.agent_tool_state", "get_agent_tool_state_scope"),
 }
 
@@ -32,6 +33,7 @@ class _Internals:
     origin: Any
     needs_approval: Any
     paused_run: Any
+    resume_with: Any
     scope: Any
 
 
@@ -83,3 +85,13 @@ def paused_run(context: ToolContext[Any]) -> Any:
     call = context.tool_call
     found = None if call is None else internals().paused_run(call, scope_id=internals().scope(context))
     return found if getattr(found, "interruptions", None) else None
+
+
+def keep_paused(context: ToolContext[Any], state: Any) -> None:
+    """Let the next invocation in this context go on with the run of an agent from a state in which all is decided."""
+    internals().resume_with(context.tool_call, state, scope_id=internals().scope(context))
+
+
+def agent_behind(tool: FunctionTool) -> Any:
+    """Return the agent that a tool runs; None for any other tool."""
+    return getattr(tool, "_agent_instance", None)

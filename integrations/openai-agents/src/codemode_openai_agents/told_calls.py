@@ -21,7 +21,7 @@ from agents.tool_context import ToolContext
 
 from codemode import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
-from .nested import call_of
+from .calls import call_of
 
 OnStream: TypeAlias = Callable[[AgentToolStreamEvent], Any]
 _MOST = 16 << 10
