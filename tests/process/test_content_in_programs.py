@@ -185,6 +185,24 @@ def test_a_store_of_pauses_keeps_it_beside_the_record_and_a_repeat_is_given_it(t
     assert tools.given == [large]
 
 
+def test_a_host_that_seals_continuations_seals_what_is_kept(tmp_path):
+    secret = Content(b"only for us" * (1 << 18), "image/png", name="named in secret")
+    tools = Tools(gated=True, picture=secret)
+    js = "const shot = await tools.shot({}); await tools.cut({ image: shot.picture, to: 1 }); return shot.picture;"
+
+    async def paused() -> Any:
+        async with SqliteInterruptStore(tmp_path / "pauses.sqlite") as store:
+            keeping = {"guard": store.guard, "seal": True, "keys": ["k" * 32]}
+            code_mode = create_code_mode_tool(tools.all, {**PAUSING, "continuation": keeping})
+            interrupt = await code_mode.execute({"js": js})
+            on_disk = b"".join(one.read_bytes() for one in tmp_path.iterdir())
+            assert len(on_disk) > len(secret.data)
+            assert not [word for word in (b"only for us", b"named in secret") if word in on_disk]
+            return await code_mode.resume(interrupt, {"approved": True})
+
+    assert within(paused()) == secret
+
+
 def test_a_journal_keeps_it_for_whoever_goes_on_from_there(tmp_path):
     tools = Tools(picture=Content(b"x" * (1 << 21), "image/png"))
     begun, calls = asyncio.Event(), []

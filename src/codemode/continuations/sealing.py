@@ -27,6 +27,8 @@ _MAX_AUTH_CHARACTERS = 2000
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _LENGTH_BYTES = 8
+_KEY_ID_BYTES = 16
+_STEPS_OF_A_PIECE = 40
 _PIECE_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
 
 
@@ -226,6 +228,27 @@ def open_as(text: str, secret: bytes, name: str) -> str:
     """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
     pieces = (urlsafe_b64decode(piece) for piece in metered(_cut(text, _PIECE_BYTES)))
     return b"".join(_opened(pieces, secret, name)).decode()
+
+
+def seal_part(description: str, data: bytes, options: ContinuationOptions, name: str) -> bytes:
+    """Return a part of content that only whoever has a key can read, and only under this name."""
+    ring, text = _ring(options, "content"), description.encode()
+    pieces = (len(text).to_bytes(_LENGTH_BYTES), text, *_pieces_of(data))
+    return ring.signing_id.encode() + b"".join(_sealed(pieces, ring.secret(), name))
+
+
+def open_part(kept: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
+    """Return description and data. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
+    key_id, sealed = kept[:_KEY_ID_BYTES].decode(), kept[_KEY_ID_BYTES:]
+    opened = b"".join(_opened(_pieces_of(sealed), _ring(options, "content").secret(key_id), name))
+    end = _LENGTH_BYTES + int.from_bytes(opened[:_LENGTH_BYTES])
+    return opened[_LENGTH_BYTES:end].decode(), opened[end:]
+
+
+def _pieces_of(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _PIECE_BYTES):
+        take(_STEPS_OF_A_PIECE)
+        yield data[start : start + _PIECE_BYTES]
 
 
 def _cut(text: str, size: int) -> Iterator[str]:

@@ -32,6 +32,7 @@ class CallContent:
         journal_key: Callable[[], str | None] | None = None,
     ) -> None:
         self._contents = contents
+        self._options = options
         self._store = content_store_of(options)
         self._journal_key = journal_key if self._store is options.journal else None
         self._turn = asyncio.Lock()
@@ -71,7 +72,7 @@ class CallContent:
 
     async def _keep(self, contents: Contents) -> None:
         async with self._turn:  # calls come at once, and what one has begun to keep is not kept yet
-            await keep_new(self._store, contents, contents.tag)
+            await keep_new(contents, contents.tag, self._options)
             key = None if self._journal_key is None else self._journal_key()
             if key is not None and hasattr(self._store, "hold_content"):
                 await self._store.hold_content(contents.tag, journal=key)

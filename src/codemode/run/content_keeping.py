@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..continuations.sealing import open_part, seal_part
 from ..data.content import Content
 from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ..interrupts.interrupt import Interrupt
     from .outcome import RunOutcome
 
+SEALED = "sealed"
+"""The description of what is kept sealed: its own is inside."""
+
 
 def content_store_of(options: ContinuationOptions) -> Any:
     """Return where content is kept, beside the records; None for in the continuation."""
@@ -28,10 +32,15 @@ def content_store_of(options: ContinuationOptions) -> Any:
     return next((one for one in beside if hasattr(one, "put_content")), None)
 
 
-async def keep_new(store: Any, contents: Contents, tag: str) -> None:
-    """Keep what the store has not got yet, under this tag."""
+async def keep_new(contents: Contents, tag: str, options: ContinuationOptions) -> None:
+    """Keep what the store has not got yet, under this tag; sealed where continuations are."""
+    store = content_store_of(options)
     for part in [one for one in contents if one.id not in contents.kept]:
-        await store.put_content(tag, part.id, json.dumps(described(part)), part.data)
+        description, data = json.dumps(described(part)), part.data
+        if options.seal:
+            sealing = partial(seal_part, description, data, options, _name(tag, part.id))
+            description, data = SEALED, await run_check(len(data), sealing)
+        await store.put_content(tag, part.id, description, data)
         contents.kept.add(part.id)
 
 
@@ -40,7 +49,7 @@ async def hold_for(interrupt: Interrupt, ledger: Ledger, salt: str, options: Con
     store = content_store_of(options)
     if store is None or ledger.contents is None or not len(ledger.contents):
         return
-    await keep_new(store, ledger.contents, tag_of(salt))  # what another continuation has carried
+    await keep_new(ledger.contents, tag_of(salt), options)  # what another continuation has carried
     if hasattr(store, "hold_content"):
         auth = interrupt.continuation["auth"]
         await store.hold_content(tag_of(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
@@ -51,7 +60,7 @@ async def complete(outcome: RunOutcome, options: ContinuationOptions) -> RunOutc
     contents, store = None if outcome.ledger is None else outcome.ledger.contents, content_store_of(options)
     if contents is not None and store is not None:
         for part_id in contents.left:
-            part = await _fetched(store, contents.tag, part_id)
+            part = await _fetched(contents.tag, part_id, options)
             if part is not None:
                 contents.put(part)
         contents.left = ()
@@ -70,7 +79,7 @@ async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions)
     for part_id in await run_check(LARGE_CHARACTERS, lambda: _named(ledger, tag)):
         if part_id in contents:
             continue
-        part = await _fetched(store, tag, part_id)
+        part = await _fetched(tag, part_id, options)
         if part is None:
             raise CodeModeProtocolError("the store no longer has the content that this program was given")
         contents.put(part)
@@ -78,23 +87,28 @@ async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions)
     return contents
 
 
-async def _fetched(store: Any, tag: str, part_id: str) -> Content | None:
+async def _fetched(tag: str, part_id: str, options: ContinuationOptions) -> Content | None:
     """Return a part; None for what the store has not got, or in another form."""
-    found = await store.get_content(tag, part_id)
-    part = None if found is None else _as_kept(*found)
-    return None if part is None or await run_check(LARGE_CHARACTERS, _id_of(part)) != part_id else part
+    found = await content_store_of(options).get_content(tag, part_id)
+    if found is None:
+        return None
+    description, data = found
+    return await run_check(LARGE_CHARACTERS, lambda: _as_kept(description, data, tag, part_id, options))
 
 
-def _as_kept(description: str, data: bytes) -> Content | None:
+def _as_kept(description: str, data: bytes, tag: str, part_id: str, options: ContinuationOptions) -> Content | None:
     """Return a part of a store; None for what is none, for others may write there."""
     try:
-        return part_of(json.loads(description), bytes(data))
+        if description == SEALED:
+            description, data = open_part(bytes(data), options, _name(tag, part_id))
+        part = part_of(json.loads(description), bytes(data))
     except (CodeModeProtocolError, ValueError, KeyError, TypeError):
         return None
+    return part if part.id == part_id else None
 
 
-def _id_of(part: Content) -> Callable[[], str]:
-    return lambda: part.id
+def _name(tag: str, part_id: str) -> str:
+    return f"{tag} {part_id}"
 
 
 def _named(ledger: Ledger, tag: str) -> list[str]:
