@@ -1,14 +1,15 @@
 """Python processes that have imported a framework already, for tests of scripts: each is forked from one that has.
 
 `WarmPython` is the test's side. What it starts runs as ``python script`` would, with standard streams, a folder, an
-environment and an end of its own, and need not import for seconds. All have one seed of hashes: where a process must
-be wholly another, start one.
+environment and an end of its own, and need not import for seconds. At that end all of the script is let go of, and
+nothing of what was imported, which takes longer than most scripts. All have one seed of hashes: where a process must be
+wholly another, start one.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
-import importlib
 import json
 import os
 import signal
@@ -16,13 +17,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from select import select
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 WAIT_SECONDS = 120
 MOST_BYTES = 1 << 20
@@ -56,12 +58,15 @@ class Begun:
 
 
 class WarmPython:
-    """Starts scripts, any number at once, in processes that have these modules. Leave its block to end all of it."""
+    """Starts scripts, any number at once, in processes that have these. Leave its block to end all of it.
 
-    def __init__(self, *modules: str, flags: tuple[str, ...] = ("-W", "error")) -> None:
+    Each is a module to import or a statement; what cannot be imported is left to the script that needs it.
+    """
+
+    def __init__(self, *prepared: str, flags: tuple[str, ...] = ("-W", "error")) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, *flags, __file__, str(theirs.fileno()), *modules]
+            command = [sys.executable, *flags, __file__, str(theirs.fileno()), *prepared]
             streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], **streams)
 
@@ -104,10 +109,12 @@ class WarmPython:
             return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
 
 
-def _serve(descriptor: int, modules: list[str]) -> None:
+def _serve(descriptor: int, prepared: list[str]) -> None:
     """Fork a process for each request; return in each, as one that has to run its script."""
-    for module in modules:
-        importlib.import_module(module)
+    for one in prepared:
+        with suppress(ImportError):
+            exec(one if " " in one else f"import {one}", {})
+    assert threading.active_count() == 1, "an import started a thread, which no fork has"
     gc.collect()
     gc.freeze()
     asked = socket.socket(fileno=descriptor)
@@ -167,6 +174,18 @@ def _run_script() -> None:
     exec(compile(source, name, "exec", dont_inherit=True), main.__dict__)
 
 
+def _end() -> NoReturn:
+    """End as Python does, in its order, but for taking apart what was imported."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.modules["__main__"].__dict__.clear()
+    gc.collect()  # whatever was not closed or awaited says so
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
 if __name__ == "__main__":
     _serve(int(sys.argv[1]), sys.argv[2:])
     _run_script()
+    _end()
