@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -13,34 +14,72 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from required import missing
 from thoroughness import more_of_the_same
 from warm_python import WarmPython
 
 ROOT = Path(__file__).parent.parent
-_BLOCK = re.compile(r"(<!-- continues -->\n)?```python\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"((?:<!-- the model[^\n]*:\n.*?-->\n)*)```python\n(.*?)```", re.DOTALL)
+_SAID = re.compile(r"<!-- the model(?:, asked to ([^\n]*))?:\n(.*?)-->\n", re.DOTALL)
+_RESOLVES = "langchain.chat_models.base._init_chat_model_helper"
 
 
-def blocks() -> list[str]:
-    """Each block of the README, after those that it continues."""
-    found: list[str] = []
-    for continues, code in _BLOCK.findall((ROOT / "README.md").read_text()):
-        found.append((found[-1] + code) if continues else code)
-    return found
+def blocks() -> list[tuple[str, str]]:
+    """Each block of the README, after what its model says."""
+    return _BLOCK.findall((ROOT / "README.md").read_text())
+
+
+class Reader(BaseChatModel):
+    """Stands for the models that a block names: writes what the comment above it says, and then the end.
+
+    That is ``codeMode`` and a program, or calls line by line: a name and an input, in which "$runId" is that of the
+    newest result.
+    """
+
+    said: list[tuple[str, str]]
+
+    @property
+    def _llm_type(self) -> str:
+        return "reader"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        asked = max(index for index, one in enumerate(messages) if one.type == "human")
+        text = next(text for what, text in [*self.said[1:], self.said[0]] if what in messages[asked].text)
+        steps = [text.partition("\n")[2]] if text.startswith("codeMode\n") else text.splitlines()
+        done = sum(one.type == "ai" for one in messages[asked:])
+        message = AIMessage("Done.")
+        if done < len(steps):
+            name, _, given = ("codeMode", "", steps[0]) if text.startswith("codeMode\n") else steps[done].partition(" ")
+            if '"$runId"' in given:
+                given = given.replace("$runId", json.loads(messages[-1].content)["runId"])
+            args = {"js": given} if name == "codeMode" else json.loads(given)
+            call = {"name": name, "args": args, "id": f"call_{done}", "type": "tool_call"}
+            message = AIMessage("", tool_calls=[call])
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 @pytest.mark.filterwarnings("ignore:`langchain.mcp` is in beta")
-@pytest.mark.parametrize("number", range(11))
+@pytest.mark.parametrize("number", range(12))
 def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    if "deepagents" in blocks()[number] and find_spec("deepagents") is None:
+    said, code = blocks()[number]
+    if "deepagents" in code and find_spec("deepagents") is None:
         missing("deepagents", "deepagents is not installed")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "readme"}
-    exec(compile(blocks()[number], f"README block {number}", "exec", dont_inherit=True), names)
+    monkeypatch.setattr(_RESOLVES, lambda *_args, **_settings: Reader(said=_SAID.findall(said)))
+    exec(compile(code, f"README block {number}", "exec", dont_inherit=True), {"__name__": "readme"})
 
 
-def test_every_block_is_run():
-    assert len(blocks()) == 11
+def test_every_block_is_run_and_each_agent_has_a_real_models_name():
+    assert len(blocks()) == 12
+    for said, code in blocks():
+        named = re.findall(r'create_(?:deep_)?agent\(\s*"openai:gpt-5-mini"', code)
+        assert bool(named) == bool(said)
 
 
 EXAMPLE = str(ROOT / "examples" / "approvals.py")
