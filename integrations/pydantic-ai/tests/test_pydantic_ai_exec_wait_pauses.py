@@ -372,9 +372,10 @@ def test_a_parked_program_waits_in_the_store_and_any_process_goes_on_with_it(tmp
             (request,) = record.requests
             decision = {request.interrupt_id: {"approved": True}}
             await store.decide(decision, actor="boss", tenant="acme")
-            agent, script = desk.agent(wait("last"), "done")
+            agent, script = desk.agent()
+            script.steps = [script.waits_to_the_end, "done"]
             await agent.run("on", message_history=stored(first))
-            assert script.returned("last")["value"] == "refunded 500 for a"
+            assert script.results[-1]["value"] == "refunded 500 for a"
             assert desk.done == [("a", 500)]
 
     within(main())
