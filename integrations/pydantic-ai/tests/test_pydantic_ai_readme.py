@@ -7,14 +7,31 @@ import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic_ai.models import KnownModelName
 from warm_python import WarmPython
 
 HERE = Path(__file__).parents[1]
-BLOCKS = re.findall(
-    r"^```python\n(.*?)^```", (HERE / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
+BLOCK = re.compile(r"^(?:<!-- model: ([^\n]*) -->\n)?```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SCRIPTED = BLOCK.findall((HERE / "README.md").read_text(encoding="utf-8"))
+BLOCKS = [block for _, block in SCRIPTED]
+# What stands for the model that a block names: it says one thing after the other, texts and lists of calls.
+MODEL = """
+import json
+from pydantic_ai import models
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+steps = json.loads({said!r})
+
+def respond(messages, info):
+    step = steps.pop(0)
+    return ModelResponse([TextPart(step)] if isinstance(step, str) else [ToolCallPart(*call) for call in step])
+
+models.infer_model = lambda *_: FunctionModel(respond)
+"""
 NO_KEYS = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
 
 
@@ -31,11 +48,18 @@ def run(pydantic_ai_python: WarmPython, tmp_path: Path) -> Run:
     return run
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_block_runs(run: Run, block: str) -> None:
+@pytest.mark.parametrize(("said", "block"), SCRIPTED, ids=range(len(SCRIPTED)))
+def test_block_runs(run: Run, said: str, block: str) -> None:
     if "pydantic_evals" in block and find_spec("pydantic_evals") is None:
         pytest.skip("pydantic-evals fits the lowest version, with which its block is run")
-    run("-c", block)
+    printed = run("-c", MODEL.format(said=said) + block if said else block)
+    assert printed == "".join(f"{one}\n" for one in re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE))
+
+
+def test_the_models_that_it_names_are_real() -> None:
+    named = {name for block in BLOCKS for name in re.findall(r'"(\w+:[\w.-]+)"', block)}
+    assert named
+    assert named <= set(get_args(KnownModelName.__value__))
 
 
 def test_the_example_with_one_refund_edited_and_one_denied(run: Run) -> None:

@@ -560,10 +560,11 @@ def test_a_parked_program_waits_beside_the_records_of_agents_and_goes_on_by_wait
             assert await desk.outcome(run) == "done"
         if app != "programs":
             await desk.store.decide({asked.interrupt_id: edited}, actor="ana", tenant="acme", seen=seen)
-        again = Script(wait("last"), "done")
+        again = Script()
+        again.steps = [again.waits_to_the_end, "done"]
         messages = ModelMessagesTypeAdapter.validate_json(first.all_messages_json())
         await desk.agent(again, capability=face).run("on", message_history=messages)
-        assert again.returned("last")["value"] == "refunded p: 7"
+        assert again.results[-1]["value"] == "refunded p: 7"
         assert desk.did == [("stock", "nut"), ("refund", "a", 500), ("refund", "p", 7)]
         await face.aclose()
 
