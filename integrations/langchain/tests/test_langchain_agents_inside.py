@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
@@ -106,10 +107,11 @@ def test_a_node_and_its_agent_are_known(is_async: bool):
     for node in own.found:
         assert isinstance(node.loop.stack, ExitStack | AsyncExitStack)
         assert node.place == (node.loop, node.loop.step)
-        listed = node.agent_of(own).listed
+        _, agent_parts = node.agent_of(own)
+        listed = agent_parts.listed
         assert list(listed[: len(before) + 3]) == [*before, own, *after]
         assert {id(one) for one in listed[len(before) + 3 :]} == {id(limit), id(beginning)}
-        assert {one.name for one in node.agent_of(own).tools} == {"codeMode", "note"}
+        assert {one.name for one in agent_parts.tools} == {"codeMode", "note"}
     assert hasattr(own.found[-1].loop, "_put_checkpoint_fut")
 
 
@@ -135,6 +137,16 @@ def test_what_tasks_of_a_step_have_left_is_known():
     graph.add_edge("node", END)
     graph.compile(checkpointer=InMemorySaver()).invoke({}, CONFIG)
     assert found == [["worked"]]
+
+
+def test_an_agent_that_is_gone_is_forgotten():
+    own = CodeModeMiddleware()
+    graph = agent([NOTE], [note], own)
+    assert content(Session(graph).start()) == "1"
+    assert len(own._agents) == 1
+    del graph
+    gc.collect()
+    assert len(own._agents) == 0
 
 
 def test_nothing_is_inside_outside():

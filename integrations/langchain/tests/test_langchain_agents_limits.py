@@ -21,6 +21,7 @@ for (const name of %s) {
 }
 return ended;
 """
+INVOKE = ("codecall_invoke", {"tool": "note", "input": {"name": "a"}})
 TOO_MUCH = "Tool call limit exceeded. Do not make additional tool calls."
 TOO_MANY_NOTES = "Tool call limit exceeded. Do not call 'note' again."
 
@@ -226,6 +227,20 @@ def test_scripts_of_code_call_are_limited_too(is_async: bool):
     limits = [limit(tool_name="note", run_limit=1)]
     (message,) = results(started([executes(script)], limits, own=CodeCallMiddleware(), is_async=is_async).start())
     assert TOO_MANY_NOTES in message.content
+    assert done == ["a"]
+
+
+@pytest.mark.parametrize("exit_behavior", ["error", "end"])
+def test_a_limit_ends_scripts_and_direct_calls_of_code_call(exit_behavior: Any):
+    script = "try { await callTool('note', {name: 'a'}); await callTool('note', {name: 'b'}); } catch { return 1; }"
+    messages = [executes(script)] if exit_behavior == "error" else [asks(*[INVOKE] * 2)]
+    own = CodeCallMiddleware(options={"direct_calls": {"enabled": True}})
+    run = started(messages, [limit(tool_name="note", run_limit=1, exit_behavior=exit_behavior)], own=own)
+    if exit_behavior == "error":
+        with pytest.raises(ToolCallLimitExceededError):
+            run.start()
+    else:
+        assert "call limit reached" in run.start()["messages"][-1].content
     assert done == ["a"]
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
+from typing import Annotated, Any
 
 from codemode_langchain import CodeModeMiddleware
 from codemode_langchain.graph_state import left_by, merged, place_in
-from langchain.agents import create_agent
+from langchain.agents import AgentState, create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command
-from scripted_agent import START, asking, calls
+from scripted_agent import APPROVE, START, Session, asking, calls
 
 COUNT = "await state.set('n', (await state.get('n') ?? 0) + 1); return await state.get('n')"
 
@@ -93,3 +96,53 @@ def test_only_texts_of_the_state_are_read():
     assert left_by(SimpleNamespace(place=place)) == left_by(object()) == ()
     for state in (None, [], {"messages": None, "code_mode_state": None}):
         assert asyncio.run(place_in(state, "x").keys()) == []
+
+
+class Levels(AgentState[Any]):
+    level: int
+
+
+@tool
+def climb(runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+    """Go up by one."""
+    said = ToolMessage("up", tool_call_id=runtime.tool_call_id)
+    return Command(update={"level": runtime.state["level"] + 1, "messages": [said]})
+
+
+@tool
+async def look(
+    state: Annotated[dict[str, Any], InjectedState],
+    level: Annotated[int, InjectedState("level")],
+    runtime: ToolRuntime[Any, Any],
+) -> list[int]:
+    """Tell the level, as each way of injecting it does."""
+    return [state["level"], level, runtime.state["level"]]
+
+
+def test_what_is_injected_is_what_calls_before_have_written():
+    """Also behind a pause, and in the next step."""
+    js = """
+    const seen = [await tools.look({})];
+    await tools.climb({});
+    seen.push(await tools.look({}));
+    await tools.gated({});
+    await tools.climb({});
+    seen.push(await tools.look({}));
+    return seen;
+    """
+
+    @tool
+    def gated() -> str:
+        """Wait."""
+        return "done"
+
+    messages = asking(calls(js), calls("return await tools.look({})"))
+    own = CodeModeMiddleware(approve={"gated": True})
+    settings = {"checkpointer": InMemorySaver(), "state_schema": Levels}
+    graph = create_agent(messages, [climb, look, gated], middleware=[own], **settings)
+    session = Session(graph, is_async=True)
+    (waiting,) = session.send({**START, "level": 0})["__interrupt__"]
+    output = session.answer({waiting.id: APPROVE})
+    first, second = (json.loads(one.content) for one in output["messages"] if one.type == "tool")
+    assert first == [[0] * 3, [1] * 3, [2] * 3]
+    assert second == [2] * 3

@@ -91,8 +91,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = threading.Lock()
         self._look = threading.Lock()
-        self._agents: weakref.WeakKeyDictionary[Any, AgentParts] = weakref.WeakKeyDictionary()  # by their runs
-        self._taken_in: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._agents: weakref.WeakKeyDictionary[Any, AgentParts] = weakref.WeakKeyDictionary()  # by their tool nodes
         # Known to the agent by their names; what they run depends on the agent's tools.
         self._registered = {one.name: one for one in self._made_face([]).offered()}
 
@@ -139,13 +138,12 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         if node is None:
             return None
         with self._look:
-            if node.loop not in self._agents:
-                agent = node.agent_of(self)
-                if agent.tool_node not in self._taken_in:
-                    self._take_in(agent)
-                    self._taken_in.add(agent.tool_node)
-                self._agents[node.loop] = agent
-            return self._agents[node.loop]
+            known = next((self._agents[one] for one in node.tool_nodes() if one in self._agents), None)
+            if known is None:
+                tool_node, known = node.agent_of(self)
+                self._take_in(known)
+                self._agents[tool_node] = known
+            return known
 
     def _take_in(self, agent: AgentParts) -> None:
         refuse_second([one.words for one in agent.listed if isinstance(one, HidingMiddleware)])

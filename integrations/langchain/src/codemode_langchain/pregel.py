@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import FunctionType
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -74,40 +74,39 @@ class Inside:
         """Return the results that tasks of this step have left so far, also in earlier runs of it."""
         return [value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == RETURN]
 
-    def agent_of(self, own: object) -> AgentParts:
-        """Return what the agent is made of that this node belongs to and a middleware of its own, ``own``.
-
-        Raises `UnknownVersionError` where that one is not found in it.
-        """
+    def tool_nodes(self) -> list[Any]:
+        """Return the nodes of the graph that call tools: an agent has one."""
         from langgraph.prebuilt import ToolNode
 
+        with _known_shape("a graph"):
+            return [one.bound for one in self.loop.nodes.values() if isinstance(one.bound, ToolNode)]
+
+    def agent_of(self, own: object) -> tuple[Any, AgentParts]:
+        """Return what the agent is made of whose middleware is ``own``, after the node of its tools.
+
+        Raises `UnknownVersionError` where that middleware is not found in it.
+        """
         with _known_shape("an agent"):
-            bound = [node.bound for node in self.loop.nodes.values()]
-            for node in bound:
-                # Nothing else knows their order.
-                hook = cast("Any", node)._wrap_tool_call if isinstance(node, ToolNode) else None  # noqa: SLF001
+            for node in self.tool_nodes():
+                hook = node._wrap_tool_call  # noqa: SLF001 - nothing else knows their order
                 chain = [] if hook is None else [*_chained(hook)]
                 if any(one is own for one in chain):
-                    others = {id(one): one for node in bound for one in _middleware_in(node)}
+                    bound = [one.bound for one in self.loop.nodes.values()]
+                    others = {id(one): one for other in bound for one in _middleware_in(other)}
                     beside = [one for one in others.values() if not any(one is other for other in chain)]
-                    return AgentParts(tool_node=node, listed=(*chain, *beside))
+                    return node, AgentParts(tools=[*node.tools_by_name.values()], listed=(*chain, *beside))
         raise unknown(f"an agent with {type(own).__name__}")
 
 
 @dataclass(frozen=True)
 class AgentParts:
-    """What `create_agent` has put together: the node of the tools, and its middleware.
+    """What `create_agent` has put together: all tools, and its middleware.
 
     First come those that wrap calls of tools, the outermost first, then the others.
     """
 
-    tool_node: Any
+    tools: list[Any]
     listed: tuple[Any, ...]
-
-    @property
-    def tools(self) -> list[Any]:
-        """All tools of the agent."""
-        return [*self.tool_node.tools_by_name.values()]
 
 
 def is_in_node(config: RunnableConfig) -> bool:
