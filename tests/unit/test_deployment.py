@@ -1,0 +1,88 @@
+"""What stands in deploy/ is valid, and keeps what docs/deployment.md says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+import yaml
+
+from codemode.mcp import load_config
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+KUBERNETES = "1.33"  # the first in which hostUsers is on by default
+MANIFESTS: list[dict[str, Any]] = [
+    manifest
+    for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+    for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+]
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+GATEWAYS = [name for name in COMPOSE["services"] if name.startswith("gateway-")]
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    return next(manifest for manifest in MANIFESTS if manifest["kind"] == kind)
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=[manifest["kind"] for manifest in MANIFESTS])
+def test_each_manifest_fits_the_schema_of_its_kind(manifest: dict[str, Any]):
+    kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+def test_the_check_sees_what_no_manifest_has():
+    wrong = {**of_kind("PodDisruptionBudget"), "spec": {"minAvailble": 2}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, KUBERNETES, strict=True)
+
+
+def test_pods_have_no_right_that_a_gateway_does_not_need():
+    pod = of_kind("Deployment")["spec"]["template"]["spec"]
+    assert pod["hostUsers"] is False
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"readinessProbe", "livenessProbe", "startupProbe"} <= container.keys()
+
+
+def test_services_and_budgets_find_the_pods():
+    labels = of_kind("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert of_kind("Service")["spec"]["selector"] == labels
+    assert of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+    assert of_kind("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+    assert of_kind("PodDisruptionBudget")["spec"]["minAvailable"] < of_kind("Deployment")["spec"]["replicas"]
+
+
+@pytest.mark.parametrize("name", GATEWAYS)
+def test_containers_of_the_compose_file_have_none_either(name: str):
+    service = COMPOSE["services"][name]
+    assert (service["user"], service["read_only"], service["cap_drop"]) == ("10001:10001", True, ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_proxy_knows_all_gateways():
+    proxy = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    assert [name for name in GATEWAYS if f"server {name}:8765 " not in proxy] == []
+    assert COMPOSE["services"]["proxy"]["depends_on"] == GATEWAYS
+
+
+def test_both_have_one_configuration_which_the_gateway_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    text = (DEPLOY / "mcp.json").read_text(encoding="utf-8")
+    assert of_kind("ConfigMap")["data"]["mcp.json"] == text
+    for name in ("CODEMODE_STORE", "CODEMODE_KEY", "CODEMODE_URL", "TICKETS_URL"):
+        assert name in COMPOSE["services"]["gateway-1"]["environment"]
+    monkeypatch.setenv("CODEMODE_STORE", "postgresql://codemode:secret@postgres/codemode")
+    monkeypatch.setenv("CODEMODE_KEY", 32 * "k")
+    monkeypatch.setenv("CODEMODE_URL", "http://localhost:8080")
+    monkeypatch.setenv("TICKETS_URL", "https://tickets.example.com/mcp")
+    monkeypatch.setenv("TICKETS_TOKEN", "token")
+    config = load_config(DEPLOY / "mcp.json", state_folder=tmp_path)
+    assert config.problems == ()
+    assert [server.name for server in config.servers] == ["tickets"]
