@@ -24,6 +24,7 @@ from codemode.testing.contract import (
     CODE_MODE,
     EXEC_WAIT,
     PAUSES,
+    STATE,
     Check,
     ContractAnswer,
     ContractTool,
@@ -189,8 +190,8 @@ def _value(text: str) -> Any:
         return text  # a text is shown to a model as it is
 
 
-# LangChain's tools cannot say that they run beside no other.
-ALL = without(runs_sequential_tools_alone)
+# LangChain's tools cannot say that they run beside no other, and its exec has state only in a place of the host's.
+ALL = without(runs_sequential_tools_alone, *((EXEC_WAIT, one) for one in STATE))
 
 
 def checked(check: Check, plugin: PluginUnderTest) -> None:

@@ -192,8 +192,8 @@ class KeptCapability(Capability):
     """Agents with one `CodeMode` between them, as in an application: state is kept in it."""
 
     def given(self, tools: Sequence[ContractTool]) -> dict[str, Any]:
-        self.own = getattr(self, "own", None) or CodeMode(**self.settings)
-        return {"tools": made(tools), "capabilities": [self.own]}
+        self.own = getattr(self, "own", None) or super().given(tools)["capabilities"]
+        return {"tools": made(tools), "capabilities": self.own}
 
 
 class KeptTool(OneTool):
@@ -202,6 +202,14 @@ class KeptTool(OneTool):
     def given(self, tools: Sequence[ContractTool]) -> dict[str, Any]:
         self.own = getattr(self, "own", None) or super().given(tools)
         return self.own
+
+
+class KeptPair(PairCapability):
+    """Agents with one `ExecWait` between them."""
+
+    def given(self, tools: Sequence[ContractTool]) -> dict[str, Any]:
+        self.own = getattr(self, "own", None) or super().given(tools)["capabilities"]
+        return {"tools": made(tools), "capabilities": self.own}
 
 
 class CallToolset(WithoutCapability):
@@ -215,7 +223,7 @@ class CallToolset(WithoutCapability):
 
 
 ALONE: tuple[type[Capability], ...] = (Capability, OneTool, CallCapability, CallToolset, PairCapability)
-KEPT: tuple[type[Capability], ...] = (KeptCapability, KeptTool)
+KEPT: tuple[type[Capability], ...] = (KeptCapability, KeptTool, KeptPair)
 
 
 def made(tools: Sequence[ContractTool]) -> list[Tool[Any]]:

@@ -227,14 +227,14 @@ CONTRACTS: tuple[tuple[Face, Check], ...] = (
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""
 
 EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
-    (EXEC_WAIT, check) for check in (shows_exec_and_wait, *_EVERY_FACE, *CONTENT) if check is not calls_any_name
+    (EXEC_WAIT, check) for check in (shows_exec_and_wait, *_EVERY_FACE, *CONTENT, *STATE) if check is not calls_any_name
 )
 """The same for exec and wait, whose programs call by its id a tool with a name that the language reads of objects."""
 
 
-def without(*checks: Check) -> tuple[tuple[Face, Check], ...]:
-    """Return all that there are, for every face, without the checks of what a framework does not have."""
-    return tuple(one for one in (*CONTRACTS, *EXEC_WAIT_CONTRACTS) if one[1] not in checks)
+def without(*checks: Check | tuple[Face, Check]) -> tuple[tuple[Face, Check], ...]:
+    """Return all that there are, for every face, without the checks of what a framework, or one face, does not have."""
+    return tuple(one for one in (*CONTRACTS, *EXEC_WAIT_CONTRACTS) if not {one, one[1]}.intersection(checks))
 
 
 def contract_id(value: Any) -> str:

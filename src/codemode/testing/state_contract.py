@@ -1,4 +1,4 @@
-"""Checks of what every plugin promises of what programs leave for later ones of their conversation, on codeMode."""
+"""Checks of what plugins promise of what programs leave for later ones of a conversation, on codeMode and exec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def _came_to(value: Any, work: Awaitable[Outcome]) -> str:
 
 async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
     """Where the model reads of state, programs find what they leave, under any name; elsewhere there is none."""
-    told = "state.get(key)" in (await plugin.shown(Desk().tools))["codeMode"]
+    told = any("state.get(key)" in text for text in (await plugin.shown(Desk().tools)).values())
     js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
     outcome = await run(plugin, Desk().tools, js if told else "return typeof state;")
     assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if told else "undefined"), outcome
