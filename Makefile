@@ -152,7 +152,7 @@ dist: $(STAMP)
 	$(INSTALLED)/bin/codemode doctor
 	cd $(INSTALLED) && bin/python -I ../../examples/demo.py
 DISTRIBUTIONS = 'codemode-toolkit[fetch,keyring,mcp,postgres,sealed,telemetry]' 'codemode-langchain[agents]' \
-  codemode-console codemode-pydantic-ai
+  codemode-console codemode-openai-agents codemode-pydantic-ai
 
 # The file system of the image in deploy/, and the doctor in it with no more rights than a container has. As root.
 image: dist
