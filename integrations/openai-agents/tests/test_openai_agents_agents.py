@@ -70,6 +70,9 @@ def test_what_is_no_agent() -> None:
         with_code_mode(Agent(name="own"), keep="clock")
 
 
+OUTPUT = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+
+
 class Server(MCPServer):
     """A server in this process, which lists its tools anew for each turn."""
 
@@ -92,7 +95,15 @@ class Server(MCPServer):
             "remove": None,
             "picture": ToolAnnotations(readOnlyHint=True),
         }
-        return [ServerTool(name=name, inputSchema=schema, annotations=hints) for name, hints in kinds.items()]
+        self.listed = [
+            ServerTool(name=name, inputSchema=schema, annotations=hints, outputSchema=OUTPUT)
+            for name, hints in kinds.items()
+        ]
+        return self.listed
+
+    @property
+    def cached_tools(self) -> list[ServerTool]:
+        return self.listed
 
     async def call_tool(self, tool_name: str, arguments: Any, *_: Any, **__: Any) -> CallToolResult:
         self.did.append((tool_name, arguments["path"]))
@@ -184,3 +195,10 @@ def test_an_agent_in_code_mode_is_a_tool_that_waits() -> None:
     assert [one.name for one in state.get_interruptions()] == ["pay"]
     state.approve(state.get_interruptions()[0])
     assert outputs(run(again, state))[-1].output == "it is paid"
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_outputs_of_servers_are_declared_where_they_are_asked_for(asked_for: bool) -> None:
+    model = Script("done")
+    run(with_code_mode(agent(model, mcp_servers=[Server(use_structured_content=asked_for)])))
+    assert ("size: number" in model.shown[0]["codeMode"]) == asked_for

@@ -242,6 +242,24 @@ def test_a_state_that_was_changed_does_not_go_on() -> None:
     assert desk.did == []
 
 
+def without_pauses(kept: Any) -> Any:
+    """Return a state that says what waits, and not of what program."""
+    if isinstance(kept, dict):
+        return {key: without_pauses(one) for key, one in kept.items() if key != "encrypted_content"}
+    return [without_pauses(one) for one in kept] if isinstance(kept, list) else kept
+
+
+def test_a_program_whose_pause_is_lost_does_not_begin_again() -> None:
+    desk = Desk()
+    js = "await tools.stock({ product: 'nut' }); return await tools.refund({ order: 'a' });"
+    made = agent(Script(program(js), "done"), code_mode(desk.tools))
+    state = asyncio.run(RunState.from_json(made, without_pauses(run(made, "go").to_state().to_json())))
+    state.approve(state.get_interruptions()[0])
+    with pytest.raises(UserError, match="is missing"):
+        run(made, state)
+    assert desk.did == [("stock", "nut")]
+
+
 KEYED = """
 import asyncio, sys
 sys.path.insert(0, {tests!r})

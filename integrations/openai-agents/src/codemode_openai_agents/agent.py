@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agents import Agent, FunctionTool, RunContextWrapper, Tool, UserError
+from agents.mcp import MCPServer
 
 from codemode import WorkerPool
 from codemode.plugins import Listing, Selection, can_be_called, places
@@ -17,6 +18,7 @@ from codemode.plugins import Listing, Selection, can_be_called, places
 from .approvals import ApprovalRules, Approvals
 from .conversion import annotations_of
 from .pauses import NAME, HoldingAgent
+from .sdk import is_of_server
 from .told_calls import OnStream
 from .tool import Making, Options, StateOf, ToolInCodeMode, settings_of, tool_of
 
@@ -67,7 +69,7 @@ class _AgentInCodeMode(Agent[Any]):
         assert self.hiding is not None  # noqa: S101 - given when it is made
         anchor = self.hiding.anchor
         named = {one.name for one in self.tools if one is not anchor}
-        return self.hiding.shown([one for one in found if one is not anchor], named)
+        return self.hiding.shown([one for one in found if one is not anchor], named, _outputs(self.mcp_servers))
 
 
 class _Hiding:
@@ -81,8 +83,11 @@ class _Hiding:
         self.anchor = tool_of(self._agent, "")
         self._made: OrderedDict[str, ToolInCodeMode] = OrderedDict()
 
-    def shown(self, found: Iterable[Tool], named: Collection[str]) -> list[Tool]:
-        """Return codeMode and what stays. Raises `UserError` for a name that fits no tool."""
+    def shown(self, found: Iterable[Tool], named: Collection[str], outputs: Mapping[str, Any]) -> list[Tool]:
+        """Return codeMode and what stays. Raises `UserError` for a name that fits no tool.
+
+        ``named`` are the agent's own tools, ``outputs`` what servers declare of theirs.
+        """
         shown: list[Tool] = []
         hidden: list[FunctionTool] = []
         for one in found:
@@ -96,7 +101,7 @@ class _Hiding:
             return shown
         if any(one.name == NAME for one in [*hidden, *shown]):
             raise UserError(f"a tool of the agent is called {NAME!r}, which is the name of the tool for programs")
-        return [self._of(hidden).tool, *shown]
+        return [self._of(hidden, outputs).tool, *shown]
 
     def _places(self, tool: Tool) -> Any:
         if not isinstance(tool, FunctionTool) or _stays(tool):
@@ -113,17 +118,28 @@ class _Hiding:
         except ValueError as error:
             raise UserError(str(error)) from None
 
-    def _of(self, tools: list[FunctionTool]) -> ToolInCodeMode:
-        key = json.dumps([_said(one) for one in tools], sort_keys=True, default=repr)
+    def _of(self, tools: list[FunctionTool], outputs: Mapping[str, Any]) -> ToolInCodeMode:
+        declared = {one.name: outputs[one.name] for one in tools if one.name in outputs and is_of_server(one)}
+        key = json.dumps([declared, *map(_said, tools)], sort_keys=True, default=repr)
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = ToolInCodeMode(tools, self._making, self._agent)
+            made = self._made[key] = ToolInCodeMode(tools, self._making, self._agent, declared)
             while len(self._made) > _MAX_MADE:
                 self._made.popitem(last=False)
         else:
             self._made.move_to_end(key)
             made.renew(tools)
         return made
+
+
+def _outputs(servers: Iterable[MCPServer]) -> dict[str, Any]:
+    """Return the schemas that servers declare for the structured content which they are asked for, by tools' names."""
+    found: dict[str, Any] = {}
+    for server in servers:
+        for tool in (server.cached_tools or ()) if server.use_structured_content else ():
+            said: Any = getattr(tool, "output_schema", None) or getattr(tool, "outputSchema", None)
+            found[tool.name] = None if tool.name in found else said  # two of one name are told apart nowhere
+    return {name: schema for name, schema in found.items() if schema is not None}
 
 
 def _has(selection: Selection, tool: FunctionTool) -> bool:

@@ -66,14 +66,17 @@ def _of_function(one: Any) -> FunctionTool:
     return function_tool(cast("Callable[..., Any]", one))
 
 
-def convert(tool: FunctionTool, needs_approval: Callable[..., Any] | bool = False) -> Tool:
-    """Return the tool of a program; the ``context`` of its program has a ``call`` that runs a tool of the SDK."""
+def convert(tool: FunctionTool, needs_approval: Callable[..., Any] | bool = False, declared: Any = None) -> Tool:
+    """Return the tool of a program; the ``context`` of its program has a ``call`` that runs a tool of the SDK.
+
+    ``declared`` is the schema of its output, where a server has said one.
+    """
     made = ProgramTool(
         tool.name,
         execute=_executing(tool.name),
         description=tool.description,
         input_schema=with_content_schemas(_input_schema(tool)),
-        output_schema=_declared_output(tool),
+        output_schema=_shown_output(declared or _declared_output(tool)),
         needs_approval=needs_approval,
         annotations=annotations_of(tool),
     )
@@ -158,11 +161,13 @@ def _function(tool: FunctionTool) -> Callable[..., Any] | None:
     return getattr(tool, "__wrapped__", None)
 
 
-def _declared_output(tool: FunctionTool) -> FrameworkSchema | None:
-    """Return what a tool, or the function behind it, says that it gives, if it can be described."""
-    declared: Any = tool.output_json_schema
-    if declared is None and not is_of_server(tool):
-        declared = _annotated_output(tool)
+def _declared_output(tool: FunctionTool) -> Any:
+    """Return what a tool, or the function behind it, says that it gives."""
+    return tool.output_json_schema or (None if is_of_server(tool) else _annotated_output(tool))
+
+
+def _shown_output(declared: Any) -> FrameworkSchema | None:
+    """Return a declared output for the model's eyes, if it can be described."""
     if declared is None:
         return None
     try:

@@ -14,7 +14,18 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from agents import Agent, FunctionTool, Model, ModelResponse, RunContextWrapper, RunHooks, Tool, Usage, tool_namespace
+from agents import (
+    Agent,
+    FunctionTool,
+    Model,
+    ModelResponse,
+    RunContextWrapper,
+    RunHooks,
+    Tool,
+    Usage,
+    UserError,
+    tool_namespace,
+)
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -94,6 +105,8 @@ class ProgramModel(Model):
             items = [cast("dict[str, Any]", one) for one in input if isinstance(one, dict)]
         continuation = _carried(items)
         if continuation is None:
+            if any(one.get("type") == "function_call" for one in items):
+                raise UserError("The continuation of a paused codeMode call is missing in the state of its run.")
             paused = await holding.program.begin()
         else:
             held = holding.context

@@ -116,11 +116,18 @@ def tool_of(agent: HoldingAgent, description: str) -> FunctionTool:
 class ToolInCodeMode:
     """A set of tools in code mode, and the tool that stands for it."""
 
-    def __init__(self, tools: Iterable[FunctionTool], making: Making, agent: HoldingAgent) -> None:
+    def __init__(
+        self,
+        tools: Iterable[FunctionTool],
+        making: Making,
+        agent: HoldingAgent,
+        declared: Mapping[str, Any] | None = None,
+    ) -> None:
         sdk.internals()
         self._tools = {one.name: one for one in tools}
         self._making = making
-        converted = [self._converted(one) for one in self._tools.values()]
+        outputs = declared or {}
+        converted = [self._converted(one, outputs.get(one.name)) for one in self._tools.values()]
         self._core = create_core_tool(converted, making.settings, pool=making.pool)
         self._agent = agent
         agent.learn(self._tools.values())
@@ -135,14 +142,14 @@ class ToolInCodeMode:
         """Let programs call these, which are described as the tools were that it was made of."""
         self._tools.update({one.name: one for one in tools})
 
-    def _converted(self, tool: FunctionTool) -> Tool:
+    def _converted(self, tool: FunctionTool, declared: Any) -> Tool:
         name = tool.name
 
         async def asks(arguments: Any, context: ToolCallContext) -> bool:
             return await context.context.asks(name, arguments or {}, context)
 
         # A tool of which nothing is asked may still be rejected for the whole run, which costs nothing to look up.
-        return convert(tool, asks if self._making.approvals.may_ask(tool) else False)
+        return convert(tool, asks if self._making.approvals.may_ask(tool) else False, declared)
 
     async def _invoke(self, context: ToolContext[Any], arguments: str) -> Any:
         js = _program_in(arguments)
