@@ -74,9 +74,11 @@ test-lowest: $(LOWEST)/.installed
 	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
 	  $(LOWEST)/bin/python -m pytest -k "not (test_33 or test_28 or test_no_call_runs_twice) $(ONLY)" $$plugins; }
 
-# The same tests with all their rounds, and those that are more of the same: some fifteen minutes more.
+# The same tests with all their rounds, and those that are more of the same: some fifteen minutes more. Then those of
+# real workers once more, with workers that their pools keep for fifty programs.
 test-thorough: $(STAMP)
 	@CODEMODE_THOROUGH=1 $(MAKE) --no-print-directory test
+	CODEMODE_PROGRAMS_PER_WORKER=50 $(BIN)/python -m pytest tests/hostile tests/promises tests/process
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,12 @@ settings.register_profile("untimed", deadline=None, max_examples=rounds(40, 100)
 settings.load_profile("untimed")
 
 PATIENCE_MS = 60_000
+
+
+def kept_workers() -> dict[str, int | bool]:
+    """Return the options of a pool that differ from the default, by the environment. The product reads none of it."""
+    count = int(os.environ.get("CODEMODE_PROGRAMS_PER_WORKER", "1"))
+    return {"programs_per_worker": count, "allow_kept_workers": count > 1}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -29,6 +37,17 @@ def pytest_collection_finish() -> None:
     """Leave the thousands of tests out of every full collection of garbage: a third of the time went into those."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs_per_worker() -> Iterator[None]:
+    """Let every pool of a test keep its workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-thorough`."""
+    from codemode import PoolOptions
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in kept_workers().items():
+            patch.setitem(cast("dict[str, Any]", PoolOptions.__init__.__kwdefaults__), name, value)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

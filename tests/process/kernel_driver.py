@@ -90,7 +90,7 @@ class KernelDriver:
         try:
             read_hello(worker)
             worker.channel.sendall(frame)
-            return _converse(worker, answer)
+            return converse(worker, answer)
         finally:
             worker.kill()
             assert worker.wait_dead(5000)
@@ -105,7 +105,7 @@ class KernelDriver:
         self._zygote.kill()
 
 
-def _converse(worker: WorkerProcess, answer: Answer) -> Said:
+def converse(worker: WorkerProcess, answer: Answer) -> Said:
     frames: list[tuple[str, dict[str, Any]]] = []
     open_calls: list[dict[str, Any]] = []
     for kind, body in _messages(worker):

@@ -177,8 +177,8 @@ def zygote_without(*layers: str, ask_worker: bool = True) -> type[Zygote]:
     """Zygotes in an environment that refuses some layers; with `ask_worker` off only the host can notice."""
 
     class Crippled(Zygote):
-        def __init__(self, image: WorkerImage, *, isolation_required: bool) -> None:
-            super().__init__(image, isolation_required=isolation_required and ask_worker, skip_layers=layers)
+        def __init__(self, image: WorkerImage, *, isolation_required: bool, **more: Any) -> None:
+            super().__init__(image, isolation_required=isolation_required and ask_worker, skip_layers=layers, **more)
 
     return Crippled
 

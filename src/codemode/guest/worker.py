@@ -1,5 +1,6 @@
 """The worker process: locks itself, then runs one program and dies. Imports nothing of the package.
 
+Where its pool keeps workers it has further programs, each in an engine of its own (`between.py`).
 Runs under `-I -S`. Strings go into one kernel function and flat ones come out: it reads and converts no guest value.
 """
 
@@ -11,7 +12,7 @@ import os
 import struct
 import sys
 import time
-from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 TYPE_CHECKING = False  # as in `typing`, whose import every fork would pay for
@@ -30,8 +31,6 @@ READ_BYTES = 1 << 12
 BATCH_BYTES = 1 << 16
 MESSAGE_CHARACTERS = 300
 UNLOCKED_CPU_SECONDS = 3600
-# Kernel stack frames get line numbers that no guest source reaches.
-KERNEL_LINES_BEFORE = 1 << 20
 
 _HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">III?", ">IB"))
 _ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD, _TIME = b"ARMDST"
@@ -57,34 +56,29 @@ def load_source(name: str, path: str) -> ModuleType:
     return module
 
 
-def load_engine(path: str) -> ModuleType:
-    """The engine's C module at `path`; another module of that name elsewhere cannot win."""
-    loader = ExtensionFileLoader("_quickjs", path)
-    module = loader.create_module(ModuleSpec("_quickjs", loader, origin=path))
-    loader.exec_module(module)
-    return module
-
-
 class Worker:
     """A pristine context with the kernel in it, the parser, and what the hello says of them."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         _fix_time_zone()
-        text = _kernel_text(config["kernel"])
-        self.context = load_engine(config["engine_path"]).Context()
-        self.context.set_memory_limit(config["memory_limit_bytes"])
-        self.context.set_max_stack_size(config["max_stack_size_bytes"])
-        self.kernel = self.context.eval("\n" * KERNEL_LINES_BEFORE + text)
+        self.engines = load_source("engines", config["engines_path"]).Engines(config)
+        self.identity = {"engine": config["engine_version"], "kernel": self.engines.kernel_hash}
+        first = self.engines.make()
         self.analyse = _load_analyser(config["analyser"])
         self.may_hold_long_integers: Callable[[bytes | memoryview], bool] = load_source(
             "long_integers", config["long_integers_path"]
         ).may_hold_long_integers
         self.rehearsal = load_source("rehearsal", config["rehearsal_path"])
         self.asking = load_source("asking", config["asking_path"])
-        self.turns = load_source("turns", config["turns_path"]).Turns(
-            self.context, self.kernel, EngineFailed, time.monotonic
-        )
-        self.identity = {"engine": config["engine_version"], "kernel": _sha256(text)}
+        self._turns_of = load_source("turns", config["turns_path"]).Turns
+        self._between_of = None if self.engines.is_complete else load_source("between", config["between_path"]).Between
+        self.between: Any = None
+        self.use(first)
+
+    def use(self, engine: tuple[Any, Any]) -> None:
+        """Run the next program in this engine."""
+        self.context, self.kernel = engine
+        self.turns = self._turns_of(self.context, self.kernel, EngineFailed, time.monotonic)
 
     def hello(self, isolation: dict[str, str]) -> bytes:
         """The frame that tells the host what this worker is and how it is locked."""
@@ -100,13 +94,19 @@ class Worker:
         for face in self.rehearsal.faces(is_whole) if self.analyse is not None else ():
             source = self.rehearsal.MODULE if face == _MODULE_FACE else self.rehearsal.SOURCE
             self._analyse(source, 1000, face, True)
+        self.rehearse_programs(is_whole=is_whole)
+
+    def rehearse_programs(self, *, is_whole: bool = False) -> None:
+        """Do of that what is done in the engine."""
         for frames in self.rehearsal.programs(is_whole):
             for body in frames:
                 self._answer(body)
             self.turns.reset()
 
-    def serve(self) -> None:
-        """Answer frames until the program has ended or the host has gone. Does not return."""
+    def serve(self, *, makes_engines: bool = False) -> None:
+        """Answer frames until the program, the last of them, has ended or the host has gone. Does not return."""
+        if self._between_of is not None:
+            self.between = self._between_of(self, makes_engines=makes_engines)
         received: bytes | bytearray = b""
         while True:
             received += _read(READ_BYTES)
@@ -114,7 +114,14 @@ class Worker:
             received, ended = self._answer_frames(received, replies)
             _write(b"".join(replies))
             if ended:
-                os._exit(0)
+                self._renew()
+
+    def _renew(self) -> None:
+        """Be ready for the next program, or end."""
+        said = None if self.between is None else self.between.renew()
+        if said is None:
+            os._exit(0)
+        _write(_HEADER.pack(len(said)) + said)
 
     def _answer_frames(self, received: bytes | bytearray, replies: list[bytes]) -> tuple[bytes | bytearray, bool]:
         """Answer every frame of which the header is there; what is left, and whether there is nothing more to do."""
@@ -124,7 +131,8 @@ class Worker:
                 if len(received) < end:
                     if replies:
                         break
-                    if len(received) > 4 and received[4] == _HOLD and end - len(received) > BATCH_BYTES:
+                    is_long = len(received) > 4 and end - len(received) > BATCH_BYTES
+                    if is_long and received[4] == _HOLD and not self._is_between:
                         self._hold_parts(received[5:], end - len(received))
                         return b"", False
                     received = _read_to(received, end)
@@ -137,17 +145,21 @@ class Worker:
                     _write(b"".join(replies))
                     replies.clear()
                 if ended:
-                    return b"", True
+                    return received, True
         except MemoryError:
             replies += (_HEADER.pack(len(_NO_MEMORY)), _NO_MEMORY)
-            return b"", True
         except Exception as error:  # noqa: BLE001 -- whatever the engine raises ends this worker, and says so
             replies.append(_failure(error))
-            return b"", True
-        return received, False
+        else:
+            return received, False
+        self.between = None  # whatever it was, no other program runs here
+        return b"", True
 
     def _answer(self, body: bytes | memoryview) -> tuple[bytes, bool]:
         """The frames that answer one frame, and whether the program has ended."""
+        if self._is_between:
+            self.between.take(body)
+            return b"", False
         kind = body[0] if body else 0
         if kind == _DELIVER:
             operation = "deliver exactly" if self.may_hold_long_integers(body) else "deliver"
@@ -164,6 +176,10 @@ class Worker:
             found = self._analyse(str(body[1 + _ANALYSIS.size :], "utf-8"), *_ANALYSIS.unpack_from(body, 1))
             return _json_frame(b"a", found), False
         raise EngineFailed("unknown frame kind")
+
+    @property
+    def _is_between(self) -> bool:
+        return self.between is not None and self.between.is_here
 
     def _hold_parts(self, begun: bytes | bytearray, left: int) -> None:
         """Hand a long text on as it comes: each buffer as long as it is memory that first has to be made present."""
@@ -214,20 +230,6 @@ def _fix_time_zone() -> None:
     # The engine asks the C library for local time, which would open a file after the lock.
     os.environ["TZ"] = "UTC0"
     time.tzset()
-
-
-def _kernel_text(recipe: dict[str, Any]) -> str:
-    parts: list[str] = []
-    for path in recipe["paths"]:
-        with open(path, encoding="utf-8", newline="") as part:  # noqa: PTH123 -- pathlib is memory in every fork
-            parts.append(part.read())
-    return recipe["before"] + "".join(parts) + recipe["after"]
-
-
-def _sha256(text: str) -> str:
-    # hashlib would load OpenSSL, and every fork pays for what the zygote has loaded.
-    module = importlib.import_module("_sha2" if sys.version_info >= (3, 12) else "_sha256")
-    return module.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _load_analyser(location: dict[str, Any] | None) -> Analyser | None:
@@ -324,7 +326,7 @@ def main() -> None:
         _enter_unlocked(worker, channel, required=config["isolation_required"])
     else:
         enter(worker, lock, None, channel)
-    worker.serve()
+    worker.serve(makes_engines=True)
 
 
 def _enter_unlocked(worker: Worker, channel: int, *, required: bool) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _PACKET = struct.Struct("=cIi")
 _REQUEST = struct.Struct("=I?")
 _RETRY_MS = 10
+# Who asks for workers comes before engines for programs to come, but not always: else there would never be any.
+_SERVED_PER_ENGINE = 8
 # After this many calls the interpreter has specialised the code for what it does, and writes to it no more.
 _REHEARSALS = 8
 # Sizes of what is taken where it is free, the largest first, and how many bytes at most.
@@ -71,18 +73,24 @@ class Zygote:
         gc.disable()
 
     def serve(self) -> None:
-        """Fork on request, for ever."""
+        """Fork on request, for ever. In between, make the engines that workers have beside their first."""
         poller, control = self._poller, self._control.fileno()
         poller.register(control, select.POLLIN)
         poller.register(self._host_pidfd, select.POLLIN)
+        engines, served = self._worker.engines, 0
         while True:
-            for descriptor, _event in poller.poll():
+            ready = poller.poll(None if engines.is_complete else 0)
+            for descriptor, _event in ready:
                 if descriptor in self._children:
                     self._reap(descriptor)
                 elif descriptor == control:
                     self._take_request()
                 else:
                     os._exit(0)
+            served += len(ready)
+            if not engines.is_complete and (not ready or served >= _SERVED_PER_ENGINE):
+                engines.make_ahead(self._worker)
+                served = 0
 
     def report_failure(self, error: Exception) -> None:
         """Tell the host why there is no zygote."""

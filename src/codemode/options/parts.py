@@ -44,6 +44,8 @@ MAX_LEDGER_BYTES = 512 * MIB
 MAX_STACK_SIZE_BYTES = 6 * MIB
 """A worker's native stack is 8 MiB."""
 
+MAX_PROGRAMS_PER_WORKER = 64  # a zygote holds an engine for each, of a megabyte
+
 MIN_MODEL_CHARACTERS = 1000
 """Fewer would not tell a model what is wrong with its result."""
 
@@ -249,7 +251,11 @@ class ContinuationOptions(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class PoolOptions(OptionPart):
-    """How many workers run and how they start. ``max_workers`` None follows the available memory."""
+    """How many workers run and how they start. ``max_workers`` None follows the available memory.
+
+    ``programs_per_worker`` above 1 lets a worker run so many programs of one share, each in a fresh engine (on Linux);
+    with ``isolation`` "required" it takes ``allow_kept_workers`` too.
+    """
 
     path: ClassVar[str] = "pool"
 
@@ -260,6 +266,14 @@ class PoolOptions(OptionPart):
     isolation: Literal["auto", "required"] = checked("auto", one_of("auto", "required"))
     start_method: Literal["auto", "fork", "exec"] = checked("auto", one_of("auto", "fork", "exec"))
     worker_command: tuple[str, ...] | None = checked(None, command_or_none)
+    programs_per_worker: int = limit(1, MAX_PROGRAMS_PER_WORKER)
+    allow_kept_workers: bool = flag(default=False)
+
+    def __post_init__(self) -> None:
+        """Refuse kept workers where isolation is required, unless they are allowed."""
+        super().__post_init__()
+        if self.programs_per_worker > 1 and self.isolation == "required" and not self.allow_kept_workers:
+            raise ValueError('pool.programs_per_worker above 1 with isolation="required" needs allow_kept_workers=True')
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

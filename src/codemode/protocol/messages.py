@@ -27,6 +27,7 @@ REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield", "state")
 _ANALYSIS = Struct(">IB")
 _LIMITS = Struct(">III?")
 _TIME = Struct(">I")
+_BEGIN = Struct(">IB")
 _MAX_TIME = 2**32 - 1
 
 _write = plain_encoder()
@@ -182,7 +183,21 @@ class TimeStoodStill:
         return encode_frame(b"T", _TIME.pack(min(self.milliseconds, _MAX_TIME)))
 
 
-HostMessage: TypeAlias = AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError | TimeStoodStill
+@record
+class BeginProgram:
+    """Begin the next program of a worker that has ended ``number``, with time to rehearse behind it or without."""
+
+    number: int
+    rehearses: bool
+
+    def frame(self) -> bytes:
+        """Return the wire form."""
+        return encode_frame(b"N", _BEGIN.pack(self.number, self.rehearses))
+
+
+HostMessage: TypeAlias = (
+    AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError | TimeStoodStill | BeginProgram
+)
 
 
 def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -194,6 +209,8 @@ def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
         return kind, {"deadline_ms": deadline_ms, "face": face, "source": source}
     if kind == b"T":
         return kind, {"milliseconds": _TIME.unpack(payload)[0]}
+    if kind == b"N":
+        return kind, {"number": _BEGIN.unpack(payload)[0]}
     return kind, json.loads(payload[_LIMITS.size :] if kind in (b"R", b"M") else payload)
 
 

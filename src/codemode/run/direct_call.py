@@ -122,6 +122,9 @@ class DirectSeat:
         self._say(CallRequested(1, "tool", self._call.name, text, size))
         self._say(TurnEnded(1))
 
+    def left_over(self) -> None:
+        """Return None: there is nobody who could say anything."""
+
     def close(self) -> None:
         """Say nothing more."""
         self._tell = None
@@ -132,6 +135,9 @@ class DirectSeat:
 
     def refill(self, wanted: int | None = None) -> None:
         """Do nothing: no worker was taken."""
+
+    def ended_well(self, said: bytes) -> None:
+        """Do nothing: there is no worker."""
 
     def kill(self) -> None:
         """Do nothing: there is no worker."""

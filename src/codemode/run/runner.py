@@ -20,7 +20,7 @@ from .call_time import call_timeout_ms, unanswered
 from .kept_errors import KeptErrors
 from .nested_call import NestedCalls
 from .progress import JournaledProgress, Progress
-from .seat import Channel, Preparation, ProgramCheck, Seat, max_frame_bytes
+from .seat import Channel, Preparation, ProgramCheck, Seat, max_frame_bytes, said_since
 from .timers import Timers
 
 if TYPE_CHECKING:
@@ -243,19 +243,18 @@ class Runner:
             self._timers.stop(effect.id)
 
     def _deliver(self, settled: events.CallSettled) -> None:
-        if self._journal is None:
-            self._hand_in(settled)
-        else:
-            self._journal.settled(settled, self._hand_in)
+        self._hand_in(settled) if self._journal is None else self._journal.settled(settled, self._hand_in)
 
     def _finish(self, ending: events.Ending) -> None:
+        said = said_since(ending, self._channel, is_idle=not self._tasks)
         self._channel.close()
         self._clock.close()
         if self._timers is not None:
             self._timers.close()
-        if not isinstance(ending, events.Completed):
-            # Killing beats draining: a worker that is no longer ours can still write frames. One that is done ends by
-            # itself, and its handles can wait until the caller has the value.
+        if said is not None:
+            self._lease.ended_well(said)
+        elif not isinstance(ending, events.Completed):
+            # Killing beats draining: a worker that is no longer ours can still write frames.
             self._lease.kill()
         self._calls.aborted.set()
         if not self.ended.done():

@@ -43,6 +43,10 @@ class Channel(Protocol):
         """Send one message; with ``hold`` more may follow at once."""
         ...
 
+    def left_over(self) -> bytes | None:
+        """Return the one frame that was heard and not told, empty for none; None: more, or something was not sent."""
+        ...
+
     def close(self) -> None:
         """Hear and send nothing more."""
         ...
@@ -72,6 +76,10 @@ class Seat(Protocol):
         """Let the next one be made ready."""
         ...
 
+    def ended_well(self, said: bytes) -> None:
+        """Let the worker have another program, where there are such. ``said``: what it has said since."""
+        ...
+
     def kill(self) -> None:
         """End the worker at once."""
         ...
@@ -90,3 +98,13 @@ def max_frame_bytes(settings: Settings) -> int:
     # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
     value_bytes = 3 * max(settings.limits.max_result_bytes, settings.limits.max_tool_input_bytes)
     return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES
+
+
+def said_since(ending: events.Ending, channel: Channel, *, is_idle: bool) -> bytes | None:
+    """Return what a worker has said since its program ended well, None where that has not ended so.
+
+    Well: it has given its result and left nothing behind. No call is under way (``is_idle``) or was abandoned, and
+    nothing is left to be sent or read, but for the one frame in which a worker may say that it is ready for another.
+    """
+    is_well = is_idle and isinstance(ending, events.Completed) and not ending.abandoned
+    return channel.left_over() if is_well else None

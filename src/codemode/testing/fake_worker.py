@@ -162,6 +162,10 @@ class _FakeLife:
         """Return nothing: a thread ends by itself."""
         return ""
 
+    def resident_bytes(self) -> int:
+        """Return 0: it has no memory of its own."""
+        return 0
+
     def close(self) -> None:
         """Wait for the thread, for a bounded time."""
         self._thread.join(_THREAD_END_SECONDS)

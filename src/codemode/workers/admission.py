@@ -17,7 +17,7 @@ from ..errors import CodeModeConcurrencyError
 if TYPE_CHECKING:
     import asyncio
 
-_HARD_MAXIMUM = 32
+HARD_MAXIMUM = 32
 _MEMORY_INTERVAL_SECONDS = 0.25
 _MEMINFO_BYTES = 4096
 MAX_BEYOND = 4
@@ -27,7 +27,7 @@ _OVERHEAD_BYTES = 48 << 20  # one worker beside its engine heap (requirement A22
 def memory_based_limit(active: int, memory_limit_bytes: int, available_bytes: int) -> int:
     """Return how many workers fit: at least one, at most 32 (requirement A22)."""
     fitting = active + available_bytes // (memory_limit_bytes + _OVERHEAD_BYTES)
-    return max(1, min(_HARD_MAXIMUM, fitting))
+    return max(1, min(HARD_MAXIMUM, fitting))
 
 
 class AvailableMemory:
@@ -50,13 +50,13 @@ def _read_available_bytes() -> int:
     try:
         meminfo = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return _HARD_MAXIMUM << 30
+        return HARD_MAXIMUM << 30
     try:
         text = os.pread(meminfo, _MEMINFO_BYTES, 0).decode("ascii")
     finally:
         os.close(meminfo)
     available = text.partition("MemAvailable:")[2].split(maxsplit=1)
-    return int(available[0]) * 1024 if available else _HARD_MAXIMUM << 30
+    return int(available[0]) * 1024 if available else HARD_MAXIMUM << 30
 
 
 class Admission:

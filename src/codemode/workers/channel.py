@@ -26,7 +26,7 @@ class WorkerChannel:
     """Once it listens, calls ``on_message`` for each message of the worker, ``on_end`` when the other end is gone.
 
     ``on_violation`` gets the `CodeModeProtocolError` of a frame that breaks the rules, ``on_failure`` what else was
-    raised by what a frame led to; nothing is read after either.
+    raised by what a frame led to; nothing is read after either. ``first`` goes ahead of what is sent.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class WorkerChannel:
         on_end: Callable[[str], None],
         on_violation: Callable[[CodeModeProtocolError], None],
         on_failure: Callable[[Exception], None],
+        first: HostMessage | None = None,
     ) -> None:
         self._socket = worker.channel
         self._descriptor = self._socket.fileno()
@@ -51,6 +52,8 @@ class WorkerChannel:
         self._is_paused = False
         self._reading: asyncio.Task[None] | None = None
         self._outgoing = Outgoing()
+        if first is not None:  # goes out with what follows
+            self._outgoing.put(first)
         self._loop = asyncio.get_running_loop()
         self._open = True
 
@@ -58,6 +61,20 @@ class WorkerChannel:
         """Begin to read, unless it is closed already."""
         if self._open:
             self._loop.add_reader(self._descriptor, self._readable)
+            self._release()
+
+    def left_over(self) -> bytes | None:
+        """Return the one frame that has come and was not told, empty when there is none.
+
+        None when there is more, or something was not sent. Nothing is told any more afterwards.
+        """
+        if not (self._open and self._outgoing.is_empty and self._reading is None) or len(self._frames) > 1:
+            return None
+        try:
+            is_clear = not self._decoder.has_partial_frame and next(self._unread, None) is None
+        except CodeModeProtocolError:
+            return None
+        return (self._frames.popleft() if self._frames else b"") if is_clear else None
 
     def send(self, message: HostMessage, *, hold: bool = False) -> None:
         """Send one message now, or as soon as the worker takes it.

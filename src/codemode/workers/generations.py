@@ -8,6 +8,7 @@ from typing import Protocol
 from ..errors import CodeModeWorkerError
 from .image import WorkerImage
 from .process import WorkerProcess, spawn_exec
+from .tenure import Tenure
 from .zygote import Zygote
 
 _HELLO_SECONDS = 5.0
@@ -52,13 +53,18 @@ class WorkerSource(Protocol):
 class ExecSource:
     """Starts each worker with exec: slower to be ready, works on every platform."""
 
-    def __init__(self, image: WorkerImage, *, isolation_required: bool) -> None:
+    def __init__(self, image: WorkerImage, *, isolation_required: bool, programs_per_worker: int = 1) -> None:
         self._image = image
         self._isolation_required = isolation_required
+        self._programs_per_worker = programs_per_worker
 
     def spawn(self, *, rehearsed: bool) -> WorkerProcess:  # noqa: ARG002 - what exec costs dwarfs it: always rehearsed
         """Return a worker that is starting."""
-        return spawn_exec(self._image, isolation_required=self._isolation_required)
+        return spawn_exec(
+            self._image,
+            isolation_required=self._isolation_required,
+            programs_per_worker=self._programs_per_worker,
+        )
 
     def spawns_at_once(self) -> bool:
         """Return False: the new process must have got as far as its program."""
@@ -139,7 +145,7 @@ class Generation:
     @property
     def hello_seconds(self) -> float:
         """How long a worker may take to be ready."""
-        is_quick = self.has_started and isinstance(self.source, Zygote)
+        is_quick = self.has_started and isinstance(self.source, Zygote) and self.source.is_quick
         return _FORKED_HELLO_SECONDS if is_quick else _HELLO_SECONDS
 
     @property
@@ -154,6 +160,7 @@ class PooledWorker:
     def __init__(self, process: WorkerProcess, generation: Generation) -> None:
         self.process = process
         self.generation = generation
+        self.tenure: Tenure | None = None  # of one that may run more than one program
         self._closing = threading.Lock()
         self._is_closed = False
 

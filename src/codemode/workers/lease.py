@@ -27,6 +27,11 @@ class Keeper(Protocol):
         """Forget it."""
         ...
 
+    @property
+    def is_closed(self) -> bool:
+        """True when no other program will come from there."""
+        ...
+
 
 class Lease:
     """One worker of a supply and its slots, for one invocation. Keeps ``owner``, the pool that gave it, alive."""
@@ -40,16 +45,23 @@ class Lease:
         self._given_up: list[Callable[[], None]] = []  # at most one: whoever takes it out decides what becomes of it
         self._threads: InvocationThreads | None = None
         self._left = False
+        self._has_rested = False
+        self._said_since: bytes | None = None
         self.place = Place()
         self.worker = worker.process
 
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
-        return _channels()(self.worker, max_frame_bytes, **heard)
+        first = None if self._worker is None else self._supply.first_message(self._worker)
+        return _channels()(self.worker, max_frame_bytes, first=first, **heard)
 
     def refill(self, wanted: int | None = None) -> None:
         """Let the next spare be started; meant for a moment when nobody waits for it."""
         self._supply.refill(wanted)
+
+    def ended_well(self, said: bytes) -> None:
+        """Let the worker have another program, where its pool keeps workers. ``said``: the frame it has sent since."""
+        self._said_since = None if self._has_rested else said
 
     def kill(self) -> None:
         """Kill the worker; the slots stay taken. Safe to call twice."""
@@ -67,6 +79,7 @@ class Lease:
 
         False: they are needed now. Until `take_back` the worker is not to be used.
         """
+        self._has_rested = True
         self._given_up.append(given_up)
         is_kept = self._owner is not None and self._owner.keep(self)
         return is_kept or not self.take_back()
@@ -102,10 +115,13 @@ class Lease:
         self.leave()
 
     def give_back(self) -> None:
-        """Give a worker that was not killed back, to be closed soon, and the slots. Safe to call twice."""
+        """Give a worker that was not killed back, to be kept or closed soon, and the slots. Safe to call twice."""
         worker, self._worker = self._worker, None
         if worker is not None:
-            self._supply.give_up(worker)
+            if self._said_since is None or self._owner is None or self._owner.is_closed:
+                self._supply.give_up(worker)
+            else:
+                self._supply.keep(worker, self._said_since)
         if not self._left:
             self._left = True
             if self._threads is None:

@@ -53,6 +53,7 @@ class WorkerPool:
     ) -> None:
         self.options = PoolOptions.of(options)
         self._make_source = source
+        self._share_name: str | None = None
         self._available_memory = AvailableMemory()
         # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
         self._shares: weakref.WeakValueDictionary[str, PoolShare] = weakref.WeakValueDictionary()
@@ -80,6 +81,11 @@ class WorkerPool:
         return self._admission.active
 
     @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be run."""
+        return self._is_closed
+
+    @property
     def supply(self) -> Supply:
         """What gives the workers."""
         return self._supply
@@ -103,7 +109,7 @@ class WorkerPool:
         with self._lock:
             known = self._shares.get(name)
             if known is None:
-                known = self._shares[name] = PoolShare(self, max_workers)
+                known = self._shares[name] = PoolShare(self, name, max_workers)
             elif known.options.max_workers != max_workers:
                 raise ValueError(f"share {name!r} has max_workers={known.options.max_workers}, not {max_workers}")
             return known
@@ -139,7 +145,7 @@ class WorkerPool:
         wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
         admissions = await self.enter(wanted, self.options.wait_timeout_ms)
         try:
-            worker = await self.supply.ready_worker()
+            worker = await self.supply.ready_worker(self._share_name)
         except BaseException:
             _leave(admissions)
             raise
@@ -211,9 +217,10 @@ class WorkerPool:
 class PoolShare(WorkerPool):
     """A pool with slots and a queue of its own over the supply of the ``whole``. See `WorkerPool.share`."""
 
-    def __init__(self, whole: WorkerPool, max_workers: int) -> None:
+    def __init__(self, whole: WorkerPool, name: str, max_workers: int) -> None:
         self._whole = whole
         super().__init__(replace(whole.options, max_workers=max_workers))
+        self._share_name = name
 
     @property
     def supply(self) -> Supply:
@@ -249,8 +256,9 @@ class PoolShare(WorkerPool):
         self._whole.keep_no_more(lease)
 
     def close(self) -> None:
-        """Close this share alone: the workers are those of the whole pool."""
+        """Close this share alone, with the workers that were kept for it: the others are those of the whole pool."""
         self._is_closed = True
+        self.supply.end_kept(self._share_name)
 
     def forget(self) -> None:
         """In a forked child of the host: start afresh. The whole pool forgets its workers itself."""

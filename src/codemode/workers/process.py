@@ -21,6 +21,7 @@ from typing import Protocol
 from ..errors import CodeModeWorkerError
 from .command import STARTED_AS_WORKER, command_to_start
 from .image import WorkerImage
+from .resident_memory import ResidentMemory
 
 # What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -47,6 +48,10 @@ class ProcessLife(Protocol):
 
     def describe_ending(self) -> str:
         """How it ended when neither by itself nor by SIGKILL, as far as that is known; else an empty string."""
+        ...
+
+    def resident_bytes(self) -> int | None:
+        """How much memory it has; None where that cannot be told."""
         ...
 
     def close(self) -> None:
@@ -96,6 +101,11 @@ class WorkerProcess:
         """
         return "" if self._closed else self._life.describe_ending()
 
+    def resident_bytes(self) -> int | None:
+        """How much memory the worker has, shared pages too; None where that cannot be told."""
+        with self._guard:
+            return None if self._closed else self._life.resident_bytes()
+
     def close(self) -> None:
         """Kill the worker and give up every descriptor. Safe to call twice."""
         with self._guard:
@@ -121,6 +131,7 @@ class ChildProcess:
 
     def __init__(self, pid: int) -> None:
         self.pidfd = os.pidfd_open(pid)
+        self._memory = ResidentMemory()
 
     def kill(self) -> None:
         """Kill it, without waiting."""
@@ -147,6 +158,10 @@ class ChildProcess:
             return describe_exit(ending.si_status)
         return describe_signal(ending.si_status)
 
+    def resident_bytes(self) -> int | None:
+        """How much memory it has."""
+        return self._memory.bytes(self.pidfd)
+
     def close(self) -> None:
         """Reap it, within a bounded time after a kill, and close the descriptor."""
         if self.pidfd < 0:
@@ -158,7 +173,8 @@ class ChildProcess:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the descriptor alone."""
+        """Close the descriptors alone."""
+        self._memory.close()
         pidfd, self.pidfd = self.pidfd, -1
         if pidfd >= 0:
             os.close(pidfd)
@@ -192,6 +208,10 @@ class UnreapedChild:
         """How the dead process ended, when that is neither exit 0 nor SIGKILL."""
         code = self._process.poll() or 0
         return describe_signal(-code) if code < 0 else describe_exit(code)
+
+    def resident_bytes(self) -> int | None:
+        """Return None: nothing tells."""
+        return None
 
     def close(self) -> None:
         """Reap it, within a bounded time after a kill."""
@@ -275,7 +295,9 @@ def _popen(command: Sequence[str], script: str, configuration: str, pass_fds: Se
         raise CodeModeWorkerError(f"cannot start a worker process ({words[0]}): {error}") from error
 
 
-def spawn_exec(image: WorkerImage, *, isolation_required: bool, skip_layers: Sequence[str] = ()) -> WorkerProcess:
+def spawn_exec(
+    image: WorkerImage, *, isolation_required: bool, skip_layers: Sequence[str] = (), programs_per_worker: int = 1
+) -> WorkerProcess:
     """Start one worker without a zygote. Returns at once; its hello comes when it is ready.
 
     ``skip_layers`` makes the worker act as if its environment refused these isolation layers (tests).
@@ -289,6 +311,7 @@ def spawn_exec(image: WorkerImage, *, isolation_required: bool, skip_layers: Seq
             parent_pid=os.getpid(),
             isolation_required=isolation_required,
             skip_layers=list(skip_layers),
+            programs_per_worker=programs_per_worker,
         )
         try:
             child = start_in_lasting_thread(lambda: _start_worker(image, configuration, worker_end.fileno()))

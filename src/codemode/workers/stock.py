@@ -17,6 +17,7 @@ from ..errors import CodeModeWorkerError
 from ..host.imports import importing
 from ..host.threads import Errands
 from .generations import Generation, PooledWorker, WorkerSource
+from .kept_workers import KeptWorkers
 
 _CLOSING_THREADS = 4
 ResultT = TypeVar("ResultT")
@@ -25,10 +26,16 @@ ResultT = TypeVar("ResultT")
 class Stock:
     """Gives workers of the sources that ``make_source`` makes, with up to ``most_spares`` of them made ahead.
 
-    ``is_quiet`` says whether there is time to prepare a new one.
+    ``is_quiet`` says whether there is time to prepare a new one. Up to ``most_kept`` are kept for another program.
     """
 
-    def __init__(self, make_source: Callable[[], WorkerSource], most_spares: int, is_quiet: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        make_source: Callable[[], WorkerSource],
+        most_spares: int,
+        is_quiet: Callable[[], bool],
+        most_kept: int = 0,
+    ) -> None:
         self._make_source = make_source
         self._most_spares = most_spares
         self._is_quiet = is_quiet
@@ -37,6 +44,7 @@ class Stock:
         self._starts = Errands("codemode-start", 1)
         self._closings = Errands("codemode-close", _CLOSING_THREADS)
         self.spares: deque[PooledWorker] = deque()
+        self.kept = KeptWorkers(most_kept)
         self.in_use: set[PooledWorker] = set()
         self._done: deque[PooledWorker] = deque()  # of those, what is not its user's any more
         self._closing: set[PooledWorker] = set()  # of those, what a thread closes
@@ -74,6 +82,31 @@ class Stock:
     def give_up(self, worker: PooledWorker) -> None:
         """Let a worker that is done be closed by the next refill, or whatever comes before it."""
         self._done.append(worker)
+
+    def keep(self, worker: PooledWorker) -> None:
+        """Let a worker that is done wait for another program, the oldest of those that wait making way."""
+        with self._lock:
+            is_current = worker.generation is self._generation and not self.is_closed
+            in_the_way = self.kept.add(worker) if is_current else worker
+            if in_the_way is not worker:
+                self.in_use.discard(worker)
+        if in_the_way is not None:
+            self.give_up(in_the_way)
+
+    def take_kept(self, share: str | None) -> PooledWorker | None:
+        """Return a worker that has waited for a program of this share, or None for a new one to be taken."""
+        with self._lock:
+            worker = self.kept.take(share, has_spare=bool(self.spares))
+            if worker is not None:
+                self.in_use.add(worker)
+            return worker
+
+    def end_kept(self, share: str | None) -> None:
+        """Close the workers that wait for programs of this share."""
+        with self._lock:
+            ended = self.kept.remove(share)
+        for worker in ended:
+            self.close_worker(worker)
 
     def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
@@ -121,7 +154,7 @@ class Stock:
 
     def abandon(self) -> None:
         """In a forked child of the host: give up every descriptor, and touch no process of the parent's."""
-        for worker in {*self.spares, *self.in_use, *self._closing}:  # what is done is still in use
+        for worker in {*self.spares, *self.kept, *self.in_use, *self._closing}:  # what is done is still in use
             worker.process.abandon()
         for generation in (*self._retired, *([self._generation] if self._generation else ())):
             generation.source.abandon()
@@ -178,7 +211,7 @@ class Stock:
     def _retire_generation(self) -> None:
         """Give up the spares and take no more from what made them; workers in use go on."""
         with self._lock:
-            spares, generation = list(self.spares), self._generation
+            spares, generation = [*self.spares, *self.kept.clear()], self._generation
             self.spares.clear()
             self._generation = None
             self._retired = [old for old in self._retired if not old.has_ended]

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CodeModeError, CodeModeWorkerError
 from ..options.parts import PoolOptions
+from ..protocol.messages import BeginProgram
+from .admission import HARD_MAXIMUM
 from .generations import ExecSource, PooledWorker, WorkerSource
 from .hello import HelloCheck, read_hello
 from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
 from .stock import Stock
+from .tenure import Tenure
 from .zygote import Zygote
 
 if TYPE_CHECKING:
@@ -29,8 +32,12 @@ class Supply:
         self, options: PoolOptions, is_quiet: Callable[[], bool], make_source: Callable[[], WorkerSource] | None = None
     ) -> None:
         self._options = options
+        # Where nothing tells how much memory a process has, each runs one.
+        self._programs_per_worker = options.programs_per_worker if sys.platform == "linux" else 1
+        self._is_quiet = is_quiet
         self._hello: HelloCheck | None = None
-        self.stock = Stock(make_source or self._installed_source, options.spare_workers, is_quiet)
+        most_kept = options.max_workers or HARD_MAXIMUM
+        self.stock = Stock(make_source or self._installed_source, options.spare_workers, is_quiet, most_kept)
 
     @property
     def isolation(self) -> IsolationReport | None:
@@ -60,8 +67,47 @@ class Supply:
         """Do something that may take a while in the thread that starts workers."""
         return await self.stock.off_loop(work)
 
-    async def ready_worker(self) -> PooledWorker:
-        """Return a worker whose hello was right. Raises `CodeModeWorkerError` when none starts."""
+    async def ready_worker(self, share: str | None = None) -> PooledWorker:
+        """Return a worker whose hello was right, kept or new. Raises `CodeModeWorkerError` when none starts."""
+        if self._programs_per_worker == 1:
+            return await self._new_worker()
+        worker = await self._kept_worker(share)
+        if worker is None:
+            worker = await self._new_worker()
+            worker.tenure = Tenure(share, self._programs_per_worker)
+        return worker
+
+    def first_message(self, worker: PooledWorker) -> BeginProgram | None:
+        """Return what a worker that runs more than one program is told before each."""
+        return None if worker.tenure is None else BeginProgram(worker.tenure.programs, self._is_quiet())
+
+    def keep(self, worker: PooledWorker, said: bytes = b"") -> None:
+        """Let a worker whose program has ended well wait for the next one of its share, or be closed as `give_up` does.
+
+        It is for the host to say that it has, and to measure what is left. ``said``: the frame that was sent since.
+        """
+        if worker.tenure is None or not worker.tenure.end(said, worker.process.resident_bytes()):
+            self.give_up(worker)
+        else:
+            self.stock.keep(worker)
+
+    async def _kept_worker(self, share: str | None) -> PooledWorker | None:
+        """Return a worker that has a fresh engine, as it says itself, and has said nothing else."""
+        while (worker := self.stock.take_kept(share)) is not None and (tenure := worker.tenure) is not None:
+            try:
+                if not tenure.said:
+                    tenure.said = b"".join(await read_hello(worker.process.channel, worker.generation.hello_seconds))
+            except (TimeoutError, OSError, CodeModeError):
+                pass  # it has ended: its process had no engine left, or has failed
+            except BaseException:
+                self.close_worker(worker)
+                raise
+            if tenure.begin():
+                return worker
+            self.close_worker(worker)
+        return None
+
+    async def _new_worker(self) -> PooledWorker:
         for attempt in range(_START_ATTEMPTS):
             worker = await self.stock.take()
             try:
@@ -86,6 +132,10 @@ class Supply:
     def give_up(self, worker: PooledWorker) -> None:
         """Let a worker that is done be closed by the next refill, or whatever comes before it."""
         self.stock.give_up(worker)
+
+    def end_kept(self, share: str | None) -> None:
+        """Close the workers that are kept for this share."""
+        self.stock.end_kept(share)
 
     def refill(self, wanted: int | None = None) -> None:
         """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
@@ -117,7 +167,11 @@ class Supply:
         image = self._image()
         self._hello_check(image)
         make = Zygote if self._forks() else ExecSource
-        return make(image, isolation_required=self._options.isolation == "required")
+        return make(
+            image,
+            isolation_required=self._options.isolation == "required",
+            programs_per_worker=self._programs_per_worker,
+        )
 
     def _image(self) -> WorkerImage:
         try:

@@ -27,6 +27,7 @@ from .process import (
     send_kill,
     start_python,
 )
+from .resident_memory import ResidentMemory
 
 _PACKET = struct.Struct("=cIi")
 _REQUEST = struct.Struct("=I?")
@@ -54,12 +55,14 @@ class Zygote:
         isolation_required: bool = False,
         skip_layers: Sequence[str] = (),
         test_hook_path: str | None = None,
+        programs_per_worker: int = 1,
     ) -> None:
         self._lock = threading.RLock()  # never held while something is waited for
         self._reaping = threading.Lock()
         self._workers: dict[int, _ForkedLife] = {}
         self._next_sequence = 1
         self._failure = ""
+        self.is_quick = programs_per_worker == 1  # else it may be making engines when it is asked for a worker
         self._control, zygote_end = open_channel(socket.SOCK_SEQPACKET)
         try:
             with zygote_end:
@@ -69,6 +72,7 @@ class Zygote:
                     isolation_required=isolation_required,
                     skip_layers=list(skip_layers),
                     test_hook_path=test_hook_path,
+                    programs_per_worker=programs_per_worker,
                 )
         except BaseException:
             self._control.close()
@@ -232,6 +236,7 @@ class _ForkedLife:
         self.pidfd = -1
         self.never_started = ""
         self.ending: str | None = None
+        self._memory = ResidentMemory()
 
     @property
     def is_settled(self) -> bool:
@@ -271,13 +276,20 @@ class _ForkedLife:
             self._zygote.await_packets(left_ms + 1)
         return self.never_started or self.ending or ""
 
+    def resident_bytes(self) -> int | None:
+        """How much memory it has; None as long as the zygote has not told which process it is."""
+        if not self.is_settled:
+            self._zygote.poll_packets()
+        return self._memory.bytes(self.pidfd) if self.pidfd >= 0 else None
+
     def close(self) -> None:
         """Close the pidfd."""
         self._zygote.forget(self)
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the pidfd alone."""
+        """Close the descriptors alone."""
+        self._memory.close()
         pidfd, self.pidfd = self.pidfd, -1
         _discard(pidfd)
 

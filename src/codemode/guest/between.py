@@ -1,0 +1,49 @@
+"""What a worker does between two programs of one share. Loaded by path in worker processes that run more than one.
+
+Every program has an engine of its own. Before each the host says that it begins; what else comes before that was meant
+for the program that has ended, and is read by nobody.
+"""
+
+from __future__ import annotations
+
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Kind, number of the program, whether there will be time to rehearse behind it. The host's side is `messages.Begin`.
+_BEGIN = struct.Struct(">cIB")
+_BEGINS = b"N"
+
+
+class Between:
+    """Where ``worker`` is: in a program, or before one. ``makes_engines``: no zygote has made them."""
+
+    def __init__(self, worker: Any, *, makes_engines: bool) -> None:
+        self._worker = worker
+        self._makes_engines = makes_engines
+        self._ended = 0
+        self._rehearses = False
+        self.is_here = True  # until the host begins a program
+
+    def take(self, body: bytes | memoryview) -> None:
+        """Look whether a frame begins the next program. Any other one is left over."""
+        if len(body) == _BEGIN.size:
+            kind, number, rehearses = _BEGIN.unpack(body)
+            if kind == _BEGINS and number == self._ended:
+                self.is_here, self._rehearses = False, bool(rehearses)
+
+    def renew(self) -> bytes | None:
+        """Take another engine, and return what tells the host so; None: there is none, and the worker ends."""
+        worker = self._worker
+        used = (worker.context, worker.kernel, worker.turns)
+        engine = worker.engines.following(used, makes_more=self._makes_engines)
+        if engine is None:
+            return None
+        worker.use(engine)
+        self._ended += 1
+        if self._rehearses:
+            worker.rehearse_programs()
+        self.is_here = True
+        return b"%c%d" % (_BEGINS, self._ended)

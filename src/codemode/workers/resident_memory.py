@@ -1,0 +1,52 @@
+"""How much memory a process has, asked of the system by its pidfd. Linux alone tells."""
+
+from __future__ import annotations
+
+import os
+
+_READ_BYTES = 4096
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class ResidentMemory:
+    """Holds open where the system tells of one process; of another one nothing is ever read there."""
+
+    def __init__(self) -> None:
+        self._file = -1
+
+    def bytes(self, pidfd: int) -> int | None:
+        """Return what the process behind ``pidfd`` has in memory, shared pages too; None where that is not told."""
+        try:
+            if self._file < 0:
+                self._file = _opened(pidfd)
+            return int(os.pread(self._file, _READ_BYTES, 0).split()[1]) * _PAGE_BYTES
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+def _opened(pidfd: int) -> int:
+    pid = _pid_of(pidfd)
+    file = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    if _pid_of(pidfd) != pid:  # it has ended, and its number may have meant another process
+        os.close(file)
+        raise ProcessLookupError
+    return file
+
+
+def _pid_of(pidfd: int) -> int:
+    """Return its number while it is not reaped. Raises `OSError` or `ValueError` for what is no process any more."""
+    info = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = os.read(info, _READ_BYTES).decode("ascii")
+    finally:
+        os.close(info)
+    pid = int(text.partition("\nPid:")[2].split(maxsplit=1)[0])
+    if pid <= 0:
+        raise ProcessLookupError
+    return pid

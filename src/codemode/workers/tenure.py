@@ -1,0 +1,45 @@
+"""The tenure of a worker: the programs that it has run for one share, and whether it may have another.
+
+Everything here is the host's own count and measure. What a worker says of itself decides nothing but whether it is
+ready: one that an escaped program holds is only ever seen by later programs of the same share.
+"""
+
+from __future__ import annotations
+
+import time
+
+# Processor time counts up to the worker's limit (an hour) over all its programs, and no program takes more than this.
+_MOST_SECONDS = 600.0
+# Engines that were used stay in memory: what a worker may have that was forked, or has made its engines itself.
+_MOST_BYTES = 96 << 20
+_ENGINE_BYTES = 1 << 20
+
+
+class Tenure:
+    """The programs of one worker. ``share`` is the only one that it serves, None that of the pool itself."""
+
+    def __init__(self, share: str | None, most: int) -> None:
+        self.share = share
+        self.programs = 0
+        self.said = b""  # the one frame that it has sent since its last program
+        self._most = most
+        self._seconds = 0.0
+        self._begun_at = time.monotonic()
+
+    def begin(self) -> bool:
+        """Let it have another program; False: it has not said that it has a fresh engine for that."""
+        said, self.said = self.said, b""
+        self._begun_at = time.monotonic()
+        return said == b"N%d" % self.programs
+
+    def end(self, said: bytes, resident_bytes: int | None) -> bool:
+        """Take note that its program has ended well; True: it may have another one.
+
+        ``said`` is what it has sent since; ``resident_bytes`` the memory of its process, None where nothing tells.
+        """
+        self.said = said
+        self.programs += 1
+        self._seconds += time.monotonic() - self._begun_at
+        if self.programs >= self._most or self._seconds > _MOST_SECONDS:
+            return False
+        return resident_bytes is not None and resident_bytes <= _MOST_BYTES + self._most * _ENGINE_BYTES

@@ -1,0 +1,138 @@
+"""Which worker has another program: never beyond its number, of another share, or after an end that was not well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kept_fakes import ENDS, GOOD, Seen
+from waiting import within
+
+from codemode import CodeModeError, PoolOptions, WorkerPool, run_code_mode
+from codemode.testing.fake_worker import FakeSource
+from codemode.workers import tenure
+from codemode.workers.kept_workers import KeptWorkers
+from codemode.workers.tenure import Tenure
+
+MOST = 3
+SHARES = ("", "a", "b")
+
+
+def program(share: str, end: str) -> str:
+    return f'return ["{share}", "{end}"]'
+
+
+async def run_all(pool: WorkerPool, batches: list[list[tuple[str, str]]]) -> None:
+    """Run the programs of each batch at once."""
+    shares = {name: pool.share(name, max_workers=2) if name else pool for name in SHARES}
+
+    async def run(share: str, end: str) -> None:
+        with suppress(CodeModeError):
+            await run_code_mode(program(share, end), (), pool=shares[share])
+
+    for batch in batches:
+        await asyncio.gather(*(run(*one) for one in batch))
+
+
+def ran(batches: list[list[tuple[str, str]]], **options: Any) -> dict[int, list[tuple[int, str, str]]]:
+    """Run them on workers that are threads; what each worker has run."""
+    seen = Seen()
+    wanted = {"max_workers": 3, "on_saturation": "wait", "spare_workers": 0, "programs_per_worker": MOST, **options}
+    with WorkerPool(wanted, source=lambda: FakeSource(seen.script)) as pool:
+        within(run_all(pool, batches))
+        assert pool.active == 0
+    found: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+    for worker, number, share, end in seen.programs:
+        found[worker].append((number, share, end))
+    return found
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from(SHARES), st.sampled_from(ENDS)), min_size=1, max_size=4), max_size=6),
+    st.sampled_from((0, 1)),
+)
+def test_no_worker_has_more_than_it_may(batches: list[list[tuple[str, str]]], spare_workers: int) -> None:
+    found = ran(batches, spare_workers=spare_workers)
+    assert sum(map(len, found.values())) == sum(map(len, batches))
+    for programs in found.values():
+        assert [number for number, _, _ in programs] == list(range(len(programs)))
+        assert len(programs) <= MOST
+        assert len({share for _, share, _ in programs}) == 1
+        assert all(end in GOOD for _, _, end in programs[:-1])
+
+
+def test_a_worker_that_ends_well_has_the_next_programs_of_its_share() -> None:
+    found = ran([[("a", "good")]] * 4 + [[("b", "good")]] + [[("a", "good, in two writes")]] * 2)
+    assert [[share for _, share, _ in programs] for programs in found.values()] == [["a"] * 3, ["a"] * 3, ["b"]]
+
+
+@pytest.mark.parametrize("end", [end for end in ENDS if end not in GOOD])
+def test_a_worker_that_does_not_has_no_other(end: str) -> None:
+    found = ran([[("a", end)], [("a", "good")]])
+    assert [[end for _, _, end in programs] for programs in found.values()] == [[end], ["good"]]
+
+
+def test_by_default_each_has_one() -> None:
+    defaults = {option.name: option.default for option in fields(PoolOptions)}
+    assert (defaults["programs_per_worker"], defaults["allow_kept_workers"]) == (1, False)
+
+
+def test_a_share_that_is_closed_leaves_no_worker_waiting() -> None:
+    seen = Seen()
+    options = {"spare_workers": 0, "programs_per_worker": MOST}
+    with WorkerPool(options, source=lambda: FakeSource(seen.script)) as pool:
+        share = pool.share("a", max_workers=1)
+        within(run_code_mode(program("a", "good"), (), pool=share))
+        within(run_code_mode(program("", "good"), (), pool=pool))
+        assert len(pool.supply.stock.kept) == 2
+        share.close()
+        assert [worker.tenure and worker.tenure.share for worker in pool.supply.stock.kept] == [None]
+
+
+def test_options_of_kept_workers_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"pool\.programs_per_worker must be at most 64, got 65"):
+        PoolOptions(programs_per_worker=65)
+    with pytest.raises(ValueError, match='isolation="required" needs allow_kept_workers=True'):
+        PoolOptions(programs_per_worker=2, isolation="required", allow_kept_workers=False)
+    assert PoolOptions(programs_per_worker=2, isolation="required", allow_kept_workers=True).isolation == "required"
+
+
+def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(tenure, "time", SimpleNamespace(monotonic=lambda: now))
+    one = Tenure(None, 50)
+    for _ in range(3):
+        assert one.end(b"", 20 << 20)
+        one.begin()
+    assert not one.end(b"", 1 << 30)
+    assert not Tenure(None, 50).end(b"", None)
+    assert not Tenure(None, 1).end(b"", 0)
+    one = Tenure(None, 50)
+    now += 599
+    assert one.end(b"", 0)
+    now += 3600  # between programs nothing is counted
+    one.begin()
+    now += 2
+    assert not one.end(b"", 0)
+
+
+def test_so_many_wait_and_the_oldest_makes_way() -> None:
+    kept = KeptWorkers(2)
+    workers: list[Any] = [_Worker(share) for share in ("a", "b", "a")]
+    assert [kept.add(worker) for worker in workers] == [None, None, workers[0]]
+    assert kept.take("c", has_spare=False) is None
+    assert kept.take("a", has_spare=True) is workers[2]
+    assert kept.remove("b") == [workers[1]]
+    assert len(kept) == 0
+
+
+class _Worker:
+    def __init__(self, share: str) -> None:
+        self.tenure = SimpleNamespace(share=share, said=b"N1")
