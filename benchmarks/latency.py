@@ -52,9 +52,9 @@ class Measured:
 class Latencies:
     """Measures the programs, a round of each at a time."""
 
-    def __init__(self, programs: list[Program]) -> None:
+    def __init__(self, programs: list[Program], tool: CodeModeTool | None = None) -> None:
         self.results = [Measured(program) for program in programs]
-        self._tool: CodeModeTool = code_mode_tool()
+        self._tool: CodeModeTool = tool or code_mode_tool()
         self._engine = BareEngine(PLAIN_TOOLS)
         self._trips = RoundTrips()
 

@@ -14,6 +14,7 @@ from .code_call import CODE_CALL
 from .exec_wait import EXEC_WAIT, wake_rows
 from .faces import face_rows
 from .heartbeat import heartbeat_rows
+from .kept import kept_rows
 from .large_strings import large_string_rows
 from .latency import Latencies
 from .modules import MODULES
@@ -47,6 +48,7 @@ _ORDER = (
     "W17",
     "W18",
     "W19",
+    "W22",
 )
 _LEGEND = """\
 ratio: ours / floor, where the floor is the bare engine in-process plus its round trips over a bare socketpair
@@ -74,8 +76,7 @@ async def measure(scale: Scale) -> list[Row]:
     if "W5" in scale.only:
         floor_ms = next((row.floor for row in rows if row.name == "W2"), None)
         rows += await throughput_rows(max(1, scale.rounds // 5), scale.seconds, floor_ms)
-    if "W8" in scale.only:
-        rows += memory_rows()
+    rows += await _pool_rows(scale)
     if "W9" in scale.only:
         rows += description_rows(min(scale.rounds, 5))
     if "W10" in scale.only:
@@ -93,6 +94,13 @@ async def measure(scale: Scale) -> list[Row]:
     if "W19" in scale.only:
         rows += await wake_rows(scale.rounds, min(scale.runs, 5), min(1.0, scale.seconds))
     return sorted(rows, key=lambda row: _ORDER.index(row.name))
+
+
+async def _pool_rows(scale: Scale) -> list[Row]:
+    rows = memory_rows() if "W8" in scale.only else []
+    if "W22" in scale.only:
+        rows += await kept_rows(max(1, scale.rounds // 3), scale.runs, scale.seconds)
+    return rows
 
 
 async def _latency_rows(scale: Scale) -> list[Row]:

@@ -22,12 +22,14 @@ _RUNS_TARGET = 1000
 _LINEAR = 1.5
 
 
-async def throughput_rows(rounds: int, seconds: float, floor_ms: float | None = None) -> list[Row]:
-    """Return W5: runs a second, interleaved between the numbers in flight.
+async def throughput_rows(
+    rounds: int, seconds: float, floor_ms: float | None = None, *, pool: WorkerPool | None = None
+) -> list[Row]:
+    """Return W5: runs a second, interleaved between the numbers in flight. Closes the ``pool``.
 
     The floor is what W2's own ``floor_ms``, one after the other on every CPU, would allow.
     """
-    pool = WorkerPool(PoolOptions(max_workers=max(IN_FLIGHT)))
+    pool = pool or WorkerPool(PoolOptions(max_workers=max(IN_FLIGHT)))
     tool, text = code_mode_tool(pool), {"js": by_name("W2").js}
     rates: dict[int, list[float]] = {count: [] for count in IN_FLIGHT}
     try:

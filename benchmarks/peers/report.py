@@ -14,11 +14,13 @@ from benchmarks.table import Row
 from .install import NODE, NODE_PACKAGE, PYTHON, PYTHON_PACKAGES
 
 _ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8")
+KEPT = ", kept workers"  # at the end of what a row of ours says
 _LEGEND = """\
 Each peer: its figure, and in brackets the times ours is better (below 1: worse).
 harness, langchain-quickjs and fastmcp live in a framework: what that takes for one direct tool call is subtracted
 from W1 to W7, never from W0, W5 and W8. monty, harness and fastmcp run Python, not JavaScript.
-monty keeps its process between programs, monty-fresh gives each one of its own. ai-sdk runs on Node."""
+monty keeps its process between programs, as ours does for kept workers; monty-fresh gives each one of its own, as
+ours does by default. ai-sdk runs on Node."""
 
 
 class Found(Protocol):
@@ -78,7 +80,7 @@ def side_by_side(rows: Sequence[Row], found: Sequence[Found]) -> str:
 
 def label(row: Row) -> str:
     """Return what a peer's figure for this row is kept under."""
-    return f"{row.name} {row.what}" if row.name in ("W0", "W5", "W8") else row.name
+    return f"{row.name} {row.what.removesuffix(KEPT)}" if row.name in ("W0", "W5", "W8") else row.name
 
 
 def _beside(row: Row, one: Found) -> str:

@@ -17,16 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kept import kept_pool
 from benchmarks.latency import SPARE_READY_SECONDS, Latencies
 from benchmarks.measure import Samples
 from benchmarks.programs import HOLD_JS, PROGRAMS, rows
 from benchmarks.scaling import IN_FLIGHT, throughput_rows
 from benchmarks.table import Row, machine
 from benchmarks.whole_process import cold_rows, memory_rows
+from benchmarks.workloads import code_mode_tool
 
 from .install import problems
 from .peer import Conversation, Peer, PeerFailedError, PeerSamples, known_peers
-from .report import Versions, side_by_side
+from .report import KEPT, Versions, side_by_side
 
 _MEMORY_COUNTS = (0, 8)
 _MOST_COLD_STARTS = 5
@@ -77,6 +79,7 @@ def measure(peers: list[Peer], rounds: int, runs: int, seconds: float) -> tuple[
             _start(one, stack)
         rows = asyncio.run(_latencies(found, rounds, runs))
     rows += asyncio.run(throughput_rows(1, seconds))
+    rows += _of_kept_workers(asyncio.run(throughput_rows(1, seconds, pool=kept_pool())))
     rows += cold_rows(min(rounds, _MOST_COLD_STARTS))
     rows += memory_rows()
     for one in found:
@@ -97,18 +100,29 @@ def _start(one: Measured, stack: ExitStack) -> None:
 
 
 async def _latencies(found: list[Measured], rounds: int, runs: int) -> list[Row]:
-    ours = Latencies(list(PROGRAMS))
+    pool = kept_pool()
+    ours, kept = Latencies(list(PROGRAMS)), Latencies(list(PROGRAMS), code_mode_tool(pool))
     try:
         await ours.warm_up()
+        await kept.warm_up()
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
             await ours.round()
+            await kept.round()
             for program in PROGRAMS:
                 for one in found:
                     one.round(program.name, min(program.runs, runs))
     finally:
         ours.close()
-    return ours.rows()
+        kept.close()
+        pool.close()
+    return [*ours.rows(), *_of_kept_workers(kept.rows())]
+
+
+def _of_kept_workers(rows: list[Row]) -> list[Row]:
+    for row in rows:
+        row.what += KEPT
+    return rows
 
 
 def _measure_whole(one: Measured, rounds: int, seconds: float) -> None:

@@ -40,6 +40,7 @@ WORKLOADS = [
     "W17",
     "W18",
     "W19",
+    "W22",
 ]
 WAIT_SECONDS = 240
 
