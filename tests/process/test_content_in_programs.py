@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,6 +98,48 @@ def test_a_pause_keeps_them_and_shows_no_bytes():
         check(await code_mode.resume(carried, {"approved": True, "input": edited}), tools)
 
     within(paused())
+
+
+def place_in(interrupt: Interrupt) -> str:
+    (part_id,) = (value for key, value in interrupt.input["image"].items() if key.startswith("$content:"))
+    return part_id
+
+
+def test_what_a_person_is_asked_about_is_named_by_its_bytes_and_so_is_the_question():
+    """Whatever a run calls it: an answer to one picture must not fit another, where an engine runs a step again."""
+
+    async def asked(picture: Content) -> Interrupt:
+        keeping = {"keys": ["k" * 32], "context_binding": "thread"}
+        code_mode = create_code_mode_tool(Tools(gated=True, picture=picture).all, {**PAUSING, "continuation": keeping})
+        return await code_mode.execute({"js": ROUND}, tool_call_id="call")
+
+    async def all_asked() -> list[Interrupt]:
+        return [await asked(one) for one in (PICTURE, replace(PICTURE), Content(PICTURE.data[::-1], "image/png"))]
+
+    first, again, other = within(all_asked())
+    assert place_in(first) == place_in(again) == PICTURE.id
+    assert first.interrupt_id == again.interrupt_id
+    assert other.interrupt_id != first.interrupt_id
+
+
+def test_a_pause_that_carries_content_goes_on_where_a_store_keeps_it():
+    tools, store = Tools(gated=True), Kept()
+    js = (
+        "const shot = await tools.shot({}); await tools.cut({ image: shot.picture, to: 1 });"
+        " await tools.cut({ image: shot.picture, to: 2 }); return [shot.picture, await tools.shot({})];"
+    )
+    carrying = create_code_mode_tool(tools.all, PAUSING)
+    keeping = create_code_mode_tool(tools.all, {**PAUSING, "continuation": {"content_store": store}})
+
+    async def paused() -> Any:
+        first = await carrying.execute({"js": js})
+        second = await keeping.resume(first, {"approved": True})
+        assert place_in(first) == place_in(second) == PICTURE.id
+        assert PICTURE.data in [data for _, data in store.parts.values()]
+        return await keeping.resume(Interrupt.from_dict(second.to_dict()), {"approved": True})
+
+    assert within(paused()) == [PICTURE, {"picture": PICTURE, "count": 1}]
+    assert tools.given == [PICTURE, PICTURE]
 
 
 def test_what_is_too_large_fails_and_names_the_option():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
 
 from ..host import steps
 from .json_shape import SCALARS
@@ -22,6 +22,7 @@ from .narrowing import is_mapping
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
+NameT = TypeVar("NameT")
 ContentKind = Literal["image", "audio", "video", "file"]
 KINDS: tuple[str, ...] = get_args(ContentKind)
 CONTENT_KEYWORD = "x-codemode"
@@ -102,9 +103,9 @@ class Content:
         return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
-    def is_known(self) -> bool:
-        """True once its id has been made."""
-        return "id" in vars(self)
+    def likeness(self) -> tuple[object, ...]:
+        """What is the same for the same parts, and may be for others: it takes no look at the bytes."""
+        return len(self.data), self.mime_type, self.kind, self.name, self.origin
 
     @property
     def described(self) -> dict[str, Any]:
@@ -150,6 +151,10 @@ class Parts(Protocol):
 
     def take(self, part: Content) -> dict[str, Any]:
         """Take a part, and return the object that stands for it."""
+        ...
+
+    def told(self, text: str | None) -> str | None:
+        """Return JSON text with the ids of parts in place of their names in this run."""
         ...
 
 
@@ -209,22 +214,48 @@ def apart(value: Any) -> tuple[Any, list[Content]]:
     """
     if not Content.exist:
         return value, []
-    found: dict[str, int] = {}
+    found: Distinct[int] = Distinct()
     parts: list[Content] = []
 
     def described(one: Any) -> Any:
         if not isinstance(one, Content):
             return _SAME
-        if one.id not in found:
+        number = found.name_of(one)
+        if number is None:
             parts.append(one)
-            found[one.id] = len(parts)
-        return {"content": found[one.id], **one.described}
+            found.add(one, number := len(parts))
+        return {"content": number, **one.described}
 
     if not isinstance(value, ContentResult):
         return _replaced(value, described, 0) if may_hold(value) else value, parts
     plain = _replaced(value.value, described, 0)
     _replaced(value.content, described, 0)
     return plain, parts
+
+
+class Distinct(Generic[NameT]):
+    """Tells parts apart and the same ones not. Looks at bytes only of such as are alike in all else."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, NameT] = {}  # by their identity, for as long as they are here
+        self._alike: dict[tuple[object, ...], list[tuple[Content, NameT]]] = {}
+
+    def name_of(self, part: Content) -> NameT | None:
+        """Return the name of the same part; None where there is none. May take as long as `Content.id`."""
+        name = self._names.get(id(part))
+        if name is not None:
+            return name
+        return next((name for one, name in self._alike.get(part.likeness, ()) if one.id == part.id), None)
+
+    def alike(self, part: Content) -> list[Content]:
+        """Return those whose bytes `name_of` looks at, and the part itself; none where it takes no look."""
+        found = () if id(part) in self._names else self._alike.get(part.likeness, ())
+        return [part, *(one for one, _ in found)] if found else []
+
+    def add(self, part: Content, name: NameT) -> None:
+        """Take a part that is none of the others."""
+        self._names[id(part)] = name
+        self._alike.setdefault(part.likeness, []).append((part, name))
 
 
 def may_hold(value: Any) -> bool:

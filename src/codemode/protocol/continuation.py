@@ -13,7 +13,7 @@ from typing import Any, cast
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import LargeHeapPolicy
-from .kept_contents import part_to_dict, read_contents
+from .kept_contents import parts_to_list, read_contents
 from .kept_ledger import check_ledger, entry_from_dict, entry_to_dict
 from .kept_values import (
     read_count,
@@ -75,6 +75,7 @@ class Continuation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
+        contents = self.ledger.contents
         return {
             "replayVersion": REPLAY_VERSION,
             "engine": self.engine,
@@ -82,7 +83,7 @@ class Continuation:
             "given": self.given_json,
             "settings": dict(self.kept),
             "ledger": [entry_to_dict(entry) for entry in self.ledger.entries],
-            "contents": [part_to_dict(part) for part in self.ledger.contents or ()] if self.carries_content else [],
+            "contents": parts_to_list(contents) if contents is not None and self.carries_content else [],
             "deliveries": list(self.ledger.deliveries),
             "notices": self.ledger.notices,
             "progress": list(self.ledger.progress),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64encode
+from collections.abc import Iterable
 from typing import Any, cast
 
 from ..data.content import Content, ContentKind
@@ -11,12 +13,14 @@ from ..errors import CodeModeProtocolError
 from .contents import MAX_CARRIED_BYTES, Contents
 from .kept_values import read_object, read_optional_text, read_text
 
-_KEYS = {"mimeType", "kind", "name", "origin", "data"}
+_NUMBER = re.compile("#[0-9]{1,9}")
+_KEYS = {"at", "mimeType", "kind", "name", "origin", "data"}
 
 
-def part_to_dict(part: Content) -> dict[str, Any]:
-    """Return a part as plain JSON, its bytes as base64."""
-    return {**described(part), "data": b64encode(part.data).decode()}
+def parts_to_list(contents: Contents, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    """Return the parts, or those of these names, as plain JSON, their bytes as base64."""
+    chosen = contents.items() if names is None else [(name, contents.at(name)) for name in names]
+    return [{"at": name, **described(part), "data": b64encode(part.data).decode()} for name, part in chosen]
 
 
 def described(part: Content) -> dict[str, Any]:
@@ -25,12 +29,16 @@ def described(part: Content) -> dict[str, Any]:
 
 
 def read_contents(items: list[Any]) -> Contents | None:
-    """Return the parts that `part_to_dict` has written, if any. Raises `CodeModeProtocolError` for anything else."""
+    """Return the parts that `parts_to_list` has written, if any. Raises `CodeModeProtocolError` for anything else."""
     if not items:
         return None
     contents = Contents()
     for item in items:
-        contents.put(read_part(item))
+        part = read_part(item)
+        name = read_text(item["at"])
+        if not _NUMBER.fullmatch(name) and name != part.id:
+            raise CodeModeProtocolError("the continuation holds content under another name")
+        contents.put(part, name)
     if contents.bytes > MAX_CARRIED_BYTES or len(contents) != len(items):
         raise CodeModeProtocolError("the continuation holds content that it cannot carry")
     return contents

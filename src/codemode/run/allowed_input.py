@@ -14,7 +14,7 @@ from ..protocol.ledger import LedgerEntry, shown_text
 from ..schemas.compiled import ValidatedInput, completed, with_fresh
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
-from .call_content import genuine
+from .call_content import genuine, with_ids
 
 _MAX_EDITED_PARTS = 64
 
@@ -62,7 +62,7 @@ def _as_shown(tool: PreparedTool, entry: LedgerEntry, shown_json: str) -> Valida
             # Only of what was shown: what the guest issued may be more than the host has let through.
             reason = f" ({error.message})" if way is ways[-1] else ""
             continue
-        if _shown(validated) == shown:
+        if shown_of(validated) == shown:
             return validated
         again = validated.json_value
     raise CodeModeProtocolError(
@@ -108,8 +108,9 @@ def _is_changed(tool: PreparedTool, plain: Any, part: Callable[[Any], Any], made
     return canonical_json(part(again)) != canonical_json(made)
 
 
-def _shown(validated: ValidatedInput) -> str:
-    return canonical_json(validated.json_value)
+def shown_of(validated: ValidatedInput) -> str:
+    """Return the text of an input that somebody may be shown: an answer to it is for the very bytes of its content."""
+    return with_ids(canonical_json(validated.json_value))
 
 
 def check_answers(
@@ -127,7 +128,7 @@ def check_answers(
             continue
         try:
             validated = input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
-            inputs[entry.id] = CheckedInput(validated, _shown(validated))
+            inputs[entry.id] = CheckedInput(validated, shown_of(validated))
         except ValueError as error:
             raise CodeModeProtocolError(f"the input of tool {entry.name!r} cannot be read: {error}") from error
         except CodeModeToolError as error:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.json_shape import weigh
 from ..data.json_values import (
-    canonical_json,
     check_size,
     check_values,
     decode_json,
@@ -27,7 +26,8 @@ from ..protocol.ledger import Fulfilled, LedgerEntry
 from ..protocol.sidecar import Sidecar
 from ..tools.prepared import PreparedTool
 from ..tools.unread_outputs import refuse_iterators
-from .allowed_input import CheckedInput, input_to_run
+from .allowed_input import CheckedInput, input_to_run, shown_of
+from .call_content import with_ids
 
 if TYPE_CHECKING:
     from ..fetch.request import FetchRequest
@@ -58,7 +58,7 @@ def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPoli
             check_values(entry.input_json, policy.max_values, what)
         try:
             validated = input_to_run(tool, entry)
-            return CheckedInput(validated, canonical_json(validated.json_value) if is_shown else None)
+            return CheckedInput(validated, shown_of(validated) if is_shown else None)
         except ValueError as error:
             raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
     except CodeModeSerializationError as error:
@@ -127,7 +127,8 @@ async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: Execu
     """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
-    return await run_check(weigh(payload, LARGE_CHARACTERS), partial(encode_json, payload, **limits, what=what))
+    write = partial(encode_json, payload, **limits, what=what)
+    return await run_check(weigh(payload, LARGE_CHARACTERS), lambda: with_ids(write()))
 
 
 async def read_text(text: str) -> Any:

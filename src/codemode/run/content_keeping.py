@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,28 @@ async def complete(outcome: RunOutcome, options: ContinuationOptions) -> RunOutc
                 contents.put(part)
         contents.left = ()
     return outcome
+
+
+def with_ids(ledger: Ledger) -> Ledger:
+    """Return a ledger whose parts a store is asked for by their ids, where a continuation carried them with numbers."""
+    contents = ledger.contents
+    if contents is None or all(name == part.id for name, part in contents.items()):
+        return ledger
+    renamed = Contents()
+    for part in contents:
+        renamed.put(part)
+    renamed.tag = contents.tag
+    entries = [
+        entry._replace(
+            input_json=contents.told(entry.input_json),
+            executed_input_json=contents.told(entry.executed_input_json),
+            outcome=Fulfilled(contents.told(outcome.value_json), outcome.large)
+            if isinstance(outcome := entry.outcome, Fulfilled)
+            else outcome,
+        )
+        for entry in ledger.entries
+    ]
+    return replace(ledger, entries=entries, contents=renamed)
 
 
 async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> Contents | None:

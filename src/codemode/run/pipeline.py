@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..data.json_shape import weigh
-from ..data.json_values import canonical_json, decode_json, encode_json
+from ..data.json_values import decode_json, encode_json
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import CodeModeOptions
@@ -21,7 +21,7 @@ from ..tools.prepared import PreparedTool
 from ..tools.running import run_hook
 from ..tools.unquoted import without_quotes
 from ..tools.unread_outputs import UnreadOutput
-from .allowed_input import CheckedInput
+from .allowed_input import CheckedInput, shown_of
 from .call_values import read_text
 from .host_code import HostRaised, hidden_hook, hooked
 
@@ -112,7 +112,7 @@ class CallPipeline:
         except (CodeModeSerializationError, ValueError) as error:
             raise HostRaised(hidden_hook(self._entry, error)) from error
         validated = self._tool.validate_input(plain)
-        return CheckedInput(validated, canonical_json(validated.json_value))
+        return CheckedInput(validated, shown_of(validated))
 
     def _written(self, value: Any) -> str:
         what, policy = f"the output of tool {self._tool.name!r}", self._policy

@@ -22,7 +22,7 @@ from ..host.steps import metered
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
 from ..protocol.contents import MAX_CARRIED_BYTES, Contents
-from ..protocol.kept_contents import part_to_dict, read_contents
+from ..protocol.kept_contents import parts_to_list, read_contents
 from ..protocol.ledger import Ledger
 from ..trace.events import ConsoleEvent
 from .content_results import contents_of
@@ -98,11 +98,10 @@ class RecordedOutcomes:
         contents = contents_of(outcome)
         if contents is None:
             return ""
-        kept = [part.id for part in contents if part.id in contents.kept]
-        carried = [part for part in contents if part.id not in contents.kept]
-        if sum(part.size for part in carried) > MAX_CARRIED_BYTES:
-            carried = []
-        return f',"content":{_json([contents.tag, contents.shown, [*map(part_to_dict, carried)], kept])}'
+        kept = [name for name, _ in contents.items() if name in contents.kept]
+        carried = {name: part.size for name, part in contents.items() if name not in contents.kept}
+        parts = parts_to_list(contents, carried) if sum(carried.values()) <= MAX_CARRIED_BYTES else []
+        return f',"content":{_json([contents.tag, contents.shown, parts, kept])}'
 
     def replayed(self, text: str) -> RunOutcome:
         """Return the outcome that was recorded, what a store has of its content still ``left`` there.

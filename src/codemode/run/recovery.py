@@ -90,7 +90,13 @@ class Recovery:
 
     def ledger(self, ledger: Ledger, salt: str) -> Ledger:
         """Return the ledger from which the run goes on."""
-        return recovery_ledger(ledger, salt, self._runs_again, self._ran_with, self._runs_again_with)
+        contents = ledger.contents
+
+        def shown(entry: LedgerEntry) -> str | None:
+            text = self._ran_with(entry)
+            return text if contents is None else contents.told(text)
+
+        return recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
 
     def _runs_again(self, entry: LedgerEntry) -> bool:
         """Return True for a call that does no harm when it runs twice."""

@@ -22,7 +22,7 @@ from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile, SidecarRules
-from ..protocol.contents import Contents, tag_of
+from ..protocol.contents import tag_of
 from ..protocol.continuation import Continuation, body_of
 from ..protocol.ledger import called_names
 from ..protocol.replay import with_references
@@ -34,7 +34,7 @@ from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
 from .call_content import knowing
 from .claimed_resume import ClaimedResume
-from .content_keeping import kept_contents
+from .content_keeping import content_store_of, kept_contents, with_ids
 from .execution import Execution
 from .genuine import restored_profile, verify
 from .journaled_resume import JournaledResume
@@ -124,7 +124,7 @@ async def _resume(
         tools.going_on(continuation.given, called_names(continuation.ledger))
         own = restored_profile(continuation, profile)
         continuation = await _with_references(continuation, own.sidecar)
-        continuation.ledger.contents = await _contents(continuation, own, keeping)
+        continuation = await _with_contents(continuation, own, keeping)
         goes_on = not needs_answers or _goes_on_by_itself(continuation)
         answers, inputs = await _checked_answers(continuation, resolutions, tools, settings, goes_on)
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
@@ -165,13 +165,19 @@ async def _with_references(continuation: Continuation, rules: SidecarRules | Non
     return dataclasses.replace(continuation, ledger=ledger)
 
 
-async def _contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Contents | None:
+async def _with_contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Continuation:
+    ledger, salt = continuation.ledger, continuation.kept["salt"]
     if not profile.has_content:
-        return None
-    contents = await kept_contents(continuation.ledger, continuation.kept["salt"], options)
-    if contents is not None:
-        contents.tag = tag_of(continuation.kept["salt"])
-    return contents
+        ledger.contents = None
+        return continuation
+    if ledger.contents is not None:
+        ledger.contents.tag = tag_of(salt)
+        if content_store_of(options) is not None:
+            ledger = await run_check(LARGE_CHARACTERS, lambda: with_ids(ledger))
+    ledger.contents = await kept_contents(ledger, salt, options)
+    if ledger.contents is not None:
+        ledger.contents.tag = tag_of(salt)
+    return dataclasses.replace(continuation, ledger=ledger)
 
 
 async def _claim(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 from invocation_settings import SETTINGS, limited
@@ -10,8 +11,9 @@ from invocation_settings import SETTINGS, limited
 from codemode import CodeModeProtocolError, CodeModeSerializationError, Content
 from codemode.protocol.contents import CONTENT_LIMIT, MAX_CARRIED_BYTES, Contents, tag_of
 from codemode.protocol.continuation import Continuation, body_of, texts_of
-from codemode.protocol.kept_contents import part_to_dict, read_contents
-from codemode.protocol.ledger import Ledger
+from codemode.protocol.kept_contents import parts_to_list, read_contents
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
+from codemode.run.content_keeping import with_ids
 
 WITH = SETTINGS
 WITHOUT = dataclasses.replace(SETTINGS, profile=dataclasses.replace(SETTINGS.profile, has_content=False))
@@ -64,12 +66,103 @@ def test_a_continuation_carries_so_much_and_names_what_to_give():
     assert kept.to_dict()["contents"] == []
 
 
+def one(part: Content) -> dict[str, object]:
+    contents = Contents()
+    contents.put(part)
+    return parts_to_list(contents)[0]
+
+
 @pytest.mark.parametrize(
     "changed",
-    [{"data": "*"}, {"data": 1}, {"kind": "picture"}, {"mimeType": "x"}, {"name": 5}, {"origin": []}, {"more": 1}],
+    [
+        {"data": "*"},
+        {"data": 1},
+        {"kind": "picture"},
+        {"mimeType": "x"},
+        {"name": 5},
+        {"origin": []},
+        {"more": 1},
+        {"at": "0" * 32},
+        {"at": "#"},
+        {"at": 1},
+        {"data": "AAAA"},  # of other bytes than its id says
+    ],
 )
 def test_content_that_could_not_have_been_is_refused(changed: dict[str, object]):
     with pytest.raises(CodeModeProtocolError):
-        read_contents([{**part_to_dict(PICTURE), **changed}])
-    with pytest.raises(CodeModeProtocolError):
-        read_contents([part_to_dict(PICTURE)] * 2)
+        read_contents([{**one(PICTURE), **changed}])
+    for twice in ([one(PICTURE)] * 2, [one(PICTURE) | {"at": "#1"}] * 2):
+        with pytest.raises(CodeModeProtocolError):
+            read_contents(twice)
+
+
+def numbered(*parts: Content) -> Contents:
+    contents = Contents().under(WITH.limits, WITH.salt)
+    contents.by_digest = False
+    for part in parts:
+        contents.take(part)
+    return contents
+
+
+def has_digest(part: Content) -> bool:
+    return "digest" in vars(part)
+
+
+def test_numbers_take_no_digest_where_nothing_is_alike_and_tell_parts_apart_where_it_is():
+    first, longer, same, other = (Content(data, "a/b") for data in (b"abc", b"abcd", b"abc", b"abd"))
+    contents = numbered(first, longer)
+    assert contents.take(first) == {contents.tag: "#1", **first.described}
+    assert [name for name, _ in contents.items()] == ["#1", "#2"]
+    assert not has_digest(first)
+    assert contents.looked_at(first) == contents.looked_at(Content(b"", "a/b")) == []
+    assert contents.looked_at(same) == [same, first]
+    assert contents.take(same)[contents.tag] == "#1"
+    assert contents.take(other)[contents.tag] == "#3"
+    assert not has_digest(longer)
+
+
+def test_what_people_are_shown_has_ids_and_an_answer_may_bring_them_back():
+    part = Content(b"abc", "a/b")
+    contents = numbered(PICTURE, part)
+    place = contents.take(part)
+    quoted = json.dumps({"text": json.dumps(place)})
+    text = json.dumps([{"of": place}, place, quoted], separators=(",", ":"))
+    shown = json.loads(contents.told(text) or "")
+    assert shown == [{"of": place | {contents.tag: part.id}}, place | {contents.tag: part.id}, quoted]
+    assert contents.at(shown[1][contents.tag]) is part
+    assert contents.take(contents.at(part.id)) == place
+    for unknown in ("#0", "#3", "0" * 32, 1, None):
+        with pytest.raises(CodeModeSerializationError, match="no tool has given"):
+            contents.at(unknown)
+    unknown = json.dumps(place | {contents.tag: "#9"}, separators=(",", ":"))
+    assert [contents.told(one) for one in (None, unknown)] == [None, unknown]
+    assert Contents().told('{"":"#1"}') == '{"":"#1"}'
+
+
+def test_a_continuation_carries_parts_under_their_numbers_and_a_run_goes_on_counting():
+    contents = numbered(PICTURE, Content(b"abc", "a/b"))
+    read = carried(contents)
+    assert [*read.items()] == [*contents.items()]
+    on = Contents().under(WITH.limits, WITH.salt, read)
+    on.by_digest = False
+    assert on.take(Content(b"abc", "a/b"))[on.tag] == "#2"
+    assert on.take(Content(b"new", "c/d"))[on.tag] == "#3"
+
+
+def test_a_ledger_for_a_store_has_ids_in_place_of_numbers():
+    part = Content(b"abc", "a/b")
+    contents = numbered(PICTURE, part)
+    text = json.dumps(contents.take(part), separators=(",", ":"))
+    entries = [
+        LedgerEntry(1, "tool", "t", "{}", outcome=Fulfilled(text)),
+        LedgerEntry(2, "tool", "t", f'{{"of":{text}}}', executed_input_json=text, outcome=Fulfilled(None)),
+        LedgerEntry(3, "tool", "t", "{}"),
+    ]
+    ledger = with_ids(Ledger(entries, contents=contents))
+    said = json.dumps(part.described | {contents.tag: part.id})
+    assert json.loads(ledger[1].outcome.value_json) == json.loads(said)  # type: ignore[union-attr]
+    assert json.loads(ledger[2].input_json or "") == {"of": json.loads(said)}
+    assert json.loads(ledger[2].executed_input_json or "") == json.loads(said)
+    assert ledger.contents is not None
+    assert [name for name, _ in ledger.contents.items()] == [PICTURE.id, part.id]
+    assert with_ids(ledger) is ledger
