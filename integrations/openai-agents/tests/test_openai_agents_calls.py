@@ -16,12 +16,15 @@ from agents import (
     RunContextWrapper,
     Runner,
     RunState,
+    SQLiteSession,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
+    TracingProcessor,
     UserError,
     WebSearchTool,
     function_tool,
+    set_trace_processors,
     tool_input_guardrail,
     tool_output_guardrail,
 )
@@ -222,7 +225,9 @@ def test_the_models_of_a_run_are_not_asked_for_pauses() -> None:
 def test_an_agent_is_a_tool_of_programs() -> None:
     research = Agent(name="research", model=Script("42 of them"))
     tool = research.as_tool("research", "Finds things out.")
-    assert said("return await tools.research({ input: 'how many?' });", tool) == "42 of them"
+    result = run("return await tools.research({ input: 'how many?' });", tool)
+    assert outputs(result)[0].output == "42 of them"
+    assert result.context_wrapper.usage.requests == 3
 
 
 def asking(did: list[str], **answers: Any) -> Any:
@@ -349,3 +354,56 @@ def test_the_core_takes_function_tools_as_they_are() -> None:
 
     made = create_code_mode_tool([whoami])
     assert asyncio.run(made.execute({"js": "return await tools.whoami({});"}, context="ada")) == "ada"
+
+
+class Spans(TracingProcessor):
+    """Keeps the spans of functions."""
+
+    def __init__(self) -> None:
+        self.ended: list[Any] = []
+
+    def on_span_end(self, span: Any) -> None:
+        if span.span_data.type == "function":
+            self.ended.append(span)
+
+    def on_trace_start(self, trace: Any) -> None: ...
+    def on_trace_end(self, trace: Any) -> None: ...
+    def on_span_start(self, span: Any) -> None: ...
+    def shutdown(self) -> None: ...
+    def force_flush(self) -> None: ...
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_calls_have_spans(is_shown: bool) -> None:
+    def double(n: int) -> int:
+        """Twice a number."""
+        return 2 * n
+
+    spans = Spans()
+    set_trace_processors([spans])
+    try:
+        run("return await tools.double({ n: 2 });", double, run_config=RunConfig(trace_include_sensitive_data=is_shown))
+    finally:
+        set_trace_processors([])
+    found = {one.span_data.name: (one.span_data.input, one.span_data.output) for one in spans.ended}
+    assert found["double"] == (('{"n": 2}', 4) if is_shown else (None, None))
+    assert set(found) == {"double", "codeMode"}
+
+
+def test_a_run_in_a_session_pauses_and_goes_on() -> None:
+    @function_tool(needs_approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async def main() -> Any:
+        session = SQLiteSession("one")
+        made = agent(Script(program("return await tools.pay({});"), "done"), code_mode([pay]))
+        state = (await Runner.run(made, "go", session=session, run_config=QUIET)).to_state()
+        state.approve(state.get_interruptions()[0])
+        await Runner.run(made, state, session=session, run_config=QUIET)
+        kinds = [one.get("type", one.get("role")) for one in await session.get_items()]
+        session.close()
+        return kinds
+
+    assert asyncio.run(main()) == ["user", "function_call", "function_call_output", "message"]

@@ -11,8 +11,10 @@ from typing import Any, Literal, TypeAlias, cast
 from agents import FunctionTool, RunState, ToolApprovalItem
 from agents.tool_context import ToolContext
 
+from codemode import PendingRequest
+
 from . import sdk
-from .calls import call_of
+from .calls import made_call
 from .conversion import annotations_of
 
 DESTRUCTIVE = "destructive"
@@ -57,7 +59,7 @@ class Approvals:
         self, tool: FunctionTool, context: ToolContext[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
         """Tell whether a person must decide about this call."""
-        if await sdk.asks(tool, context, call_of(tool.name, call_id, arguments)):
+        if await sdk.asks(tool, context, await made_call(tool.name, call_id, arguments)):
             return True
         if self._is_declared and _may_destroy(tool):
             return True
@@ -75,24 +77,24 @@ def _may_destroy(tool: FunctionTool) -> bool:
     return destroys is True or (destroys is None and said.get("readOnlyHint") is not True)
 
 
-def decided_before(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
+async def decided_before(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
     """Return what has been decided for all calls of a tool in this run; None if nothing has."""
-    item = _item(context, name, call_id, arguments)
+    item = await _item(context, name, call_id, arguments)
     return context.get_approval_status(name, call_id, current_invocation=item)
 
 
-def decide_for_all(context: ToolContext[Any], name: str, call_id: str, arguments: Any, *, is_approved: bool) -> None:
+async def decide_for_all(context: ToolContext[Any], waited: PendingRequest, *, is_approved: bool) -> None:
     """Let a decision about all calls of a tool, made about one that waited, hold for the whole run."""
-    item = _item(context, name, call_id, arguments)
+    item = await _item(context, waited.tool_name, waited.interrupt_id, waited.input or {})
     if is_approved:
         context.approve_tool(item, always_approve=True)
     else:
         context.reject_tool(item, always_reject=True)
 
 
-def _item(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> ToolApprovalItem:
+async def _item(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> ToolApprovalItem:
     agent: Any = context.agent
-    return ToolApprovalItem(agent=agent, raw_item=call_of(name, call_id, arguments), tool_name=name)
+    return ToolApprovalItem(agent=agent, raw_item=await made_call(name, call_id, arguments), tool_name=name)
 
 
 def approve(

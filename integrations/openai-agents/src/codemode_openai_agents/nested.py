@@ -24,11 +24,11 @@ from agents.tool import default_tool_timeout_error_message
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
-from codemode import CodeModeError, CodeModeToolError, Content, ToolCallContext
+from codemode import CodeModeError, CodeModeToolError, ToolCallContext
 from codemode.plugins import LARGE_CHARACTERS, run_check, weigh
 
 from . import agents_behind, sdk
-from .calls import call_of
+from .calls import made_call
 from .content import object_of, value_of
 
 
@@ -43,12 +43,12 @@ class NestedCalls:
         self.fatal: BaseException | None = None
         self.stop: Callable[[], object] = lambda: None
         self._tools = tools
+        self._raising: dict[str, FunctionTool] = {}  # copies, which take their time to make
 
     async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
         """Run one call. Returns plain JSON, raises `CodeModeToolError` for what the SDK would tell a model."""
         tool = self._tools[name]
-        size = LARGE_CHARACTERS if Content.exist else weigh(arguments, LARGE_CHARACTERS)
-        call = await run_check(size, lambda: call_of(name, context.tool_call_id, arguments, object_of))
+        call = await made_call(name, context.tool_call_id, arguments, object_of)
         nested = self._context_of(call)
         shows_data = nested.run_config is None or nested.run_config.trace_include_sensitive_data
         with function_span(name, input=call.arguments if shows_data else None) as span:
@@ -96,7 +96,9 @@ class NestedCalls:
 
     async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         try:
-            output = await sdk.invoke(sdk.raising(tool), context, arguments)
+            if tool.name not in self._raising:
+                self._raising[tool.name] = sdk.raising(tool)
+            output = await sdk.invoke(self._raising[tool.name], context, arguments)
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
                 self._end(error)

@@ -20,7 +20,7 @@ from codemode import (
     ToolCallContext,
     failure_text,
 )
-from codemode.plugins import UNKNOWN_OUTCOME_KIND, heard_by, open_continuation
+from codemode.plugins import LARGE_CHARACTERS, UNKNOWN_OUTCOME_KIND, heard_by, open_continuation, run_check, weigh
 
 from .agents_behind import AGENT_KIND
 from .approvals import Approvals, decide_for_all, decided_before, edited_input
@@ -68,15 +68,18 @@ class OuterCall:
     async def go_on(self, continuation: Any, decisions: Mapping[str, Decision]) -> Interrupt | None:
         """Do the same from a pause."""
         try:
-            interrupt = open_continuation(continuation, options=self._core.options).interrupt
+            opened = await run_check(
+                weigh(continuation, LARGE_CHARACTERS),
+                lambda: open_continuation(continuation, options=self._core.options),
+            )
         except CodeModeProtocolError as error:
             return self._end(_cannot_go_on(error))
+        interrupt = opened.interrupt
         answers = {one.interrupt_id: _answer(one, decisions) for one in interrupt.requests}
         for one in interrupt.requests:
             made = decisions.get(one.interrupt_id)
             if made is not None and made.is_for_all:
-                given: Any = one.input or {}
-                decide_for_all(self._context, one.tool_name, one.interrupt_id, given, is_approved=made.is_approved)
+                await decide_for_all(self._context, one, is_approved=made.is_approved)
         return await self._turn(
             self._core.resume(interrupt, resolutions=answers, context=self, state=self._state), is_resumed=True
         )
@@ -91,7 +94,7 @@ class OuterCall:
 
     async def asks(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> bool:
         """Tell whether a person must decide about a call first."""
-        decided = decided_before(self._context, name, context.tool_call_id, arguments)
+        decided = await decided_before(self._context, name, context.tool_call_id, arguments)
         if decided is None:
             return await self._approvals.asks(self._tools[name], self._context, arguments, context.tool_call_id)
         if not decided:

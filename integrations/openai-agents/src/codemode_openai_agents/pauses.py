@@ -34,10 +34,11 @@ from openai.types.responses import (
 )
 
 from codemode import Interrupt, PendingRequest
+from codemode.plugins import LARGE_CHARACTERS, run_check, weigh
 
 from .agents_behind import AGENT_KIND, names_behind
 from .approvals import new_mark
-from .calls import call_of
+from .calls import made_call
 from .sdk import agent_behind
 
 NAME = "codeMode"
@@ -103,16 +104,17 @@ class ProgramModel(Model):
         items: list[dict[str, Any]] = []
         if isinstance(input, list):
             items = [cast("dict[str, Any]", one) for one in input if isinstance(one, dict)]
-        continuation = _carried(items)
-        if continuation is None:
+        carried = _carried(items)
+        if carried is None:
             if any(one.get("type") == "function_call" for one in items):
                 raise UserError("The continuation of a paused codeMode call is missing in the state of its run.")
             paused = await holding.program.begin()
         else:
             held = holding.context
             assert held is not None  # noqa: S101 - the hooks have seen the turn begin
+            continuation = await run_check(len(carried), lambda: json.loads(carried))
             paused = await holding.program.go_on(continuation, _decisions(items, held))
-        output = _last_word() if paused is None else _waiting(paused)
+        output = _last_word() if paused is None else await _waiting(paused)
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
@@ -163,8 +165,9 @@ async def _noted(_context: Any, _arguments: str) -> str:
     return ""  # the program makes the call, once it has read that it was approved
 
 
-def _waiting(paused: Interrupt) -> list[Any]:
-    text = json.dumps(paused.to_dict()["continuation"])
+async def _waiting(paused: Interrupt) -> list[Any]:
+    continuation = paused.continuation
+    text = await run_check(weigh(continuation, LARGE_CHARACTERS), lambda: json.dumps(continuation))
     carrier = ResponseReasoningItem(
         id=f"{_CARRIER}{paused.requests[0].interrupt_id}", summary=[], type="reasoning", encrypted_content=text
     )
@@ -173,7 +176,8 @@ def _waiting(paused: Interrupt) -> list[Any]:
         if one.payload.get("kind") == AGENT_KIND:
             calls += [_inner_call(one, number, inner) for number, inner in enumerate(one.payload["waiting"])]
         else:
-            calls.append(call_of(one.tool_name, one.interrupt_id, one.input if one.input is not None else {}))
+            given: Any = one.input if one.input is not None else {}
+            calls.append(await made_call(one.tool_name, one.interrupt_id, given))
     return [carrier, *(one.model_copy(update={"id": new_mark()}) for one in calls)]
 
 
@@ -198,10 +202,10 @@ def _last_word() -> list[Any]:
     return [ResponseOutputMessage(id="msg", content=[said], role="assistant", status="completed", type="message")]
 
 
-def _carried(items: list[dict[str, Any]]) -> Any:
+def _carried(items: list[dict[str, Any]]) -> str | None:
     """Return the newest continuation in the agent's history; None before the first pause."""
     kept = [one for one in items if one.get("type") == "reasoning" and isinstance(one.get("encrypted_content"), str)]
-    return json.loads(kept[-1]["encrypted_content"]) if kept else None
+    return kept[-1]["encrypted_content"] if kept else None
 
 
 def _decisions(items: list[dict[str, Any]], held: RunContextWrapper[Any]) -> dict[str, Decision]:
