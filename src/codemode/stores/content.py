@@ -53,7 +53,7 @@ class SqlContent:
         """Return description and data of a part of a run, or None."""
 
         def work() -> Row | None:
-            with self._database.journaling() as session:
+            with self._database.transaction(writes=False) as session:
                 return session.one(_GET, *self._scope, run, part_id)
 
         found = await in_own_thread(work, "codemode-content")

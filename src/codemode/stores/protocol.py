@@ -269,7 +269,8 @@ class InterruptStore(Protocol):
     async def purge(self, older_than: timedelta) -> int:
         """Delete the records that ended longer ago than this, and return how many. Lines of the audit stay.
 
-        And the journals that nobody has and nobody has changed for so long: ended, paused or given up.
+        And the journals that nobody has and nobody has changed for so long: ended, paused or given up. What images,
+        audio and files these alone have held goes with them.
         """
         ...
 
