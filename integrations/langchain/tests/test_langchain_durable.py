@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import sqlite3
 import threading
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from codemode_langchain import CodeModeMiddleware, create_code_mode_tool, durable_continuation
 from codemode_langchain.durable import store_of
+from langchain.agents.middleware import ToolCallLimitMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -128,8 +130,9 @@ class Dies(BaseException):
 class Desk:
     """Tools, one of which dies as often as it is told to, and a store that outlives each agent."""
 
-    def __init__(self, is_async: bool) -> None:
+    def __init__(self, is_async: bool, *more: Any) -> None:
         self.is_async = is_async
+        self.more = more
         self.done: list[str] = []
         self.dying = 1
         self.saver = InMemorySaver()
@@ -157,7 +160,9 @@ class Desk:
         if is_journaled:
             continuation["journal"] = journal or self.store.journal(tenant="", app="test")
         middleware = CodeModeMiddleware(options={"continuation": continuation}, approve=approve)
-        return Session(agent(list(programs), self.tools, middleware, checkpointer=self.saver), self.is_async)
+        return Session(
+            agent(list(programs), self.tools, middleware, *self.more, checkpointer=self.saver), self.is_async
+        )
 
     def dies(self, run: Any) -> None:
         with pytest.raises(BaseException, match=r"Dies|cancelled|^$"):
@@ -247,6 +252,28 @@ def test_a_call_that_is_cut_off_again_is_asked_about_again() -> None:
         output = await tools.run(Command(resume={second.id: APPROVE}))
         assert content(output) == '["first", "hangs"]'
         assert desk.done == ["first", "hangs", "hangs", "hangs"]
+
+    asyncio.run(main())
+
+
+def test_calls_of_a_process_that_has_ended_count_where_calls_are_limited() -> None:
+    js = """
+    const ended = [];
+    for (const text of ["first", "hangs", "second", "third"]) {
+      try { ended.push(await tools.write({ text })); } catch (error) { ended.push(error.message); }
+    }
+    return ended;
+    """
+
+    async def main() -> None:
+        desk = Desk(True, ToolCallLimitMiddleware(tool_name="write", thread_limit=3))
+        tools = Hangs(desk, 1)
+        await tools.cancelled(START, js)
+        (asked,) = (await tools.run(None))["__interrupt__"]
+        output = await tools.run(Command(resume={asked.id: APPROVE}))
+        too_much = "Tool call limit exceeded. Do not call 'write' again."
+        assert json.loads(content(output)) == ["first", "hangs", "second", too_much]
+        assert desk.done == ["first", "hangs", "hangs", "second"]
 
     asyncio.run(main())
 

@@ -19,6 +19,10 @@ class CallLimits(Protocol):
         """Count a call that is about to be made; raise for one that is too much."""
         ...
 
+    def recall(self, calls: Mapping[str, str]) -> None:
+        """Count calls that a process has made which ended in the middle: their tools, by their ids."""
+        ...
+
     @property
     def record(self) -> dict[str, Any]:
         """What a part of the program keeps of its calls."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -58,6 +58,15 @@ def start_task(config: RunnableConfig, number: int, function: Callable[[], Any],
     numbered = cast("RunnableConfig", {**config, **own})
     with set_config_context(numbered) as context:
         return context.run(cast("Any", task)(name=name)(function))
+
+
+def awaited(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    """Return a coroutine function of its own, as tasks of LangGraph have to be."""
+
+    async def run() -> Any:
+        return await work()
+
+    return run
 
 
 def _own(callbacks: Any) -> Any:

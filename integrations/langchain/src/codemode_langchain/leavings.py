@@ -21,14 +21,18 @@ _KEY = "codemode"
 
 @dataclass(kw_only=True)
 class Left:
-    """What one nested call left: commands for the graph's state, an artifact, and what it asks while it waits."""
+    """What one nested call left: commands for the graph's state, an artifact, and what it asks while it waits.
+
+    ``counted`` is its tool, where something limits calls and it was made.
+    """
 
     commands: list[Any] = field(default_factory=list[Any])
     artifact: Mapping[str, Any] | None = None
     asked: Mapping[str, Any] | None = None
+    counted: str | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.commands or self.artifact is not None or self.asked is not None)
+        return bool(self.commands or self.artifact is not None or self.asked is not None or self.counted)
 
 
 class Leavings:
@@ -76,7 +80,7 @@ class Leavings:
             await save_beside_async(self._config, _name(), self._of_part(step, answers))
 
     def _of_call(self, step: int, call_id: str, left: Left) -> dict[str, Any]:
-        plain = {"commands": left.commands, "artifact": left.artifact, "asked": left.asked}
+        plain = {"commands": left.commands, "artifact": left.artifact, "asked": left.asked, "counted": left.counted}
         return {_KEY: self._outer_id, "step": step, "order": next(self._order), "call": call_id, "left": plain}
 
     def _of_part(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:

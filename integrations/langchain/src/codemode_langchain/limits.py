@@ -68,6 +68,12 @@ class Limits:
         if step.stop is not None:
             request_interrupt(step.stop)
 
+    def recall(self, calls: Mapping[str, str]) -> None:
+        """Count calls that a process has made which ended in the middle: their tools, by their ids."""
+        with _lock:
+            self._own.update(calls)
+            self._step().calls.update(calls)
+
     @property
     def record(self) -> dict[str, Any]:
         """What a part of the program keeps of the calls that it has made."""

@@ -261,7 +261,8 @@ class _Attempt:
                 message = found or message
         artifact = None if message is None else message.artifact
         named = {"tool": self._tool.name, "tool_call_id": self._id, "artifact": artifact}
-        self._run.leave(self._id, Left(commands=self._commands, artifact=named if artifact is not None else None))
+        left = Left(commands=self._commands, artifact=named if artifact is not None else None, counted=self._counted)
+        self._run.leave(self._id, left)
         return None if message is None else guest_value(message, self.capture)
 
     def failed(self, error: Exception) -> Any:
@@ -276,7 +277,7 @@ class _Attempt:
         interrupts = interrupts_in(error)
         if interrupts is None:
             # What it wrote before stands; a call that pauses runs anew.
-            self._run.leave(self._id, Left(commands=self._commands))
+            self._run.leave(self._id, Left(commands=self._commands, counted=self._counted))
             if isinstance(error, ToolException):
                 raise told(error, self._tool.name) from error.__cause__
             raise error
@@ -294,6 +295,10 @@ class _Attempt:
         }
         self._run.leave(self._id, Left(asked=asked))
         return request_interrupt({"kind": INTERRUPT_KIND})
+
+    @property
+    def _counted(self) -> str | None:
+        return None if self._run.caller.limits is None else self._tool.name
 
     def _written(self) -> Pairs:
         return pairs_of([*self._run.written(), *self._commands], self._outer_id)

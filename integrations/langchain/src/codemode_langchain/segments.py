@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -31,7 +31,7 @@ from .beginnings import Beginning
 from .callers import Caller
 from .checkpoints import time_of_step_ms
 from .content import shown_block
-from .graph import binding_in_node, number_of, start_task
+from .graph import awaited, binding_in_node, number_of, start_task
 from .graph_state import left_by
 from .interrupts import ask_person, interrupts_in, raise_interrupts, take_interrupts
 from .leavings import Leavings
@@ -114,7 +114,7 @@ class Segments:
                 answered = await asyncio.gather(*self._ask(todo), return_exceptions=True)
                 done = _collected(todo, [partial(_result, one) for one in answered])
             else:
-                done = await self._start(todo, _async(partial(self._arun_segment, todo)))
+                done = await self._start(todo, awaited(partial(self._arun_segment, todo)))
 
     def _steps(self) -> Generator[Work, Any, Outcome]:
         """What is to be done, one thing after the other; whoever does it sends back how it ended."""
@@ -169,6 +169,8 @@ class Segments:
         inside, responses = self._questions.handed_over(questions)
         kept, number = self._leavings, number_of(self.tool_call_id, "beginning", str(step))
         begins = step > 0 or not self.call.goes_on
+        if kept is not None and self.caller.limits is not None:
+            self.caller.limits.recall({key: left.counted for key, left in kept.of(step).items() if left.counted})
         return NestedRun(
             caller=self.caller,
             config=self.config,
@@ -340,10 +342,3 @@ def _result(given: Any) -> Any:
     if isinstance(given, BaseException):
         raise given
     return given
-
-
-def _async(work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    async def run() -> Any:
-        return await work()
-
-    return run
