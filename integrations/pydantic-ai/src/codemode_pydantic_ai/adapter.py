@@ -18,6 +18,7 @@ from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, plain_copy
 
 from .content import with_content_schemas, with_objects
+from .exact_outputs import exact_schema
 from .failures import told
 from .hidden_tools import HiddenTool, ShownOutput, annotations_of, metadata_of
 from .nested import NestedCalls
@@ -41,7 +42,7 @@ def convert(tool: Tool[Any]) -> codemode.Tool:
         execute=partial(_execute, tool),
         description=definition.description or "",
         input_schema=_InputSchema(tool),
-        output_schema=ShownOutput(definition.return_schema),
+        output_schema=ShownOutput(exact_schema(definition.return_schema, tool.function)),
         needs_approval=tool.requires_approval,
         annotations=annotations_of(definition),
         metadata=metadata_of(definition),

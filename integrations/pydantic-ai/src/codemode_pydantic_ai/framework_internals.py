@@ -6,7 +6,7 @@ breaks: what a function here says of itself is then left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from pydantic_ai.tools import DeferredToolRequests
@@ -30,11 +30,20 @@ def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
     What else has an input of one name, such as ``**kwargs`` or a server's open schema, keeps that name. The function of
     a tool is a method of its schema, which nothing else leads to where another toolset has renamed the tool.
     """
+    schema = _function_schema(tool)
+    is_its_own = getattr(schema, "validator", None) is tool.args_validator
+    return cast("str | None", getattr(schema, "single_arg_name", None)) if is_its_own else None
+
+
+def function_of(tool: ToolsetTool[Any]) -> Callable[..., Any] | None:
+    """Return the function behind a tool; None for tools of other kinds."""
+    return getattr(_function_schema(tool), "function", None)
+
+
+def _function_schema(tool: ToolsetTool[Any]) -> Any:
     inner: Any = tool
     while not isinstance(inner, FunctionToolsetTool):
         inner = getattr(inner, "source_tool", None)
         if inner is None:
             return None
-    schema: Any = getattr(cast("FunctionToolsetTool[Any]", inner).call_func, "__self__", None)
-    is_its_own = getattr(schema, "validator", None) is tool.args_validator
-    return cast("str | None", getattr(schema, "single_arg_name", None)) if is_its_own else None
+    return getattr(cast("FunctionToolsetTool[Any]", inner).call_func, "__self__", None)

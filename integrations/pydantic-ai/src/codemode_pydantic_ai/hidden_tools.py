@@ -26,11 +26,13 @@ from codemode.plugins import (
 )
 
 from .content import with_content_schemas
+from .exact_outputs import exact_schema
+from .framework_internals import function_of
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
 _METADATA_KEYS = ("codecall", "toolKind")
 _MAX_COMPILED = 8
-_MANY = 200
+_MANY = 50
 
 MadeT = TypeVar("MadeT")
 
@@ -99,10 +101,14 @@ class CompiledTools(Generic[MadeT]):
         return await asyncio.to_thread(self._of, tools)
 
     def _of(self, tools: Mapping[str, ToolsetTool[Any]]) -> MadeT:
-        key = json.dumps([[name, _said(tool.tool_def)] for name, tool in tools.items()], sort_keys=True, default=str)
+        outputs = {name: _output_schema(tool) for name, tool in tools.items()}
+        said = [[name, outputs[name], *_said(tool.tool_def)] for name, tool in tools.items()]
+        key = json.dumps(said, sort_keys=True, default=str)
         made, newest = self._known(key)
         if made is None:
-            made = self._make({name: _hidden(name, tool.tool_def) for name, tool in tools.items()}, newest)
+            made = self._make(
+                {name: _hidden(name, tool.tool_def, outputs[name]) for name, tool in tools.items()}, newest
+            )
             with self._lock:
                 self._made[key] = made
                 while len(self._made) > _MAX_COMPILED:
@@ -121,7 +127,6 @@ def _said(definition: ToolDefinition) -> list[Any]:
         definition.name,
         definition.description,
         definition.parameters_json_schema,
-        definition.return_schema,
         annotations_of(definition),
         repr(metadata_of(definition)),
     ]
@@ -143,13 +148,13 @@ def metadata_of(definition: ToolDefinition) -> dict[str, Any]:
     return {key: metadata[key] for key in _METADATA_KEYS if key in metadata}
 
 
-def _hidden(name: str, definition: ToolDefinition) -> Tool:
+def _hidden(name: str, definition: ToolDefinition, output_schema: dict[str, Any] | None) -> Tool:
     tool = HiddenTool(
         definition.name,
         execute=partial(_execute, name),
         description=definition.description or "",
         input_schema=with_content_schemas(definition.parameters_json_schema),
-        output_schema=ShownOutput(with_content_schemas(_output_schema(definition))),
+        output_schema=ShownOutput(with_content_schemas(output_schema)),
         annotations=annotations_of(definition),
         metadata=metadata_of(definition),
     )
@@ -171,8 +176,9 @@ async def _execute(name: str, arguments: Any, context: ToolCallContext) -> Any:
     return await context.context.call(name, arguments, context)
 
 
-def _output_schema(definition: ToolDefinition) -> dict[str, Any] | None:
-    schema = definition.return_schema
+def _output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:
+    definition = tool.tool_def
+    schema = exact_schema(definition.return_schema, function_of(tool))
     is_from_server = {"meta", "annotations"} <= set(definition.metadata or {})
     if schema is None or not is_from_server or not (schema.get("x-fastmcp-wrap-result") or _wraps_result(schema)):
         return schema
