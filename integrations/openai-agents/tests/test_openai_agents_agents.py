@@ -202,3 +202,35 @@ def test_outputs_of_servers_are_declared_where_they_are_asked_for(asked_for: boo
     model = Script("done")
     run(with_code_mode(agent(model, mcp_servers=[Server(use_structured_content=asked_for)])))
     assert ("size: number" in model.shown[0]["codeMode"]) == asked_for
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"stock": True}, {"stock": lambda _context, arguments, _id: arguments["product"] == "nut"}, "destructive"],
+    ids=["a name", "a function", "destructive"],
+)
+def test_what_is_gated_in_programs_is_gated_in_direct_calls(rules: Any) -> None:
+    did: list[str] = []
+
+    @function_tool(name_override="stock")
+    def noted(product: str) -> str:
+        """How many of a product there are."""
+        did.append(product)
+        return "7"
+
+    def made(*turns: Any) -> Agent[Any]:
+        return with_code_mode(agent(Script(*turns), noted, clock), tools="all", keep=["stock"], approve=rules)
+
+    result = run(made([("stock", {"product": "nut"})]))
+    assert [one.name for one in result.interruptions] == ["stock"]
+    assert did == []
+    again = made("done")
+    state = asyncio.run(RunState.from_string(again, result.to_state().to_string()))
+    state.approve(state.get_interruptions()[0])
+    assert outputs(run(again, state))[-1].output == "7"
+    assert did == ["nut"]
+
+
+def test_nobody_can_be_asked_about_what_the_provider_runs() -> None:
+    with pytest.raises(UserError, match="which the provider runs"):
+        shown(approve={"web_search": True})

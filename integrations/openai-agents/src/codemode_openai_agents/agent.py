@@ -95,13 +95,24 @@ class _Hiding:
             if called.in_programs and isinstance(one, FunctionTool):
                 hidden.append(one)
             if called.directly:
-                shown.append(one)
+                shown.append(self._gated(one))
         self._require_known({*named, *(one.name for one in [*hidden, *shown])})
         if not hidden:
             return shown
         if any(one.name == NAME for one in [*hidden, *shown]):
             raise UserError(f"a tool of the agent is called {NAME!r}, which is the name of the tool for programs")
         return [self._of(hidden, outputs).tool, *shown]
+
+    def _gated(self, tool: Tool) -> Tool:
+        """Return a tool that stays with the model: what a rule asks about in programs, it asks about there too."""
+        approvals = self._making.approvals
+        if isinstance(tool, FunctionTool):
+            return approvals.gated(tool)
+        if approvals.names(tool.name):
+            raise UserError(
+                f"approve names {tool.name!r}, which the provider runs: nobody can be asked about its calls"
+            )
+        return tool
 
     def _places(self, tool: Tool) -> Any:
         if not isinstance(tool, FunctionTool) or _stays(tool):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import secrets
@@ -49,11 +50,19 @@ class Approvals:
         for name in sorted(self._rules.keys() - set(names)):
             raise ValueError(f"approve names {name!r}, which is not among the tools {', '.join(sorted(names))}")
 
+    def names(self, name: str) -> bool:
+        """Tell whether there is a rule for a name."""
+        return self._rules.get(name, False) is not False
+
     def may_ask(self, tool: FunctionTool) -> bool:
         """Tell whether a person may have to decide about some call of a tool."""
-        if tool.needs_approval is not False or self._ask_all is not None:
+        return tool.needs_approval is not False or self.has_rule(tool)
+
+    def has_rule(self, tool: FunctionTool) -> bool:
+        """Tell whether a rule here says something of a tool."""
+        if self._ask_all is not None or (self._is_declared and _may_destroy(tool)):
             return True
-        return self._rules.get(tool.name, False) is not False or (self._is_declared and _may_destroy(tool))
+        return self.names(tool.name)
 
     async def asks(
         self, tool: FunctionTool, context: ToolContext[Any], arguments: dict[str, Any], call_id: str
@@ -61,6 +70,9 @@ class Approvals:
         """Tell whether a person must decide about this call."""
         if await sdk.asks(tool, context, await made_call(tool.name, call_id, arguments)):
             return True
+        return await self._rule_asks(tool, context, arguments, call_id)
+
+    async def _rule_asks(self, tool: FunctionTool, context: Any, arguments: dict[str, Any], call_id: str) -> bool:
         if self._is_declared and _may_destroy(tool):
             return True
         rule = self._rules.get(tool.name, False)
@@ -68,6 +80,21 @@ class Approvals:
         if self._ask_all is not None:
             answer = self._ask_all(tool.name, dict(arguments))
         return bool(await answer if inspect.isawaitable(answer) else answer)
+
+    def gated(self, tool: FunctionTool) -> FunctionTool:
+        """Return a tool that the model calls itself, under the rules here too, as the SDK asks about its tools."""
+        if not self.has_rule(tool) or tool.needs_approval is True:
+            return tool
+        own = tool.needs_approval
+
+        async def asks(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+            if not isinstance(own, bool) and await own(context, arguments, call_id):
+                return True
+            return await self._rule_asks(tool, context, arguments, call_id)
+
+        copied = copy.copy(tool)
+        copied.needs_approval = asks
+        return copied
 
 
 def _may_destroy(tool: FunctionTool) -> bool:

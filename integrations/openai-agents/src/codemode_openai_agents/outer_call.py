@@ -78,7 +78,8 @@ class OuterCall:
         answers = {one.interrupt_id: _answer(one, decisions) for one in interrupt.requests}
         for one in interrupt.requests:
             made = decisions.get(one.interrupt_id)
-            if made is not None and made.is_for_all:
+            is_asked = one.payload.get("kind") != UNKNOWN_OUTCOME_KIND
+            if is_asked and made is not None and made.is_for_all:
                 await decide_for_all(self._context, one, is_approved=made.is_approved)
         return await self._turn(
             self._core.resume(interrupt, resolutions=answers, context=self, state=self._state), is_resumed=True
