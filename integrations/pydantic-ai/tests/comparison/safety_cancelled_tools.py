@@ -1,0 +1,30 @@
+"""Cancelling the run cancels the calls that its program waits for"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic_ai_sides import PATIENCE_SECONDS, Side, main
+from script_steps import yes
+
+
+async def answer(side: Side) -> str:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def export() -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    run = asyncio.create_task(side.run("return await tools.export({})", "await export()", [export]))
+    await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
+    run.cancel()
+    await asyncio.wait([run], timeout=PATIENCE_SECONDS)
+    return yes(run.done() and ended.is_set())
+
+
+if __name__ == "__main__":
+    main(answer)
