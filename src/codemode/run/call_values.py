@@ -27,7 +27,6 @@ from ..protocol.sidecar import Sidecar
 from ..tools.prepared import PreparedTool
 from ..tools.unread_outputs import refuse_iterators
 from .allowed_input import CheckedInput, input_to_run, shown_of
-from .call_content import with_ids
 
 if TYPE_CHECKING:
     from ..fetch.request import FetchRequest
@@ -127,8 +126,7 @@ async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: Execu
     """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
-    write = partial(encode_json, payload, **limits, what=what)
-    return await run_check(weigh(payload, LARGE_CHARACTERS), lambda: with_ids(write()))
+    return await run_check(weigh(payload, LARGE_CHARACTERS), partial(encode_json, payload, **limits, what=what))
 
 
 async def read_text(text: str) -> Any:
