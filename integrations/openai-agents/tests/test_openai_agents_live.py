@@ -123,3 +123,39 @@ def test_a_call_that_waited_is_told_of_once() -> None:
 
     asyncio.run(main())
     assert notes == ["tool_called", "tool_output"]
+
+
+def test_a_listener_that_never_ends_is_cancelled_with_its_run() -> None:
+    def double(n: int) -> int:
+        """Twice a number."""
+        return 2 * n
+
+    async def main() -> bool:
+        listening = asyncio.Event()
+
+        async def on_stream(_told: Any) -> None:
+            listening.set()
+            await asyncio.Event().wait()
+
+        script = Script(program("return await tools.double({ n: 1 });"), "done")
+        running = asyncio.ensure_future(
+            Runner.run(agent(script, code_mode([double], on_stream=on_stream)), "go", run_config=QUIET)
+        )
+        await asyncio.wait_for(listening.wait(), 60)
+        running.cancel()
+        await asyncio.wait([running], timeout=60)
+        return running.cancelled()
+
+    assert asyncio.run(main())
+
+
+def test_a_long_input_is_not_listed() -> None:
+    def count(text: str) -> int:
+        """Count characters."""
+        return len(text)
+
+    js = "return await tools.count({ text: 'x'.repeat(5000) }) + await tools.count({ text: 'y' });"
+    made = agent(Script(program(js), "done"), code_mode([count]))
+    result = asyncio.run(Runner.run(made, "go", run_config=QUIET))
+    item: Any = result.new_items[-2]
+    assert [one.get("input") for one in item.custom_data["codemode"]["calls"]] == [None, {"text": "y"}]

@@ -25,6 +25,7 @@ from .calls import call_of
 
 OnStream: TypeAlias = Callable[[AgentToolStreamEvent], Any]
 _MOST = 16 << 10
+_MOST_LISTED = 2 << 10  # what is listed stays in the state of the run
 _OUTCOMES = {"fulfilled": "done", "rejected": "failed", "interrupted": "waiting", "aborted": "aborted"}
 _log = logging.getLogger("codemode_openai_agents")
 
@@ -58,8 +59,10 @@ class CallLog:
 
     def _begun(self, event: NestedToolCallEvent) -> None:
         given = event.input if event.input_bytes <= _MOST else None
-        call = {"name": event.tool_name, "call_id": event.tool_call_id, "input": given, "outcome": "running"}
-        self._calls[event.tool_call_id] = {**call, "started_at_ms": event.started_at_ms}
+        call: dict[str, Any] = {"name": event.tool_name, "call_id": event.tool_call_id}
+        if event.input_bytes <= _MOST_LISTED:
+            call["input"] = given
+        self._calls[event.tool_call_id] = {**call, "outcome": "running", "started_at_ms": event.started_at_ms}
         if not event.replayed and not event.resumed and self._is_heard:
             self._tell("tool_called", ToolCallItem(self._agent, call_of(event.tool_name, event.tool_call_id, given)))
 

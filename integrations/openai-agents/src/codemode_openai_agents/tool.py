@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -163,11 +162,11 @@ class ToolInCodeMode:
         listening = asyncio.ensure_future(log.listen())
         try:
             await self._through_agent(_context_of(context), arguments)
+            log.finish()
+            await listening
         finally:
             CURRENT.reset(token)
-            log.finish()
-            with suppress(asyncio.CancelledError):
-                await listening
+            listening.cancel()
         return self._output(call, context, log)
 
     def _output(self, call: OuterCall, context: ToolContext[Any], log: CallLog) -> Any:
