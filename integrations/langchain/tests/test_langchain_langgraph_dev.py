@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,12 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self.url = url
+
+    def answers(self) -> bool:
+        try:
+            return self._sent("/ok")["ok"]
+        except urllib.error.URLError:
+            return False
 
     def thread(self) -> str:
         return self._sent("/threads", {})["thread_id"]
@@ -90,14 +97,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         running = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
+    served = Server(f"http://127.0.0.1:{port}")
     try:
-        while b"Application started up" not in log.read_bytes():
+        while not served.answers():
             try:
                 ended = running.wait(0.2)
             except subprocess.TimeoutExpired:
                 continue
             raise AssertionError(f"langgraph dev ended with {ended}: {log.read_text()}")
-        yield Server(f"http://127.0.0.1:{port}")
+        yield served
     finally:
         os.killpg(running.pid, signal.SIGTERM)
         running.wait(BOUND)
