@@ -45,9 +45,9 @@ def kill_all(pids: set[int], number: int = signal.SIGKILL) -> None:
             os.kill(pid, number)
 
 
-def read_line(stream: IO[str]) -> str:
+def read_line(stream: IO[str], seconds: float = PATIENCE_SECONDS) -> str:
     """Read the first line that a process writes to a pipe, for a bounded time."""
-    assert select.select([stream], [], [], PATIENCE_SECONDS)[0], "nothing was written"
+    assert select.select([stream], [], [], seconds)[0], "nothing was written"
     return stream.readline()
 
 

@@ -15,6 +15,8 @@ from tests.soak.pause_hosts import Lines, Person, hurry, store_of
 from codemode import ALL_TENANTS, StoredRequest
 
 SECRET = "the same for all consoles before one database"
+AWAY = (502, 503, 504)
+"""What is answered where a console or its database is away, by itself or by a proxy."""
 _CLICKS, _LONGEST_SECONDS = 2, 60.0
 _HEADERS = {"accept": "application/json", "sec-fetch-site": "same-origin"}
 
@@ -26,15 +28,18 @@ def serve_for_ever(kind: str, where: str, port: int, people: list[str]) -> None:
     serve(store_of(kind, where), auth=auth, options={"secret": SECRET}, port=port, say=lambda _: None)
 
 
-def click_for_ever(kind: str, where: str, world: str, decided: str, actor: str, after: int, ports: list[int]) -> None:
-    """Decide about everything that comes up behind a sequence, each twice, until killed."""
+def click_for_ever(*arguments: Any) -> None:
+    """Decide about everything that comes up behind a sequence, each twice, until killed: see `click`."""
+    asyncio.run(click(Clicker, *arguments))
 
-    async def main() -> None:
-        async with httpx.AsyncClient(headers=_HEADERS, timeout=10) as browser:
-            desk = Desk(browser, ports, actor)
-            await Clicker(store_of(kind, where), Lines(world), Lines(decided), actor, desk).work(after)
 
-    asyncio.run(main())
+async def click(
+    of: type[Clicker], kind: str, where: str, world: str, decided: str, actor: str, after: int, ports: list[int]
+) -> None:
+    """Be a person before the consoles at these ports."""
+    async with httpx.AsyncClient(headers=_HEADERS, timeout=10) as browser:
+        desk = Desk(browser, ports, actor)
+        await of(store_of(kind, where), Lines(world), Lines(decided), actor, desk).work(after)
 
 
 class Desk:
@@ -55,11 +60,11 @@ class Desk:
         async with asyncio.timeout(_LONGEST_SECONDS):
             while True:
                 answer = await self._answer(method, path, form)
-                if answer is None or answer.status_code == 503:
+                if answer is None or answer.status_code in AWAY:
                     await asyncio.sleep(0.05)
                 elif answer.status_code == 401:
                     signed_in = await self._answer("POST", "sign-in", {"token": self._actor})
-                    assert signed_in is None or signed_in.status_code in (200, 503), signed_in.text
+                    assert signed_in is None or signed_in.status_code in (200, *AWAY), signed_in.text
                 else:
                     return answer
 
@@ -98,4 +103,9 @@ def _form(decision: dict[str, Any]) -> dict[str, str]:
         return {"decision": "value", "mode": "json", "json": json.dumps(decision["value"])}
     if "runAgain" in decision:
         return {"decision": "run-again"}
-    return {"decision": "approve" if decision["approved"] else "deny", "reason": decision["reason"]}
+    if "error" in decision:
+        return {"decision": "error", "reason": decision["error"]["message"]}
+    reason = {"reason": decision["reason"]} if "reason" in decision else {}
+    if "input" in decision:
+        return {"decision": "edit", "mode": "json", "json": json.dumps(decision["input"]), **reason}
+    return {"decision": "approve" if decision["approved"] else "deny", **reason}

@@ -74,6 +74,7 @@ class Visitor:
 
     ``rounds``: it goes on with what it was given, wherever a gateway answers. ``session``: it is asked in its session.
     ``vanish``: it is gone once it is asked. ``console``: nobody can ask it. ``piped``: it starts a gateway of its own.
+    ``eras`` are the modes of its SDK, the first one that of ``rounds``.
     """
 
     def __init__(
@@ -85,9 +86,10 @@ class Visitor:
         folder: Path,
         nursery: Nursery,
         chance: random.Random,
+        eras: Sequence[str] = ("auto", "legacy"),
     ) -> None:
         self._urls, self._command, self._tokens, self._world, self._chance = urls, piped, tokens, world, chance
-        self._folder, self._nursery = folder, nursery
+        self._folder, self._nursery, self._eras = folder, nursery, eras
         self._token, self._url, self._is_piped = "", "", False
 
     async def visit(self, manner: str, code: str) -> dict[str, Any]:
@@ -97,20 +99,21 @@ class Visitor:
         return await getattr(self, f"_{manner}")(code)
 
     async def _rounds(self, code: str) -> dict[str, Any]:
-        answer = await self._asked("auto", code=code)
+        mode = self._eras[0]
+        answer = await self._asked(mode, code=code)
         while isinstance(answer, types.InputRequiredResult):
-            answer = await self._again("auto", await self._replies(answer), code=code)
-        return await self._to_its_end(answer, "auto")
+            answer = await self._again(mode, await self._replies(answer), code=code)
+        return await self._to_its_end(answer, mode)
 
     async def _piped(self, code: str) -> dict[str, Any]:
-        mode = self._chance.choice(("auto", "legacy"))
+        mode = self._chance.choice(self._eras)
         return await (self._rounds(code) if mode == "auto" else self._session(code))
 
     async def _session(self, code: str) -> dict[str, Any]:
         return await self._to_its_end(await self._asked("legacy", code=code), "legacy")
 
     async def _console(self, code: str) -> dict[str, Any]:
-        mode = self._chance.choice(("auto", "legacy"))
+        mode = self._chance.choice(self._eras)
         return await self._to_its_end(await self._asked(mode, asks=False, code=code), mode, asks=False)
 
     async def _vanish(self, code: str) -> dict[str, Any]:

@@ -56,8 +56,6 @@ def _hurry_all(temporary: str) -> None:
 
 def serve_counting(world: str, port: int) -> None:
     """Serve the tools of `tests/support/mcp_servers/counting_server.py` over HTTP until killed."""
-    import uvicorn
-
     lines, server = Lines(world), MCPServer("counting")
 
     async def counted(run: int, number: int, edited: bool = False) -> str:
@@ -74,7 +72,14 @@ def serve_counting(world: str, port: int) -> None:
     for name in ("pay", "note"):
         annotations = ToolAnnotations(destructive_hint=name == "pay")
         server.tool(name, annotations=annotations, structured_output=False)(counted)
-    config = uvicorn.Config(server.streamable_http_app(), log_level="error", ws="none")
+    serve_app(server.streamable_http_app(), port)
+
+
+def serve_app(app: Any, port: int) -> None:
+    """Serve an ASGI application at a port that whoever was killed there had a moment ago."""
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="error", ws="none")
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))

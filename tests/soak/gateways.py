@@ -17,10 +17,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.process.leftovers import command_line, descriptors, living_children, no_orphan_left, nothing_left
 from tests.soak import gateway_clients, gateway_processes
@@ -78,6 +78,12 @@ def program(run: int, chance: random.Random) -> tuple[str, list[Call]]:
 class Chaos:
     """One reign over many runs. ``sent`` counts signals, ``answers`` what clients were told."""
 
+    modules: ClassVar[tuple[str, ...]] = (_PROCESSES, gateway_clients.__name__)
+    gateways: ClassVar[int] = GATEWAYS
+    eras: ClassVar[tuple[str, ...]] = ("auto", "legacy")
+    runs_each = RUNS_EACH
+    longest_seconds: ClassVar[float] = LONGEST_SECONDS
+
     def __init__(self, runs: int, seed: int, database: tuple[str, str], folder: Path, mode: str) -> None:
         self.runs, self.mode, self.folder = runs, mode, folder
         self.chance = random.Random(seed)
@@ -92,7 +98,7 @@ class Chaos:
         self.descriptors: list[int] = []
         self._hosts: dict[str, Host] = {}
         self._ended = 0
-        *self._ports, self._desk = free_ports(GATEWAYS + 1)
+        *self._ports, self._desk = free_ports(self.gateways + 1)
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self._config = self._written(database)
@@ -125,19 +131,16 @@ class Chaos:
 
     async def run(self) -> None:
         """Run everything, with strikes until all runs have ended."""
-        with Nursery(self.folder / "log", _PROCESSES, gateway_clients.__name__) as nursery:
+        with Nursery(self.folder / "log", *self.modules) as nursery:
             self._nursery = nursery
-            for name in ("desk", *(f"gateway {number}" for number in range(GATEWAYS))):
+            for name in self._names():
                 self._start(name)
-            await until(lambda: all(map(is_up, (*self._ports, self._desk))))
-            others = [asyncio.create_task(self._decide())]
-            if self.mode != "soak":
-                others.append(asyncio.create_task(self._reign()))
-            runs = iter(range(self.runs))
+            await until(lambda: all(map(is_up, self._doors())))
+            others = [asyncio.create_task(one) for one in self._others()]
             try:
                 async with asyncio.TaskGroup() as group:
-                    for number in range(VISITORS):
-                        group.create_task(self._visit(runs, random.Random(self.chance.random()), number))
+                    for one in self._clients(iter(range(self.runs))):
+                        group.create_task(one)
                 await self._all_ended()
             finally:
                 for one in others:
@@ -145,6 +148,24 @@ class Chaos:
                 await asyncio.wait(others)
             for one in others:
                 assert one.cancelled() or one.exception() is None, one.exception()
+
+    def _names(self) -> list[str]:
+        return ["desk", *(f"gateway {number}" for number in range(self.gateways))]
+
+    def _doors(self) -> list[Any]:
+        """Return the ports at which somebody listens who may be killed."""
+        return [*self._ports, self._desk]
+
+    def _others(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what goes on beside the clients until all has ended."""
+        return [self._decide()] if self.mode == "soak" else [self._decide(), self._reign()]
+
+    def _clients(self, runs: Iterable[int]) -> list[Coroutine[Any, Any, None]]:
+        """Return the clients, who share the runs."""
+        return [self._visit(runs, random.Random(self.chance.random()), number) for number in range(VISITORS)]
+
+    def _manners(self, number: int) -> Sequence[str]:
+        return ("rounds", "session", "console", "vanish") if number else ("piped",)
 
     def _start(self, name: str) -> None:
         self._hosts[name] = self._nursery.start(*self._host(name))
@@ -156,14 +177,14 @@ class Chaos:
         where = str(self.folder / f"gateway-{number}")
         return [_PROCESSES, "serve_gateway", str(self._config), where, self._ports[number], str(self.temporary)]
 
-    async def _visit(self, runs: Any, chance: random.Random, number: int) -> None:
-        manners = ("rounds", "session", "console", "vanish") if number else ("piped",)
-        visitor = Visitor(self.urls, self.piped(), TOKENS, self.world, self.folder, self._nursery, chance)
+    async def _visit(self, runs: Iterable[int], chance: random.Random, number: int) -> None:
+        urls, piped, manners = self.urls, self.piped(), self._manners(number)
+        visitor = Visitor(urls, piped, TOKENS, self.world, self.folder, self._nursery, chance, self.eras)
         for run in runs:
             await until(lambda run=run: self._is_struck_for(run))
             code, self.calls[run] = program(run, chance)
             try:
-                answer = await asyncio.wait_for(visitor.visit(chance.choice(manners), code), LONGEST_SECONDS)
+                answer = await asyncio.wait_for(visitor.visit(chance.choice(manners), code), self.longest_seconds)
             except Gone:
                 self.answers["vanished"] += 1
                 self.vanished.append(run)
@@ -175,7 +196,7 @@ class Chaos:
             self._sample()
 
     def _is_struck_for(self, run: int) -> bool:
-        return self.mode == "soak" or run <= RUNS_EACH * self.sent.total() + VISITORS
+        return self.mode == "soak" or run <= self.runs_each * self.sent.total() + VISITORS
 
     def _sample(self) -> None:
         if self.mode == "soak" and self._ended >= WARM_UP and self._ended % 100 == 0:
@@ -211,11 +232,11 @@ class Chaos:
     async def _reign(self) -> None:
         while True:
             await asyncio.sleep(self.chance.uniform(0.02, 0.2))
-            if self.sent.total() * RUNS_EACH < self._ended and self._ended < self.runs:
+            if self.sent.total() * self.runs_each < self._ended and self._ended < self.runs:
                 await self._strike()
 
     async def _strike(self) -> None:
-        await until(lambda: all(map(is_up, (*self._ports, self._desk))))
+        await until(lambda: all(map(is_up, self._doors())))
         chance = self.chance.random()
         if chance < 0.35:
             await self._after_effect()
@@ -223,7 +244,7 @@ class Chaos:
         if chance < 0.3:
             self._kill_server()
         elif chance < 0.6:
-            self._kill_worker(f"gateway {self.chance.randrange(GATEWAYS)}")
+            self._kill_worker(f"gateway {self.chance.randrange(self.gateways)}")
         elif chance < 0.7:
             self._kill_piped()
         else:
@@ -270,7 +291,7 @@ class Chaos:
 
     async def _all_ended(self) -> None:
         """Wait until nothing of all that was kept is open. Raises AssertionError when that takes too long."""
-        deadline = time.monotonic() + LONGEST_SECONDS
+        deadline = time.monotonic() + self.longest_seconds
         for state in _OPEN:
             while records := (await self.store.list(tenant=ALL_TENANTS, state=state, limit=5)).records:
                 assert time.monotonic() < deadline, f"{records} do not end: {self._log()}"

@@ -20,6 +20,7 @@ from typing import Any, Self
 from tests.process.leftovers import read_line
 
 _PR_SET_PDEATHSIG = 1
+_SECONDS_TO_IMPORT = 60.0
 
 
 class Host:
@@ -90,7 +91,7 @@ class Nursery:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
-        return int(read_line(self._process.stdout))
+        return int(read_line(self._process.stdout, _SECONDS_TO_IMPORT))
 
 
 def _started(module: str, function: str, arguments: list[Any]) -> int:

@@ -1,0 +1,37 @@
+"""Chaos over replicas, short. `make soak` runs it long."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+from postgres_cluster import binaries
+from tests.soak.replica_proxy import MISSING, found_nginx
+from tests.soak.replicas import ROLES, run_replicas
+from thoroughness import rounds
+
+RUNS, RUNS_EACH = rounds(8, 24), 2
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
+    pytest.mark.skipif(found_nginx() is None, reason=MISSING),
+]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Clients whose gateway dies have much to say."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_22_any_request_reaches_any_replica_and_whoever_is_killed_nothing_is_lost_or_happens_twice() -> None:
+    binaries()
+    done = run_replicas(RUNS, seed=3, seconds_each=0.5, runs_each=RUNS_EACH)
+    # Without these the test would prove nothing.
+    assert done.chaos.sent.total() >= 2
+    assert len(done.chaos.came) + done.chaos.answers["result"] >= RUNS // 2
+    assert done.found["decisions"] >= len(done.chaos.came) > 0
+    assert {name.split()[0] for name in done.told} == {*ROLES}
