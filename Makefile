@@ -135,7 +135,7 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.gateways 500 1 postgres journal
 	$(BIN)/python -m tests.soak.gateways 500 1 sqlite guard
 	$(BIN)/python -m tests.soak.gateways 10000 1 sqlite soak
-	$(BIN)/python -m tests.soak.replicas 1000
+	$(BIN)/python -m tests.soak.replicas 600
 	$(BIN)/python -m tests.soak.kills sqlite
 	$(BIN)/python -m tests.soak.kills postgres
 	$(BIN)/python -m tests.soak.stalls 5000
