@@ -264,7 +264,7 @@ def test_an_agent_that_waits_itself_pauses_the_program() -> None:
         return heard, outputs(result)[-1].output
 
     assert asyncio.run(main()) == (
-        [("pay", "clerk", '{"cents": 5}'), ("pay", "clerk", '{"cents": 6}')],
+        [("pay", "agent.clerk", '{"cents": 5}'), ("pay", "agent.clerk", '{"cents": 6}')],
         "all is paid",
     )
     assert did == ["paid 5", "paid 6"]
@@ -289,6 +289,24 @@ def test_what_is_decided_for_always_about_an_agent_holds_for_that_one() -> None:
 
     assert asyncio.run(main()) == [("pay", '{"cents": 7}')]
     assert did == ["paid 5", "paid 6"]
+
+
+def test_an_agent_may_have_a_tool_of_its_own_name() -> None:
+    @function_tool(needs_approval=True)
+    def clerk() -> str:
+        """Do what clerks do."""
+        return "done"
+
+    inner = Agent(name="clerk", model=Script([("clerk", {})], "all is done", ids="inner"), tools=[clerk])
+    js = program("return await tools.clerk({ input: 'x' });")
+    made = agent(Script(js, "done"), code_mode([inner.as_tool("clerk", "Does it.")]))
+
+    async def main() -> Any:
+        state = (await Runner.run(made, "go", run_config=QUIET)).to_state()
+        state.approve(state.get_interruptions()[0])
+        return outputs(await Runner.run(made, state, run_config=QUIET))[-1].output
+
+    assert asyncio.run(main()) == "all is done"
 
 
 def test_a_rejection_reaches_the_agent() -> None:

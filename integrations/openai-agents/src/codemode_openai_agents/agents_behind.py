@@ -17,6 +17,11 @@ AGENT_KIND = "openai-agents/agent"
 _MOST_DEEP = 8
 
 
+def namespace_of(tool_name: str) -> str:
+    """Return the namespace of what the agent behind a tool asks for: the SDK wants one that no tool in it is called."""
+    return f"agent.{tool_name}"
+
+
 def ask(paused: Any) -> NoReturn:
     """Pause the program for what the run of an agent waits for."""
     waiting = [

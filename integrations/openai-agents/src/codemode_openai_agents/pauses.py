@@ -36,7 +36,7 @@ from openai.types.responses import (
 from codemode import Interrupt, PendingRequest
 from codemode.plugins import LARGE_CHARACTERS, run_check, weigh
 
-from .agents_behind import AGENT_KIND, names_behind
+from .agents_behind import AGENT_KIND, names_behind, namespace_of
 from .approvals import new_mark
 from .calls import made_call
 from .sdk import agent_behind
@@ -146,7 +146,9 @@ class HoldingAgent(Agent[Any]):
         shown: list[Tool] = list(self.asked_for.values())
         for tool in self.behind.values():
             names = dict.fromkeys([name async for name in names_behind([tool], run_context)])
-            shown += tool_namespace(name=tool.name, description=tool.name, tools=[_asked_for(name) for name in names])
+            namespace = namespace_of(tool.name)
+            stands = [_asked_for(name) for name in names if name != namespace]
+            shown += tool_namespace(name=namespace, description=tool.name, tools=stands)
         return shown
 
 
@@ -186,7 +188,7 @@ def _inner_call(request: PendingRequest, number: int, inner: Mapping[str, Any]) 
     return ResponseFunctionToolCall(
         call_id=inner_id(request.interrupt_id, number),
         name=inner["name"],
-        namespace=request.tool_name,
+        namespace=namespace_of(request.tool_name),
         arguments=inner["arguments"] or "{}",
         type="function_call",
     )
