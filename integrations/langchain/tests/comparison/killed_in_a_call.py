@@ -39,7 +39,8 @@ async def answer(side: Side) -> str:
             running.cancel()
             await asyncio.wait([running], timeout=PATIENCE_SECONDS)
             output = await agent(saver).graph.ainvoke(None, CONFIG)
-    asked = "a person is asked" if "__interrupt__" in output else "nobody is asked"
+    went_on = "the program goes on" if "charged bob" in str(output["messages"]) else "the program fails"
+    asked = "a person is asked" if "__interrupt__" in output else went_on
     again = "made again" if charged.count("bob") == 2 else "not made again"
     return f"{charged.count('ada')}; {again}, {asked}" + (" (with a journal)" if side.is_ours else "")
 

@@ -1,6 +1,6 @@
 """An endless program ends at its time limit, and the event loop is free until then
 
-Both with a limit of one second.
+Ours with a limit of one second, theirs with ten, which count from before its tools are installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from seen_processes import turns_during
 
 
 async def answer(side: Side) -> str:
-    options = {"options": {"execution_policy": {"timeout_ms": 1000}}} if side.is_ours else {"timeout": 1.0}
+    options = {"options": {"execution_policy": {"timeout_ms": 1000}}} if side.is_ours else {"timeout": 10.0}
     turns, conversation = await turns_during(side.run("for (;;) {}", options=options))
     return yes(turns >= 10 and bool(conversation.told))
 

@@ -40,11 +40,12 @@ async def answer(side: Side) -> str:
     await conversation.say(config={**CONFIG, "callbacks": [tracer]})
     outer = "codeMode" if side.is_ours else "eval"
     above = next((run for run, name in tracer.names.items() if name == "charge"), None)
+    is_told = above is not None
     while above is not None:
         above = tracer.parents.get(above)
         if above is not None and tracer.names.get(above) == outer:
             return "yes"
-    return "no"
+    return "a run, but not below it" if is_told else "no"
 
 
 if __name__ == "__main__":
