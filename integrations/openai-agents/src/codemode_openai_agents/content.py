@@ -17,7 +17,7 @@ from codemode import Content
 from codemode.plugins import CONTENT_SCHEMA, current, places_for
 
 _UNKNOWN = "application/octet-stream"
-_KINDS = frozenset({"image", "file"})
+_KINDS = ("image", "file")  # looked for by equality: what a tool gives need not have a hash
 
 
 def content_of(one: Any) -> Content | None:
