@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,10 +17,7 @@ settings.load_profile("untimed")
 PATIENCE_MS = 60_000
 
 
-def kept_workers() -> dict[str, int | bool]:
-    """Return the options of a pool that differ from the default, by the environment. The product reads none of it."""
-    count = int(os.environ.get("CODEMODE_PROGRAMS_PER_WORKER", "1"))
-    return {"programs_per_worker": count, "allow_kept_workers": count > 1}
+PROGRAMS_PER_WORKER = int(os.environ.get("CODEMODE_PROGRAMS_PER_WORKER", "1"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,12 +38,23 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def programs_per_worker() -> Iterator[None]:
-    """Let every pool of a test keep its workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-thorough`."""
-    from codemode import PoolOptions
+    """Let pools keep workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-thorough` does for some suites.
+
+    Those of a test that names the option itself, or gives workers of its own, stay as they are.
+    """
+    from codemode import PoolOptions, WorkerPool
+
+    make = WorkerPool.__init__
+
+    def make_keeping(pool: WorkerPool, options: Any = None, *, source: Any = None) -> None:
+        options = PoolOptions.of(options)
+        if source is None and not options.says("programs_per_worker"):
+            options = options.with_defaults(programs_per_worker=PROGRAMS_PER_WORKER, allow_kept_workers=True)
+        make(pool, options, source=source)
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in kept_workers().items():
-            patch.setitem(cast("dict[str, Any]", PoolOptions.__init__.__kwdefaults__), name, value)
+        if PROGRAMS_PER_WORKER > 1:
+            patch.setattr(WorkerPool, "__init__", make_keeping)
         yield
 
 

@@ -38,6 +38,7 @@ AFTER_RESULT: dict[str, Callable[[int], bytes]] = {
     "no frame": lambda _: b"\xff\xff\xff\xff",
 }
 BADLY = ("throws", "hangs up", "says rubbish", "hangs up behind its result")
+DIES_READY = "hangs up when it is ready"
 ENDS = (*AFTER_RESULT, *BADLY)
 GOOD = ("good", "good, in two writes")
 
@@ -77,8 +78,8 @@ def _end(worker: FakeWorker, end: str, ended: int) -> bool:
     elif end == "hangs up":
         worker.hang_up()
         return False
-    elif end == "hangs up behind its result":
-        worker.send_bytes(returned())
+    elif end in ("hangs up behind its result", DIES_READY):
+        worker.send_bytes(returned() + (says(ended) if end == DIES_READY else b""))
         worker.hang_up()
         return False
     elif end == "good, in two writes":

@@ -56,7 +56,8 @@ def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     if request.param == "no pidfd":
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     with nothing_left():
-        made = WorkerPool({"start_method": "exec", "max_workers": 4, "spare_workers": _SPARES, "on_saturation": "wait"})
+        sizes = {"max_workers": 4, "spare_workers": _SPARES, "programs_per_worker": 1}
+        made = WorkerPool({"start_method": "exec", "on_saturation": "wait", **sizes})
         yield made
         made.close()
         assert made.active == 0

@@ -223,7 +223,8 @@ def test_a_kept_worker_is_locked_as_every_other(pool: WorkerPool, make_pool: Poo
     assert run_code_mode_sync("return 1", {}, pool=required) == 1
 
 
-def test_many_at_once_give_each_its_own(make_pool: PoolMaker) -> None:
+def test_many_at_once_give_each_its_own(leaves_nothing: None, make_pool: PoolMaker) -> None:
+    assert leaves_nothing is None  # and looks when the pool is closed
     pool = make_pool(max_workers=4, on_saturation="wait", programs_per_worker=5)
 
     async def echo(n: int) -> int:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kept_fakes import ENDS, GOOD, Seen
-from waiting import within
+from kept_fakes import DIES_READY, ENDS, GOOD, Seen
+from waiting import until, within
 
 from codemode import CodeModeError, PoolOptions, WorkerPool, run_code_mode
 from codemode.testing.fake_worker import FakeSource
@@ -77,6 +77,21 @@ def test_a_worker_that_ends_well_has_the_next_programs_of_its_share() -> None:
 def test_a_worker_that_does_not_has_no_other(end: str) -> None:
     found = ran([[("a", end)], [("a", "good")]])
     assert [[end for _, _, end in programs] for programs in found.values()] == [[end], ["good"]]
+
+
+def test_a_worker_that_dies_while_it_waits_harms_no_program() -> None:
+    seen, sources = Seen(), list[FakeSource]()
+
+    def source() -> FakeSource:
+        sources.append(FakeSource(seen.script))
+        return sources[-1]
+
+    with WorkerPool({"spare_workers": 0, "programs_per_worker": MOST}, source=source) as pool:
+        within(run_code_mode(program("", DIES_READY), (), pool=pool))
+        within(until(lambda: sources[0].living == 0))
+        assert len(pool.supply.stock.kept) == 1
+        assert within(run_code_mode(program("", "good"), (), pool=pool)) == 1
+    assert [worker for worker, *_ in seen.programs] == [0, 1]
 
 
 def test_by_default_each_has_one() -> None:

@@ -61,7 +61,8 @@ class WorkerPool:
         _POOLS.add(self)
 
     def __repr__(self) -> str:
-        return f"<WorkerPool {self._admission.active} active, {self._spares()} spare>"
+        kept = f", {count} kept" if (count := len(self.supply.stock.kept)) else ""
+        return f"<WorkerPool {self._admission.active} active, {self._spares()} spare{kept}>"
 
     def __enter__(self) -> Self:
         return self

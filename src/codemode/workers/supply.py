@@ -14,6 +14,7 @@ from .admission import HARD_MAXIMUM
 from .generations import ExecSource, PooledWorker, WorkerSource
 from .hello import HelloCheck, read_hello
 from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
+from .process import is_readable
 from .stock import Stock
 from .tenure import Tenure
 from .zygote import Zygote
@@ -102,7 +103,8 @@ class Supply:
             except BaseException:
                 self.close_worker(worker)
                 raise
-            if tenure.begin():
+            # Whatever else there is to read is its end, or what no worker says between two programs.
+            if tenure.begin() and not is_readable(worker.process.channel.fileno(), 0):
                 return worker
             self.close_worker(worker)
         return None
