@@ -35,12 +35,12 @@ class Kept:
     def send(self, *frames: bytes) -> None:
         self.worker.channel.sendall(b"".join(frames))
 
-    def begin(self, *, rehearses: bool = False) -> bytes:
-        return BeginProgram(self.ended, rehearses).frame()
+    def begin(self) -> bytes:
+        return BeginProgram(self.ended).frame()
 
-    def run(self, program: bytes, *, rehearses: bool = False) -> Said:
+    def run(self, program: bytes) -> Said:
         """Run a program to its end, and await that the worker is ready for another."""
-        self.send(self.begin(rehearses=rehearses), program)
+        self.send(self.begin(), program)
         said = converse(self.worker, echo)
         self.ended += 1
         assert read_frame(self.worker) == (b"N", b"%d" % self.ended)
@@ -113,7 +113,7 @@ def test_nothing_that_a_program_plants_is_ever_found(kept: Kept) -> None:
     before = {looker: kept.run(FACES[looker]("look()")).value for looker in ("script", "module")}
     for planter, looker in (("sloppy", "script"), ("module", "module")):
         assert kept.run(FACES[planter]("plant()")).value == [True, True]
-        found = kept.run(FACES[looker]("look()"), rehearses=True).value
+        found = kept.run(FACES[looker]("look()")).value
         assert found["left"] == []
         assert found == before[looker]
 
@@ -129,11 +129,12 @@ def test_what_was_meant_for_a_program_reaches_no_other(kept: Kept) -> None:
         frame(b"T", "\0\0\1\0"),
         frame(b"A", "\0\0\0\1\0return 'late'"),
         frame(b"Z", "late"),
-        BeginProgram(0, rehearses=False).frame(),
+        BeginProgram(0).frame(),
         script("return 'late'"),
-        BeginProgram(2, rehearses=False).frame(),
+        BeginProgram(2).frame(),
         script("return 'later'"),
-        frame(b"N", "\0\0\0\1"),
+        frame(b"N", "\0\0\1"),
+        frame(b"N", "\0\0\0\0\1"),
     )
     kept.send(*late)
     said = kept.run(script("return [await tools.a({ n: 1 }), Date.now()]"))

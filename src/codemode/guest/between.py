@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Kind, number of the program, whether there will be time to rehearse behind it. The host's side is `messages.Begin`.
-_BEGIN = struct.Struct(">cIB")
+# Kind, number of the program. The host's side is `messages.BeginProgram`.
+_BEGIN = struct.Struct(">cI")
 _BEGINS = b"N"
 
 
@@ -24,18 +24,20 @@ class Between:
         self._worker = worker
         self._makes_engines = makes_engines
         self._ended = 0
-        self._rehearses = False
         self.is_here = True  # until the host begins a program
 
     def take(self, body: bytes | memoryview) -> None:
         """Look whether a frame begins the next program. Any other one is left over."""
         if len(body) == _BEGIN.size:
-            kind, number, rehearses = _BEGIN.unpack(body)
+            kind, number = _BEGIN.unpack(body)
             if kind == _BEGINS and number == self._ended:
-                self.is_here, self._rehearses = False, bool(rehearses)
+                self.is_here = False
 
     def renew(self) -> bytes | None:
-        """Take another engine, and return what tells the host so; None: there is none, and the worker ends."""
+        """Take another engine, and return what tells the host so; None: there is none, and the worker ends.
+
+        It is not rehearsed: the host, to which the last result is on its way, may wait for this very processor.
+        """
         worker = self._worker
         used = (worker.context, worker.kernel, worker.turns)
         engine = worker.engines.following(used, makes_more=self._makes_engines)
@@ -43,7 +45,5 @@ class Between:
             return None
         worker.use(engine)
         self._ended += 1
-        if self._rehearses:
-            worker.rehearse_programs()
         self.is_here = True
         return b"%c%d" % (_BEGINS, self._ended)

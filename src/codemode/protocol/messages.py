@@ -27,7 +27,7 @@ REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield", "state")
 _ANALYSIS = Struct(">IB")
 _LIMITS = Struct(">III?")
 _TIME = Struct(">I")
-_BEGIN = Struct(">IB")
+_BEGIN = Struct(">I")
 _MAX_TIME = 2**32 - 1
 
 _write = plain_encoder()
@@ -185,14 +185,13 @@ class TimeStoodStill:
 
 @record
 class BeginProgram:
-    """Begin the next program of a worker that has ended ``number``, with time to rehearse behind it or without."""
+    """Begin the next program of a worker that has ended ``number``."""
 
     number: int
-    rehearses: bool
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return encode_frame(b"N", _BEGIN.pack(self.number, self.rehearses))
+        return encode_frame(b"N", _BEGIN.pack(self.number))
 
 
 HostMessage: TypeAlias = (

@@ -35,7 +35,6 @@ class Supply:
         self._options = options
         # Where nothing tells how much memory a process has, each runs one.
         self._programs_per_worker = options.programs_per_worker if sys.platform == "linux" else 1
-        self._is_quiet = is_quiet
         self._hello: HelloCheck | None = None
         most_kept = options.max_workers or HARD_MAXIMUM
         self.stock = Stock(make_source or self._installed_source, options.spare_workers, is_quiet, most_kept)
@@ -80,7 +79,7 @@ class Supply:
 
     def first_message(self, worker: PooledWorker) -> BeginProgram | None:
         """Return what a worker that runs more than one program is told before each."""
-        return None if worker.tenure is None else BeginProgram(worker.tenure.programs, self._is_quiet())
+        return None if worker.tenure is None else BeginProgram(worker.tenure.programs)
 
     def keep(self, worker: PooledWorker, said: bytes = b"") -> None:
         """Let a worker whose program has ended well wait for the next one of its share, or be closed as `give_up` does.
