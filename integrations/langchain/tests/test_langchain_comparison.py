@@ -15,6 +15,7 @@ from langchain_sides import OURS, PATIENCE_SECONDS, Side
 from required import missing
 from table import committed, load, question, scripts
 
+pytestmark = pytest.mark.filterwarnings("ignore:`langchain.mcp` is in beta")
 SCRIPTS = scripts("langchain")
 # These start processes, wait, or keep the processors busy.
 THOROUGH = {

@@ -5,7 +5,7 @@ langchain-quickjs with the tools of files in ``ptc``.
 
 from __future__ import annotations
 
-from deep_sides import deep_agent
+from langchain_deep import deep_agent
 from langchain_sides import QUICKJS, Side, main
 from script_steps import yes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deep_sides import deep_agent
+from langchain_deep import deep_agent
 from langchain_desk import Desk
 from langchain_sides import Side, main
 from script_steps import yes

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from deep_sides import deep_agent, subagent
 from langchain_core.messages import AIMessage
+from langchain_deep import deep_agent, subagent
 from langchain_sides import Side, main
 from script_steps import yes
 

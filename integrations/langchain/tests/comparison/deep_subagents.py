@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deep_sides import deep_agent, subagent, task
 from langchain_core.messages import AIMessage
+from langchain_deep import deep_agent, subagent, task
 from langchain_sides import Side, main
 from script_steps import yes
 

@@ -5,8 +5,8 @@ Seen: what ``catch`` would do is done.
 
 from __future__ import annotations
 
-from deep_sides import deep_agent, subagent, task
 from langchain_core.messages import AIMessage
+from langchain_deep import deep_agent, subagent, task
 from langchain_desk import Desk
 from langchain_sides import Side, main
 from script_steps import yes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from langchain_core.tools import BaseTool, tool
+from langchain_sides import Side
 from langgraph.types import interrupt
 
 
@@ -32,3 +33,12 @@ class Desk:
         self.refund: BaseTool = refund
         self.charge: BaseTool = charge
         self.ask: BaseTool = ask
+
+
+def keeping_programs(side: Side) -> list[object]:
+    """A program that leaves a value for the next, and that one."""
+    if side.is_ours:
+        first, second = "await state.set('cart', { nuts: 3 }); return 1", "return (await state.get('cart')).nuts"
+    else:
+        first, second = "const cart = { nuts: 3 }; 1", "cart.nuts"
+    return [side.program(first, "one", is_script=True), side.program(second, "two", is_script=True)]

@@ -5,20 +5,13 @@ Ours by ``state``, theirs by a variable of the REPL.
 
 from __future__ import annotations
 
+from langchain_desk import keeping_programs
 from langchain_sides import Side, main
 from script_steps import yes
 
 
-def programs(side: Side) -> list[object]:
-    if side.is_ours:
-        first, second = "await state.set('cart', { nuts: 3 }); return 1", "return (await state.get('cart')).nuts"
-    else:
-        first, second = "const cart = { nuts: 3 }; 1", "cart.nuts"
-    return [side.program(first, "one", is_script=True), side.program(second, "two", is_script=True)]
-
-
 async def answer(side: Side) -> str:
-    return yes((await side.agent(*programs(side)).say()).result == "3")
+    return yes((await side.agent(*keeping_programs(side)).say()).result == "3")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ Another agent stands for another process.
 
 from __future__ import annotations
 
+from langchain_desk import keeping_programs
 from langchain_sides import Side, main
 from langgraph.checkpoint.memory import InMemorySaver
-from program_state import programs
 from script_steps import yes
 
 
 async def answer(side: Side) -> str:
-    first, second = programs(side)
+    first, second = keeping_programs(side)
     saver = InMemorySaver()
     await side.agent(first, checkpointer=saver).say()
     return yes((await side.agent(second, checkpointer=saver).say()).result == "3")
