@@ -31,10 +31,20 @@ try:
     from ray.util.actor_pool import ActorPool
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from codemode import CodeModeError, Interrupt, SqliteInterruptStore, Tool, WorkerPool, create_code_mode_tool
+    from codemode import (
+        CodeModeAbortedError,
+        CodeModeError,
+        CodeModeWorkerError,
+        Interrupt,
+        SqliteInterruptStore,
+        Tool,
+        WorkerPool,
+        create_code_mode_tool,
+    )
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install . 'ray[data]'` in the root of the repository brings.")
 
+ATTEMPTS = 3  # of a program within one Ray process
 AT_ONCE = 8  # programs of one Ray process at a time
 BATCH = 50  # programs of one task for an actor
 SMALL = 100 * 2**20  # bytes; what Ray keeps of objects here are a few rows
@@ -102,16 +112,27 @@ class Rollouts:
         self._code_mode = create_code_mode_tool(tools, {"continuation": continuation}, pool=self._pool)
 
     async def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Run one program: the way of Ray Data. In every attempt the episode is the name of the call."""
-        name, asked = f"episode {row['episode']}", 0
-        try:
-            result = await self._code_mode.execute({"js": row["js"]}, tool_call_id=name)
-            while isinstance(result, Interrupt):
-                asked += len(result.requests)
-                result = await self._code_mode.resume(result, resolutions=self._answers(result))
-        except CodeModeError as error:  # how a program fails is what came of it, and no reason to run it again
-            result = {"error": error.code, "message": error.message}
-        return {"episode": row["episode"], "result": result, "asked": asked, "pid": os.getpid()}
+        """Run one program: the way of Ray Data."""
+        told: dict[str, Any] = {"episode": row["episode"], "asked": 0, "pid": os.getpid()}
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                result = await self._result(row, told)
+            except (CodeModeWorkerError, CodeModeAbortedError) as error:
+                # Its worker was killed, or this process stood still beyond its lease: made again it goes on.
+                result = {"error": error.code, "message": error.message}
+            except CodeModeError as error:  # how a program fails is what came of it: it would fail again
+                return {**told, "attempts": attempt, "result": {"error": error.code, "message": error.message}}
+            else:
+                break
+        return {**told, "attempts": attempt, "result": result}
+
+    async def _result(self, row: dict[str, Any], told: dict[str, Any]) -> Any:
+        # In every attempt, also of Ray, the episode is the name of the call.
+        result = await self._code_mode.execute({"js": row["js"]}, tool_call_id=f"episode {row['episode']}")
+        while isinstance(result, Interrupt):
+            told["asked"] += len(result.requests)
+            result = await self._code_mode.resume(result, resolutions=self._answers(result))
+        return result
 
     async def run(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Run many programs: the way of an actor."""
@@ -143,7 +164,7 @@ class Rollouts:
         return answers
 
 
-def by_ray_data(rows: list[dict[str, Any]], folder: Path, nodes: int) -> Iterator[dict[str, Any]]:
+def by_ray_data(rows: list[dict[str, Any]], folder: Path, nodes: int) -> Iterable[dict[str, Any]]:
     """Run them as a step of a data set: Ray Data makes the actors, feeds them, and runs again what a dead one had."""
     data = ray.data.from_items(rows, override_num_blocks=max(nodes, len(rows) // BATCH))
     compute = ray.data.ActorPoolStrategy(size=nodes)
@@ -211,10 +232,11 @@ def checked(rows: list[dict[str, Any]], orders: list[tuple[int, str, int]], coun
     for episode, _, pid in orders:
         makers[episode].add(pid)
     carried, asked = sum(len(pids) > 1 for pids in makers.values()), sum(row["asked"] for row in rows)
+    again = sum(row["attempts"] > 1 for row in rows)
     processes = len(set().union(*makers.values()))
     return (
         f"{len(rows)} programs, {len(orders)} orders, each once, by {processes} processes; {carried} programs begun in"
-        f" one and ended in another; {asked} calls whose outcome was looked up"
+        f" one and ended in another, {again} gone on with in theirs; {asked} calls whose outcome was looked up"
     )
 
 

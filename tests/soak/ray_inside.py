@@ -15,6 +15,7 @@ import resource
 import select
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,8 +46,10 @@ def protections() -> str:
     return said.getvalue().split("reports it itself\n")[1].split("\n\nSelf-test")[0]
 
 
-class Threaded:
-    """A synchronous actor: its programs run in the thread in which Ray calls it."""
+class Plain:
+    """A synchronous actor: its programs run in the thread in which Ray calls it, the main one."""
+
+    at_once = 1
 
     def __init__(self) -> None:
         self._pool = WorkerPool({"max_workers": 2})
@@ -72,8 +75,21 @@ class Threaded:
         ray.actor.exit_actor()
 
 
-class Looped(Threaded):
+class Threaded(Plain):
+    """A synchronous actor that is called in several threads."""
+
+    at_once = 2
+
+    def run(self, js: str) -> Any:
+        """Do the same."""
+        assert threading.current_thread() is not threading.main_thread()
+        return super().run(js)
+
+
+class Looped(Plain):
     """An asynchronous actor: its programs run on Ray's event loop."""
+
+    at_once = 2
 
     async def run(self, js: str) -> Any:
         """Do the same."""
@@ -106,9 +122,9 @@ def check_tasks() -> str:
 
 def check_actors(*, is_short: bool) -> str:
     """Look into actors of both kinds, end them in every way, or in some, and tell what ended with them."""
-    lives = [*itertools.product((Threaded, Looped), (killed, killed_by_ray, left, dropped))]
+    lives = [*itertools.product((Plain, Threaded, Looped), (killed, killed_by_ray, left, dropped))]
     if is_short:
-        lives = [(Threaded, killed), (Looped, killed), (Looped, left)]
+        lives = [(Threaded, killed), (Looped, killed), (Plain, left)]
     with WorkerPool() as pool:
         create_code_mode_tool([], pool=pool).execute_sync({"js": "return 1"})
         outside = pool.isolation
@@ -136,8 +152,8 @@ def dropped(_actor: Any, _pid: int) -> None:
     """As an actor of which nobody holds a handle any more; the caller lets go of its own."""
 
 
-def _life(kind: type, end: Callable[[Any, int], None], outside: IsolationReport | None) -> int:
-    actor = ray.remote(kind).options(num_cpus=1).remote()
+def _life(kind: type[Plain], end: Callable[[Any, int], None], outside: IsolationReport | None) -> int:
+    actor = ray.remote(kind).options(num_cpus=1, max_concurrency=kind.at_once).remote()
     pid, before, given = ray.get(actor.state.remote(), timeout=PATIENCE_SECONDS)
     assert before == set(), "a process was started before there was a program"
     if outside is not None:

@@ -1,7 +1,8 @@
-"""Ray in an environment of its own, which `make ray` makes: a short run, the example, and what the page shows."""
+"""Ray in an environment of its own, which `make ray` makes: a short run, and what the page shows."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -24,14 +25,17 @@ def python() -> Path:
     return folder / "bin" / "python"
 
 
-def ran(*command: str | Path) -> str:
-    done = subprocess.run(command, cwd=TREE, capture_output=True, text=True, timeout=BOUND, check=False)
+def ran(home: Path, *command: str | Path) -> str:
+    environment = {**os.environ, "HOME": str(home)}  # Ray writes a token into it
+    done = subprocess.run(
+        command, cwd=TREE, env=environment, capture_output=True, text=True, timeout=BOUND, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_a_node_that_dies_loses_no_call_and_repeats_none(python: Path) -> None:
-    told = ran(python, "-m", "tests.soak.ray_rollouts", "200", "2")
+def test_a_node_that_dies_loses_no_call_and_repeats_none(python: Path, tmp_path: Path) -> None:
+    told = ran(tmp_path, python, "-m", "tests.soak.ray_rollouts", "200", "2")
     assert "seccomp" in told
     assert len(re.findall(r"200 programs, \d+ orders, each once", told)) == 2
     assert "left afterwards    no process" in told
@@ -41,4 +45,4 @@ def test_what_the_page_shows_of_ray_runs(python: Path, tmp_path: Path) -> None:
     (block,) = _BLOCK.findall((TREE / "docs" / "scaling.md").read_text(encoding="utf-8"))
     script = tmp_path / "page.py"
     script.write_text(block, encoding="utf-8")
-    ran(python, script)
+    ran(tmp_path, python, script)
