@@ -116,6 +116,28 @@ GUARDS = (
     "try { return (R).E.x } catch { return 1 }",
     "try { const { E } = R; return E.x } catch (error) { return (R).F }",
     "try { const r = R; return r.E.x } catch (error) { return error.message } finally { 1 }",
+    "let e; do { const r = R; e = r.E } while (e)",
+    "let e; for (;;) { const { E } = R; e = E; if (!e) break }",
+    "let e = true; while (e) { e = (R).E }",
+    "const r = R; let e; if ((e = r.E)) return e.x",
+    "const r = R; const e = r.E; const same = e; if (same) return 1",
+    "const r = R; let e = r.F; e ||= r.E; return e",
+    "const r = R; if (['x'].includes(r.E)) throw new Error(r.OTHER); return r.F",
+    "const r = R; if (/x/.test(r.E)) throw new Error(r.OTHER); return r.F",
+    "const r = R; return Object.is(r.E, undefined) ? r.F : r.E",
+    "const r = R; if (r.E > 0) throw new Error(r.OTHER); return r.F",
+    "const r = R; if (!r.F) throw new Error(r.E); return r.F",
+    "const r = R; if (!r.F) throw r.E; return r.F",
+    "const r = R; return Number(r.E) || r.F",
+    "const r = R; const e = Number(r.E); return isNaN(e) ? r.F : e",
+    "const r = R; const both = [r.E, r.F]; return both.filter(Boolean)",
+    "const r = R; const out = []; out.push(r.E); return out.filter(Boolean)",
+    "const r = R; const isThere = () => r.E; return isThere() ? 1 : 2",
+    "const r = R; return { ...r.E, a: r.F }",
+    "const r = R; if (JSON.stringify(r).includes('E')) return r.E.x",
+    "async function main() { const r = R; return r.E.x } try { return await main() } catch { return 1 }",
+    "const main = async () => { const r = R; return r.E.x }; return await main().catch(() => 1)",
+    "const main = async () => { const r = R; return r.E.x }; return Promise.allSettled([main()])",
 )
 
 
@@ -138,6 +160,10 @@ def test_a_program_that_asks_for_a_field_first_runs(pattern: str) -> None:
         "const r = await tools.item({}); if (r.error) throw r.error; return r.prise",
         "const r = await tools.item({}); return show(r.prise)",
         "const r = await tools.item({}); if (r.name) return r.prise.x",
+        "let p; do { p = (await tools.item({})).prise } while (p)",
+        "async function main() { return (await tools.item({})).prise } try { await main() } catch { }",
+        "const out = []; out.push((await tools.item({})).prise)",
+        "if ((await tools.item({})).prise > 1) return 1",
     ],
 )
 def test_a_slip_is_told_of_even_where_a_program_asks_for_something_else(source: str) -> None:
@@ -147,6 +173,9 @@ def test_a_slip_is_told_of_even_where_a_program_asks_for_something_else(source: 
 
 def test_what_a_program_asks_for_and_there_is_excuses_nothing() -> None:
     assert messages("const r = await tools.item({}); if (r.name) return r.details") != []
+    assert messages("const r = await tools.item({}); return { a: r.details, b: JSON.stringify(r) }") != []
+    assert messages("const r = await tools.item({}); for (const one of r.details) { }") != []
+    assert messages("const r = await tools.item({}); await tools.open(r.details)") != []
     assert messages("try { const r = await tools.item({}) } finally { } return (await tools.item({})).details") != []
 
 

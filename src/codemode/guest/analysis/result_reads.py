@@ -26,33 +26,48 @@ MAX_CLIMB = 16
 MAX_BEFORE = 64
 MAX_GUARDS = 8
 MAX_TRIES = 64
+MAX_FUNCTIONS = 256
 BEFORE_CALL = b"( \t\r\n"
 MAX_NAME_BYTES = 256
 
 WRAPPERS = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
-GUARDS = ("||", "&&", "??", "==", "===", "!=", "!==", "in", "instanceof")
+OPERATIONS = ("binary_expression", "augmented_assignment_expression")
+GUARDS = ("||", "&&", "??", "||=", "&&=", "??=", "==", "===", "!=", "!==", "in", "instanceof")
+# What is false of a field that is not there, and fails of none.
+ORDERS = ("<", "<=", ">", ">=")
 GUARDED = ("if_statement", "while_statement", "do_statement", "for_statement", "switch_statement", "switch_case")
 # Calls that only ask what a value is, and those of a name that surely take it for granted.
 ASKING = (b"Array.isArray", b"Boolean", b"Number.isFinite", b"Number.isInteger", b"Number.isNaN", b"isFinite", b"isNaN")
 TAKING = (b"BigInt", b"Number", b"String", b"parseFloat", b"parseInt", b"encodeURIComponent")
 OWN_ASKING = (b"hasOwnProperty", b"propertyIsEnumerable")
-SIEVES = (b"every", b"filter", b"find", b"findLast", b"some")
+# Methods that only ask so, and those whose arguments are surely taken for granted, by what they are methods of.
+ASKING_METHODS = (b"has", b"includes", b"indexOf", b"is", b"lastIndexOf", b"test")
+TAKERS = (b"tools", b"Date", b"JSON", b"Math", b"Object", b"console")
 TARGETS = (
     "assignment_expression",
     "augmented_assignment_expression",
     "update_expression",
     "for_in_statement",
-    "array_pattern",
-    "pair_pattern",
-    "assignment_pattern",
-    "rest_pattern",
+    *("array_pattern", "pair_pattern", "assignment_pattern", "rest_pattern"),
 )
+# Where what is not there may be meant: whoever calls or catches it may ask.
+DOUBTFUL = ("arrow_function", "throw_statement")
 # Where nothing but reading is meant.
-PLAIN_HOLDERS = ("pair", "return_statement", "template_substitution", "variable_declarator")
+PLAIN_HOLDERS = ("pair", "return_statement", "template_substitution")
+STANDINGS = {
+    **dict.fromkeys(GUARDED, "guarded"),
+    **dict.fromkeys(DOUBTFUL, "doubtful"),
+    **dict.fromkeys(PLAIN_HOLDERS, "read"),
+    "variable_declarator": "renamed",
+}
+LET_OUT = ("arguments", *PLAIN_HOLDERS)
 # What a name stands in that means something else.
 OTHER_WORDS = ("property_identifier", "string_fragment", "comment", "statement_identifier", "regex_pattern")
 # Who is given the whole and changes nothing of it.
-READERS = (b"console.log", b"console.info", b"console.warn", b"console.error", b"JSON.stringify")
+READERS = (b"console.log", b"console.info", b"console.warn", b"console.error")
+FUNCTIONS = ("arrow_function", "function_declaration", "function_expression", "method_definition")
+# What a function throws may be caught where it is called.
+CATCHES = re.compile(rb"\.\s*(?:catch|allSettled)\b")
 
 
 class Result:
@@ -88,11 +103,13 @@ class ResultReads:
         self._results: list[Result] = []
         self._constants: list[tuple[Node, Result]] = []
         self._tried: list[tuple[int, int]] = []  # the bodies of `try` statements that catch
+        self._functions: list[tuple[int, int]] = []
         self._looks_left, self._uses_left = MAX_LOOKS, MAX_ALL_USES
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
-        return {"program": self._program, "try_statement": self._try}
+        functions = dict.fromkeys(FUNCTIONS, self._function)
+        return {"program": self._program, "try_statement": self._try, **functions}
 
     def see(self, call: Node, tool: str, data: bytes) -> None:
         """Hear of a call of a tool by its literal name in ``data``, the program."""
@@ -119,6 +136,10 @@ class ResultReads:
         ``"asked"`` are the names of the same result that the program asks for; ``"doubtful"`` is there where whoever is
         given a field may ask, or what fails is caught.
         """
+        if len(self._tried) >= MAX_TRIES or len(self._functions) >= MAX_FUNCTIONS:
+            self._tried = [(0, len(data))]
+        elif self._tried or CATCHES.search(data):
+            self._tried += self._functions
         is_plain = b"\\u" not in data  # else a name may be written in another way
         for name, result in self._constants if is_plain else ():
             uses = self._uses(data, name)
@@ -134,6 +155,11 @@ class ResultReads:
         body = node.child_by_field_name("body")
         if body is not None and node.child_by_field_name("handler") is not None and len(self._tried) < MAX_TRIES:
             self._tried.append((body.start_byte, body.end_byte))
+        return True
+
+    def _function(self, node: Node) -> bool:
+        if len(self._functions) < MAX_FUNCTIONS:
+            self._functions.append((node.start_byte, node.end_byte))
         return True
 
     def _declared(self, declarator: Node, result: Result) -> None:
@@ -165,9 +191,11 @@ class ResultReads:
         sure: list[tuple[Node, bool]] = []
         for field, local, is_doubtful in result.reads:
             uses = None if local is None or not is_plain else self._uses(data, local)
-            if uses is not None and any(_standing(use) in ("guarded", "target") for use in uses):
+            stands = {_standing(use) for use in uses or ()}
+            if not stands.isdisjoint(("guarded", "target")):
                 result.asked.add(field.text or b"")
-            sure.append((field, is_doubtful or (uses is None and local is not None) or self._is_tried(field)))
+            is_lost = (uses is None and local is not None) or not stands.isdisjoint(("doubtful", "renamed"))
+            sure.append((field, is_doubtful or is_lost or self._is_tried(field)))
         asked = [name.decode() for name in sorted(result.asked) if len(name) <= MAX_NAME_BYTES][:MAX_GUARDS]
         return [
             {
@@ -182,8 +210,6 @@ class ResultReads:
         ]
 
     def _is_tried(self, field: Node) -> bool:
-        if len(self._tried) >= MAX_TRIES:
-            return True
         return any(start <= field.start_byte < end for start, end in self._tried)
 
 
@@ -206,7 +232,9 @@ def _see_use(use: Node, result: Result) -> bool:
         return True
     if holder.type == "arguments" and holder.parent is not None:
         callee = holder.parent.child_by_field_name("function")
-        return callee is not None and callee.text in READERS
+        if callee is None or callee.text != b"JSON.stringify":
+            return callee is not None and callee.text in READERS
+        return _is_let_out(holder.parent)  # a program may look for a name in the text
     return holder.type == "return_statement"
 
 
@@ -217,6 +245,10 @@ def _local_of(member: Node) -> Node | None:
         return None
     name = holder.child_by_field_name("name")
     return name if name is not None and name.type == "identifier" else None
+
+
+def _is_let_out(node: Node) -> bool:
+    return getattr(_outside(node)[1], "type", "") in LET_OUT
 
 
 def _outside(node: Node) -> tuple[Node, Node | None]:
@@ -250,30 +282,32 @@ def _is_plain(name: Node) -> bool:
 def _standing(node: Node) -> str:
     """Return where a field, or a name that has it, stands.
 
-    "target": something is put there; "guarded": the program asks before it relies; "doubtful": perhaps; else "read".
+    "target": something is put there; "guarded": the program asks before it relies; "doubtful": perhaps; "renamed":
+    it has another name from then on; else "read".
     """
     inner, holder = _outside(node)
-    kind = "" if holder is None else holder.type
     if holder is None:
         return "target"
+    kind = holder.type
+    if kind in STANDINGS:
+        return STANDINGS[kind]
     if kind in ("arguments", "array"):
         return _standing_given(holder)
-    if kind in PLAIN_HOLDERS:
-        return "read"
     if kind in TARGETS:
         is_left = any(_is_field(holder, side, inner) for side in ("left", "value", "argument"))
         if is_left or kind in ("array_pattern", "rest_pattern"):
             return "target"
+        if kind == "assignment_expression":
+            return "doubtful"
+    operator = holder.child_by_field_name("operator")
     if kind == "unary_expression":
-        operator = holder.child_by_field_name("operator")
         return "target" if operator is not None and operator.type == "delete" else "guarded"
-    if kind in GUARDED:
-        return "guarded"
-    if kind == "binary_expression":
-        operator = holder.child_by_field_name("operator")
-        return "guarded" if operator is None or operator.type in GUARDS else "read"
+    if operator is not None and kind in OPERATIONS:
+        return "guarded" if operator.type in GUARDS else "doubtful" if operator.type in ORDERS else "read"
     if kind == "ternary_expression":
         return "guarded" if _is_field(holder, "condition", inner) else "read"
+    if kind == "spread_element":
+        return "doubtful" if getattr(holder.parent, "type", "") == "object" else "read"
     return "guarded" if any(child.type in ("?.", "optional_chain") for child in holder.children[:3]) else "read"
 
 
@@ -283,13 +317,18 @@ def _standing_given(holder: Node) -> str:
     if parent is None:
         return "doubtful"
     if holder.type == "array":
-        field = parent.child_by_field_name("property") if parent.type == "member_expression" else None
-        return "doubtful" if field is not None and field.text in SIEVES else "read"
+        return "read" if parent.type in ("return_statement", "array", "pair") else "doubtful"
     callee = parent.child_by_field_name("function")
-    if callee is not None and callee.text in ASKING:
-        return "guarded"
-    is_own = callee is not None and callee.type == "identifier" and callee.text not in TAKING
-    return "doubtful" if is_own else "read"
+    if callee is None:  # what is made with `new`
+        return "doubtful" if getattr(_outside(parent)[1], "type", "") in DOUBTFUL else "read"
+    if callee.type == "member_expression":
+        owner, method = callee.child_by_field_name("object"), callee.child_by_field_name("property")
+        if callee.text in ASKING or (method is not None and method.text in ASKING_METHODS):
+            return "guarded"
+        return "read" if owner is not None and owner.text in TAKERS else "doubtful"
+    return (
+        "guarded" if callee.text in ASKING else "read" if callee.text in TAKING and _is_let_out(parent) else "doubtful"
+    )
 
 
 def _pattern_fields(pattern: Node) -> list[tuple[Node, Node | None, bool]]:
