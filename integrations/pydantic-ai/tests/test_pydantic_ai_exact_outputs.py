@@ -12,6 +12,7 @@ from codemode_pydantic_ai.exact_outputs import exact_schema
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     RootModel,
     SerializeAsAny,
     WrapSerializer,
@@ -42,6 +43,20 @@ class Item(BaseModel):
 @dataclasses.dataclass
 class Row:
     id: int
+
+
+@dataclasses.dataclass
+class Counted:
+    id: int
+    total: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = self.id * 2
+
+
+@dataclasses.dataclass
+class Renamed:
+    id: Annotated[int, Field(alias="number")]
 
 
 @final
@@ -112,7 +127,20 @@ def test_what_is_written_with_its_fields_alone_is_closed(kind: Any) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(Open, Parent, list[Parent], Written, FieldWritten, Duck, Typed, dict[str, int], RootModel[dict[str, int]]),
+        *(
+            Open,
+            Parent,
+            list[Parent],
+            Counted,
+            list[Counted],
+            Renamed,
+            Written,
+            FieldWritten,
+            Duck,
+            Typed,
+            dict[str, int],
+            RootModel[dict[str, int]],
+        ),
         Annotated[Item, WrapSerializer(lambda value, handler: {**handler(value), "more": 1})],
     ],
 )

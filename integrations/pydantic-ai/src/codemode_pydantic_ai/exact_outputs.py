@@ -34,7 +34,10 @@ class _Exact(GenerateToolJsonSchema):
         return made if schema.get("root_model") else self._closed(made, schema["cls"])
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        return self._closed(super().dataclass_schema(schema), schema["cls"])
+        made, cls = super().dataclass_schema(schema), schema["cls"]
+        # One of the standard library is written with all that it has, by the names of its fields.
+        is_whole = {field.name for field in dataclasses.fields(cls)} <= set(made.get("properties", ()))
+        return self._closed(made, cls) if is_whole else made
 
     def ser_schema(self, schema: Any) -> dict[str, Any] | None:
         made = super().ser_schema(schema)
