@@ -22,9 +22,9 @@ from codemode.stores.sql_store import SqlStore
 _PAUSES = (0, 0.002, 0.01)
 
 
-def serve_gateway(config: str, folder: str, port: int, temporary: str) -> None:
+def serve_gateway(config: str, folder: str, port: int, temporary: str, lease_ms: int = LEASE_MS) -> None:
     """Serve a gateway over HTTP until killed."""
-    _hurry_all(temporary)
+    _hurry_all(temporary, lease_ms)
 
     async def main() -> None:
         read = load_config(config, state_folder=Path(folder))
@@ -45,13 +45,13 @@ def serve_on_pipes(config: str, folder: str, temporary: str) -> None:
     asyncio.run(main())
 
 
-def _hurry_all(temporary: str) -> None:
+def _hurry_all(temporary: str, lease_ms: int = LEASE_MS) -> None:
     os.environ["TMPDIR"] = temporary
     hurry()
     link._BACKOFF_SECONDS = (0.0, 0.05)
     for function in (Resumer.__init__, SqlStore.journal):
         assert function.__kwdefaults__ is not None
-        function.__kwdefaults__["lease_ms"] = LEASE_MS
+        function.__kwdefaults__["lease_ms"] = lease_ms
 
 
 def serve_counting(world: str, port: int) -> None:

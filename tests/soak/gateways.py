@@ -298,7 +298,7 @@ class Chaos:
                 await asyncio.sleep(0.05)
 
     def _log(self) -> str:
-        return (self.folder / "log").read_text()[-3000:]
+        return (self.folder / "log").read_text()[-20000:]
 
     async def check(self) -> Counter[str]:
         """Raise AssertionError for a call or a record that is not as it must be; return what there was."""

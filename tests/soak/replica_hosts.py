@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,12 +16,12 @@ from tests.soak import gateway_world
 from tests.soak.console_hosts import Clicker, click
 from tests.soak.gateway_processes import serve_app
 from tests.soak.gateway_world import edited, verdict_on
-from tests.soak.pause_hosts import APP, LEASE_MS, Lines, World, code_mode_over, hurry, store_of, value_of
+from tests.soak.pause_hosts import APP, Lines, World, code_mode_over, hurry, store_of, value_of
 
-from codemode import CodeModeAbortedError, Interrupt, Resumer, StoredRequest
-from codemode.stores.errors import RequestSettled, RequestSuperseded
+from codemode import CodeModeAbortedError, CodeModeError, Interrupt, Resumer, StoredRequest
+from codemode.stores.errors import RequestSettled, RequestSuperseded, StoreUnavailable
 
-TENANT, FIRST_ASKED = "acme", 1_000_000
+TENANT, FIRST_ASKED, LEASE_MS = "acme", 1_000_000, 3_000
 """``FIRST_ASKED``: runs from this number on are those of agent servers, the others those of gateways."""
 
 
@@ -37,7 +38,7 @@ class Agent:
 
     def __init__(self, store: Any, world: Lines) -> None:
         self._store = store
-        self._code_mode = code_mode_over(World(world).tools(), store, "journal")
+        self._code_mode = code_mode_over(World(world).tools(), store, "journal", lease_ms=LEASE_MS)
 
     @contextlib.asynccontextmanager
     async def running(self, _app: Any) -> AsyncGenerator[None]:
@@ -50,13 +51,17 @@ class Agent:
             yield
 
     async def ask(self, request: Request) -> JSONResponse:
-        """Have a program run. Where a journal did not answer in time whoever asks does so again."""
+        """Have a program run. Where the database did not answer in time whoever asks does so again."""
         asked = await request.json()
-        run = asked["run"]
         try:
-            came = await self._code_mode.execute({"js": asked["js"]}, tool_call_id=f"call_{run}")
-        except CodeModeAbortedError as error:
+            return await self._asked(asked["run"], asked["js"])
+        except (CodeModeAbortedError, StoreUnavailable) as error:
             return JSONResponse({"error": repr(error)}, status_code=503)
+        except CodeModeError as error:
+            return JSONResponse({"error": repr(error), "traceback": traceback.format_exc()}, status_code=500)
+
+    async def _asked(self, run: int, js: str) -> JSONResponse:
+        came = await self._code_mode.execute({"js": js}, tool_call_id=f"call_{run}")
         if not isinstance(came, Interrupt):
             return JSONResponse({"value": came})
         with contextlib.suppress(RequestSettled, RequestSuperseded):  # somebody has gone on with it meanwhile
@@ -67,7 +72,10 @@ class Agent:
     async def run(self, request: Request) -> JSONResponse:
         """Say what has come of a run that has paused."""
         labels = {"run": str(request.path_params["run"])}
-        page = await self._store.list(tenant=TENANT, app=APP, labels=labels, limit=2)
+        try:
+            page = await self._store.list(tenant=TENANT, app=APP, labels=labels, limit=2)
+        except StoreUnavailable as error:
+            return JSONResponse({"error": repr(error)}, status_code=503)
         if not page.records:
             return JSONResponse({"error": "no such run"}, status_code=404)
         (record,) = page.records

@@ -26,7 +26,7 @@ from tests.soak.consoles import free_ports
 from tests.soak.gateway_clients import is_up
 from tests.soak.pause_hosts import Lines, value_of
 from tests.soak.pauses import PEOPLE, database_of, key_of
-from tests.soak.replica_hosts import FIRST_ASKED
+from tests.soak.replica_hosts import FIRST_ASKED, LEASE_MS
 from tests.soak.replica_proxy import AWAY, MISSING, Proxy, Told, found_nginx
 from tests.support.waiting import until
 
@@ -68,7 +68,11 @@ class Replicas(gateways.Chaos):
         """Do what the parent does, behind the proxy."""
         with self.proxy:
             await until(lambda: all(map(is_up, self._fronts.values())))
-            await super().run()
+            try:
+                await super().run()
+            except BaseException as error:
+                error.add_note(self._log())
+                raise
 
     def close(self) -> None:
         """Close files."""
@@ -93,7 +97,8 @@ class Replicas(gateways.Chaos):
         if name.startswith("agent"):
             path = str(self.world.lines.path)
             return [_HOSTS, "serve_agent", "postgres", self._where, path, self._replicas[name]]
-        return super()._host(name)
+        command = super()._host(name)
+        return [*command, LEASE_MS] if name.startswith("gateway") else command
 
     def _others(self) -> list[Coroutine[Any, Any, None]]:
         return [self._reign()]
