@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from tests.soak.replica_hosts import FIRST_ASKED, LEASE_MS
 from tests.soak.replica_proxy import AWAY, MISSING, Proxy, Told, found_nginx
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, verify_audit
+from codemode import ALL_TENANTS, Change, verify_audit
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 ROLES, REPLICAS, VISITORS, ASKERS = ("gateway", "console", "agent"), 3, 6, 6
@@ -238,7 +238,7 @@ class Asker:
             await asyncio.sleep(0.05)
 
 
-async def _past(store: Any) -> Any:
+async def _past(store: Any) -> AsyncIterator[Change]:
     """Yield all that has happened so far."""
     changes = store.changes(tenant=ALL_TENANTS)
     with contextlib.suppress(TimeoutError):
