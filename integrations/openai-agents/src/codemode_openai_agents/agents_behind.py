@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from agents import Agent, FunctionTool, RunContextWrapper, RunState
@@ -24,19 +24,19 @@ def namespace_of(tool_name: str) -> str:
 
 def ask(paused: Any) -> NoReturn:
     """Pause the program for what the run of an agent waits for."""
-    waiting = [
-        {"id": str(one.call_id), "name": str(one.name), "arguments": one.arguments} for one in paused.interruptions
-    ]
+    waiting = [{"name": str(one.name), "arguments": one.arguments} for one in paused.interruptions]
     request_interrupt({"kind": AGENT_KIND, "state": paused.to_state().to_json(), "waiting": waiting})
 
 
 async def go_on(
-    tool: FunctionTool, context: ToolContext[Any], payload: Mapping[str, Any], decisions: Mapping[str, Any]
+    tool: FunctionTool, context: ToolContext[Any], payload: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Let the next call of a tool go on with the run of its agent, by what was decided about each of its calls."""
+    """Let the next call of a tool go on with the run of its agent, by what was decided about each of its calls.
+
+    By their order: models repeat the ids of calls, and several agents may wait in one run.
+    """
     state: Any = await RunState.from_json(sdk.agent_behind(tool), dict(payload["state"]))
-    for item in state.get_interruptions():
-        said: Mapping[str, Any] = decisions.get(str(item.call_id), {})
+    for item, said in zip(state.get_interruptions(), decisions, strict=True):
         if said.get("input") is not None:
             approve(state, item, input=said["input"])
         elif said.get("approved") is True:

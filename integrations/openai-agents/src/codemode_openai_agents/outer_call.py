@@ -25,7 +25,7 @@ from codemode.plugins import LARGE_CHARACTERS, UNKNOWN_OUTCOME_KIND, heard_by, o
 from .agents_behind import AGENT_KIND
 from .approvals import Approvals, decide_for_all, decided_before, edited_input
 from .nested import NestedCalls
-from .pauses import Decision, inner_id
+from .pauses import Decide, Decision, inner_id
 from .told_calls import CallLog
 
 
@@ -65,7 +65,7 @@ class OuterCall:
         outer: dict[str, Any] = {"tool_call_id": self._context.tool_call_id, "context": self, "state": self._state}
         return await self._turn(self._core.execute({"js": self._js}, **outer))
 
-    async def go_on(self, continuation: Any, decisions: Mapping[str, Decision]) -> Interrupt | None:
+    async def go_on(self, continuation: Any, decide: Decide) -> Interrupt | None:
         """Do the same from a pause."""
         try:
             opened = await run_check(
@@ -75,6 +75,7 @@ class OuterCall:
         except CodeModeProtocolError as error:
             return self._end(_cannot_go_on(error))
         interrupt = opened.interrupt
+        decisions = await decide(interrupt)
         answers = {one.interrupt_id: _answer(one, decisions) for one in interrupt.requests}
         for one in interrupt.requests:
             made = decisions.get(one.interrupt_id)
@@ -144,9 +145,8 @@ class OuterCall:
 
 def _answer(request: PendingRequest, decisions: Mapping[str, Decision]) -> dict[str, Any]:
     if request.payload.get("kind") == AGENT_KIND:
-        waiting: list[Any] = request.payload["waiting"]
-        ids = {one["id"]: inner_id(request.interrupt_id, number) for number, one in enumerate(waiting)}
-        return {"decisions": {own: _inner_answer(decisions.get(one)) for own, one in ids.items()}}
+        ids = [inner_id(request.interrupt_id, number) for number in range(len(request.payload["waiting"]))]
+        return {"decisions": [_inner_answer(decisions.get(one)) for one in ids]}
     decision = decisions.get(request.interrupt_id)
     is_approved = decision is not None and decision.is_approved
     said = "" if decision is None else decision.said

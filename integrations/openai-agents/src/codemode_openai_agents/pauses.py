@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
 
 from agents import (
     Agent,
     FunctionTool,
     Model,
+    ModelBehaviorError,
     ModelResponse,
     RunContextWrapper,
     RunHooks,
     Tool,
+    ToolApprovalItem,
     Usage,
     UserError,
     tool_namespace,
@@ -58,6 +61,10 @@ class Decision:
     is_for_all: bool = False
 
 
+Decide: TypeAlias = Callable[[Interrupt], Awaitable[dict[str, Decision]]]
+"""Returns what was decided about the calls that a pause waits with, by their ids."""
+
+
 class HeldProgram(Protocol):
     """A program between its turns."""
 
@@ -65,8 +72,8 @@ class HeldProgram(Protocol):
         """Run it up to its first pause; None when it has ended."""
         ...
 
-    async def go_on(self, continuation: Any, decisions: dict[str, Decision]) -> Interrupt | None:
-        """Do the same from a pause."""
+    async def go_on(self, continuation: Any, decide: Decide) -> Interrupt | None:
+        """Do the same from a pause. ``decide`` raises `UserError` where something else was decided about."""
         ...
 
 
@@ -76,6 +83,7 @@ class Holding:
     def __init__(self, program: HeldProgram) -> None:
         self.program = program
         self.context: RunContextWrapper[Any] | None = None
+        self.agent: Any = None
 
 
 CURRENT: ContextVar[Holding] = ContextVar("codemode_openai_agents_program")
@@ -84,9 +92,10 @@ CURRENT: ContextVar[Holding] = ContextVar("codemode_openai_agents_program")
 class Hooks(RunHooks[Any]):
     """Gives the model of the agent the context in which decisions are kept: models are given none."""
 
-    async def on_llm_start(self, context: RunContextWrapper[Any], *_: Any, **__: Any) -> None:
+    async def on_llm_start(self, context: RunContextWrapper[Any], agent: Any, *_: Any, **__: Any) -> None:
         """Note the context of the turn that begins."""
-        CURRENT.get().context = context
+        holding = CURRENT.get()
+        holding.context, holding.agent = context, agent
 
 
 class ProgramModel(Model):
@@ -110,10 +119,8 @@ class ProgramModel(Model):
                 raise UserError("The continuation of a paused codeMode call is missing in the state of its run.")
             paused = await holding.program.begin()
         else:
-            held = holding.context
-            assert held is not None  # noqa: S101 - the hooks have seen the turn begin
             continuation = await run_check(len(carried), lambda: json.loads(carried))
-            paused = await holding.program.go_on(continuation, _decisions(items, held))
+            paused = await holding.program.go_on(continuation, partial(_decisions, items, holding))
         output = _last_word() if paused is None else await _waiting(paused)
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
 
@@ -173,6 +180,11 @@ async def _waiting(paused: Interrupt) -> list[Any]:
     carrier = ResponseReasoningItem(
         id=f"{_CARRIER}{paused.requests[0].interrupt_id}", summary=[], type="reasoning", encrypted_content=text
     )
+    return [carrier, *(one.model_copy(update={"id": new_mark()}) for one in await _calls(paused))]
+
+
+async def _calls(paused: Interrupt) -> list[ResponseFunctionToolCall]:
+    """Return what a pause waits with, as it is shown."""
     calls: list[ResponseFunctionToolCall] = []
     for one in paused.requests:
         if one.payload.get("kind") == AGENT_KIND:
@@ -180,7 +192,7 @@ async def _waiting(paused: Interrupt) -> list[Any]:
         else:
             given: Any = one.input if one.input is not None else {}
             calls.append(await made_call(one.tool_name, one.interrupt_id, given))
-    return [carrier, *(one.model_copy(update={"id": new_mark()}) for one in calls)]
+    return calls
 
 
 def _inner_call(request: PendingRequest, number: int, inner: Mapping[str, Any]) -> ResponseFunctionToolCall:
@@ -210,17 +222,31 @@ def _carried(items: list[dict[str, Any]]) -> str | None:
     return kept[-1]["encrypted_content"] if kept else None
 
 
-def _decisions(items: list[dict[str, Any]], held: RunContextWrapper[Any]) -> dict[str, Decision]:
+async def _decisions(items: list[dict[str, Any]], holding: Holding, paused: Interrupt) -> dict[str, Decision]:
+    """Return what the run says of the calls of a pause: as the pause has them, for a state is easily changed."""
+    held = holding.context
+    assert held is not None  # noqa: S101 - the hooks have seen the turn begin
     told = {one["call_id"]: one for one in items if one.get("type") == "function_call_output"}
+    marks = {one["call_id"]: str(one.get("id", "")) for one in items if one.get("type") == "function_call"}
     decisions: dict[str, Decision] = {}
-    for one in items:
-        if one.get("type") == "function_call":
-            name = f"{one['namespace']}.{one['name']}" if one.get("namespace") else one["name"]
-            decisions[one["call_id"]] = Decision(
-                mark=str(one.get("id", "")),
-                is_approved=held.is_tool_approved(name, one["call_id"]) is True,
-                said=str(told.get(one["call_id"], {}).get("output", "")),
-                # A call that nobody has asked about is decided when all are.
-                is_for_all=held.is_tool_approved(name, secrets.token_hex(16)) is not None,
-            )
+    for call in await _calls(paused):
+        name = f"{call.namespace}.{call.name}" if call.namespace else call.name
+        is_approved = _status(held, ToolApprovalItem(holding.agent, call))
+        if is_approved is None or call.call_id not in marks:
+            raise UserError(f"what was shown and decided is not the call of {name!r} with which this program waits")
+        decisions[call.call_id] = Decision(
+            mark=marks[call.call_id],
+            is_approved=is_approved,
+            said=str(told.get(call.call_id, {}).get("output", "")),
+            # A call that nobody has asked about is decided when all are.
+            is_for_all=held.is_tool_approved(name, secrets.token_hex(16)) is not None,
+        )
     return decisions
+
+
+def _status(held: RunContextWrapper[Any], item: ToolApprovalItem) -> bool | None:
+    call = cast("ResponseFunctionToolCall", item.raw_item)
+    try:
+        return held.get_approval_status(call.name, call.call_id, tool_namespace=call.namespace, current_invocation=item)
+    except ModelBehaviorError:  # the id is that of a call with other arguments
+        return None
