@@ -16,7 +16,7 @@ from ..host.steps import TooMuchWork
 from ..host.threads import run_check
 from ..options.parts import ContinuationOptions
 from ..protocol.contents import Contents
-from .content_keeping import content_store_of, keep_new
+from .content_keeping import content_store_of, is_named_by_ids, keep_new
 
 if TYPE_CHECKING:
     from ..schemas.compiled import ValidatedInput
@@ -37,7 +37,7 @@ class CallContent:
         self._journal_key = journal_key if self._store is options.journal else None
         self._turn = asyncio.Lock()
         if contents is not None:
-            contents.by_digest = self._store is not None  # which is asked for them by their ids
+            contents.by_digest = is_named_by_ids(options)
 
     def enter(self) -> None:
         """Let schemas know the handles of this program, in the task that performs one call."""

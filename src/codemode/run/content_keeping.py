@@ -33,6 +33,14 @@ def content_store_of(options: ContinuationOptions) -> Any:
     return next((one for one in beside if hasattr(one, "put_content")), None)
 
 
+def is_named_by_ids(options: ContinuationOptions) -> bool:
+    """Whether a part is known by its id: a store is asked for it so, and a journal may lose parts, but not their names.
+
+    A number that is left of one would be another's in the run that goes on.
+    """
+    return options.journal is not None or content_store_of(options) is not None
+
+
 async def keep_new(contents: Contents, tag: str, options: ContinuationOptions) -> None:
     """Keep what the store has not got yet, under this tag; sealed where continuations are."""
     store = content_store_of(options)

@@ -34,7 +34,7 @@ from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
 from .call_content import knowing
 from .claimed_resume import ClaimedResume
-from .content_keeping import content_store_of, kept_contents, with_ids
+from .content_keeping import is_named_by_ids, kept_contents, with_ids
 from .execution import Execution
 from .genuine import restored_profile, verify
 from .journaled_resume import JournaledResume
@@ -172,7 +172,7 @@ async def _with_contents(continuation: Continuation, profile: Profile, options: 
         return continuation
     if ledger.contents is not None:
         ledger.contents.tag = tag_of(salt)
-        if content_store_of(options) is not None:
+        if is_named_by_ids(options):
             ledger = await run_check(LARGE_CHARACTERS, lambda: with_ids(ledger))
     ledger.contents = await kept_contents(ledger, salt, options)
     if ledger.contents is not None:

@@ -53,6 +53,23 @@ def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spe
         genuine(json.loads(text), text)
 
 
+class Bare:
+    """A journal of somebody's own, which keeps no content."""
+
+    lease_ms, sees_other_processes = 1, False
+    open = write = renew = end = release = staticmethod(print)
+
+
+def test_a_handle_that_a_journal_has_outlived_its_part_is_no_other_parts():
+    options = ContinuationOptions(journal=Bare())
+    before, after = (Contents().under(ExecutionPolicy(), "salt") for _ in range(2))
+    lost = asyncio.run(CallContent(before, options).taken(SHOWN))
+    other = asyncio.run(CallContent(after, options).taken(OTHER))
+    assert with_parts(other, after) is OTHER
+    with pytest.raises(CodeModeSerializationError, match="no tool has given"):
+        with_parts(lost, after)
+
+
 def test_an_output_in_a_circle_or_of_too_many_values_is_left_to_whoever_writes_it():
     taken = CallContent(contents(max_values=1000), ContinuationOptions()).taken
     circle = [SHOWN]
