@@ -67,6 +67,25 @@ def test_a_call_that_two_conversations_of_one_id_have_made_opens_neither():
     assert kept(states, Context("c", ("1", "a"), ("2", "b"), ("3", "c"))) is later
 
 
+def test_such_a_call_opens_neither_when_one_of_them_is_forgotten(monkeypatch):
+    monkeypatch.setattr(conversation_state, "MAX_CONVERSATIONS", 3)
+    states = ConversationStates("codeMode", "js")
+
+    def called(conversation_id, run_id, *calls):
+        context = Context(conversation_id, *calls)
+        context.run_id = run_id
+        for message in context.messages[-1:]:
+            message.run_id = run_id
+        return kept(states, context)
+
+    called("c", "a", ("1", "x"))
+    called("other", "b", ("1", "x"))
+    second = called("c", "c", ("1", "x"))
+    called("more", "d", ("1", "x"))  # the first is forgotten
+    third = called("c", "e", ("1", "x"))
+    assert called("c", "f", ("1", "x"), ("2", "y")) not in (second, third)
+
+
 def test_calls_of_one_response_share_and_arguments_that_are_no_json_harm_nobody():
     states, known = ConversationStates("codeMode", "js"), {}
     context = Context("c", ("1", "a"))

@@ -105,7 +105,9 @@ class ConversationStates:
             _, oldest = self._kept.popitem(last=False)
             size -= oldest.place.size
             for mark in oldest.marks:
-                self._by_mark.pop(mark, None)
+                # What several have made says nothing to those that are still here.
+                if self._by_mark.get(mark) is oldest or not any(mark in one.marks for one in self._kept.values()):
+                    self._by_mark.pop(mark, None)
 
 
 def _before(ctx: RunContext[Any]) -> list[ModelMessage]:
