@@ -37,7 +37,7 @@ from openai.types.responses import (
 )
 
 from codemode import Interrupt, PendingRequest
-from codemode.plugins import LARGE_CHARACTERS, run_check, weigh
+from codemode.plugins import LARGE_CHARACTERS, UNKNOWN_OUTCOME_KIND, run_check, weigh
 
 from .agents_behind import AGENT_KIND, names_behind, namespace_of
 from .approvals import new_mark
@@ -45,6 +45,8 @@ from .calls import made_call
 from .sdk import agent_behind
 
 NAME = "codeMode"
+UNKNOWN_OUTCOME = "unknown.outcome"
+"""The namespace of calls that had begun when a process died: what was approved for always does not repeat them."""
 _CARRIER = "rs_codemode_"
 
 
@@ -151,6 +153,8 @@ class HoldingAgent(Agent[Any]):
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """Return what stands for the tools, and for those of agents behind them, in a namespace of each such tool."""
         shown: list[Tool] = list(self.asked_for.values())
+        begun = [_asked_for(name) for name in self.asked_for if name != UNKNOWN_OUTCOME]
+        shown += tool_namespace(name=UNKNOWN_OUTCOME, description="Calls that may have happened.", tools=begun)
         for tool in self.behind.values():
             names = dict.fromkeys([name async for name in names_behind([tool], run_context)])
             namespace = namespace_of(tool.name)
@@ -191,7 +195,9 @@ async def _calls(paused: Interrupt) -> list[ResponseFunctionToolCall]:
             calls += [_inner_call(one, number, inner) for number, inner in enumerate(one.payload["waiting"])]
         else:
             given: Any = one.input if one.input is not None else {}
-            calls.append(await made_call(one.tool_name, one.interrupt_id, given))
+            call = await made_call(one.tool_name, one.interrupt_id, given)
+            is_unknown = one.payload.get("kind") == UNKNOWN_OUTCOME_KIND
+            calls.append(call.model_copy(update={"namespace": UNKNOWN_OUTCOME}) if is_unknown else call)
     return calls
 
 
