@@ -12,6 +12,7 @@ from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..profile import Profile
+from ..protocol.contents import tag_of
 from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
 from ..protocol.invocation import Invocation
@@ -57,10 +58,10 @@ class WrittenCalls:
     async def ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None) -> Ledger:
         """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
         size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
-        recovered = await run_check(size, lambda: self._ledger(ledger, salt, sidecar))
-        if self.profile.has_content:
-            recovered.contents = await kept_contents(recovered, salt, self.options)
-        return recovered
+        if self.profile.has_content and (contents := await kept_contents(ledger, salt, self.options)) is not None:
+            contents.tag = tag_of(salt)
+            ledger = replace(ledger, contents=contents)
+        return await run_check(size, lambda: self._ledger(ledger, salt, sidecar))
 
     def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None) -> Ledger:
         rules = self.profile.sidecar

@@ -30,6 +30,7 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
 from ..workers.image import engine_version
 from .answered_pause import AnsweredPause
+from .call_content import genuine, knowing
 from .content_keeping import content_store_of, hold_for
 from .kept_inputs import KeptInputs
 
@@ -96,7 +97,8 @@ class Recovery:
             text = self._ran_with(entry)
             return text if contents is None else contents.told(text)
 
-        return recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
+        with knowing(contents):  # a person is shown the host's own words of it
+            return recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
 
     def _runs_again(self, entry: LedgerEntry) -> bool:
         """Return True for a call that does no harm when it runs twice."""
@@ -120,8 +122,8 @@ class Recovery:
         kept = self.inputs.of(entry.id)
         if kept is not None:
             return kept
-        issued = MISSING if entry.input_json is None else entry.issued()
         try:
+            issued = MISSING if entry.input_json is None else genuine(entry.issued(), entry.input_json)
             return canonical_json(tool.validate_input(issued).json_value)
         except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
             return entry.issued_json

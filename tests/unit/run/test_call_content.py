@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from codemode import CodeModeProtocolError, CodeModeSerializationError, Content
+from codemode import CodeModeProtocolError, CodeModeSerializationError, Content, Tool
 from codemode.data.content import with_parts
 from codemode.host.steps import TooLongForTheLoop, run_on_the_loop
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
@@ -16,7 +16,10 @@ from codemode.protocol.kept_contents import described
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.run.call_content import CallContent, genuine, knowing
 from codemode.run.content_keeping import kept_contents
+from codemode.run.kept_inputs import KeptInputs
+from codemode.run.recovery import Recovery
 from codemode.run.results import read_result
+from codemode.tools.prepared import prepared
 
 SHOWN = Content(b"\x89PNG", "image/png", name="harmless.png")
 OTHER = Content(b"secret", "application/pdf", name="secret.pdf")
@@ -51,6 +54,15 @@ def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spe
     text = spelled(json.dumps(lie(made, "0" * 32)), made.tag)
     with knowing(made), pytest.raises(CodeModeSerializationError, match="no tool has given"):
         genuine(json.loads(text), text)
+
+
+def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_too():
+    made = contents()
+    text = json.dumps({"of": lie(made)}, separators=(",", ":"))
+    send = prepared(Tool("send", execute=print, input_schema={"type": "object"}))
+    begun = Ledger([LedgerEntry(1, "tool", "send", text, is_started=True)], contents=made)
+    recovered = Recovery({"send": send}, KeptInputs()).ledger(begun, "salt")
+    assert json.loads(recovered.entries[0].outcome.input_json) == {"of": made.take(OTHER)}
 
 
 class Bare:
