@@ -44,7 +44,7 @@ try:
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install . 'ray[data]'` in the root of the repository brings.")
 
-ATTEMPTS = 3  # of a program within one Ray process
+ATTEMPTS = 5  # of a program within one Ray process
 AT_ONCE = 8  # programs of one Ray process at a time
 BATCH = 50  # programs of one task for an actor
 SMALL = 100 * 2**20  # bytes; what Ray keeps of objects here are a few rows

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,12 @@ class Runs:
         await_ends(self._watched)
 
     def _compare(self, rows: list[dict[str, Any]]) -> None:
-        alone, _ = _timed(rows, _alone(rows, self._nodes))
-        print(f"  one process        {alone:.0f} programs a second, of {len(rows)}", flush=True)
+        alone = _Cost(rows, _alone(rows, self._nodes))
+        print(f"  one process        {alone.told}, of {len(rows)}", flush=True)
         for way in (by_ray_data, by_actors):
-            rate, start = _timed(rows, lambda folder, way=way: way(rows, folder, self._nodes))
-            told = f"{rate:.0f} a second, {rate / alone:.2f} of one process; the first ones after {start:.0f} s"
-            print(f"  {way.__name__:18} {told}", flush=True)
+            cost = _Cost(rows, lambda folder, way=way: way(rows, folder, self._nodes))
+            ratio = f"{cost.rate / alone.rate:.2f} of one process, {cost.cpu_ms / alone.cpu_ms:.2f} times its CPU"
+            print(f"  {way.__name__:18} {cost.told}: {ratio}; the first ones after {cost.start:.0f} s", flush=True)
 
     def _lost(self, way: Way, lose: Callable[[Shop], None], how: str) -> None:
         folder = Path(tempfile.mkdtemp(prefix="codemode-ray-"))
@@ -109,16 +110,38 @@ class Runs:
             yield row
 
 
-def _timed(rows: list[dict[str, Any]], work: Callable[[Path], Iterable[dict[str, Any]]]) -> tuple[float, float]:
-    """Return how many programs a second end, from before anything starts, and the seconds until the first are told."""
-    folder = Path(tempfile.mkdtemp(prefix="codemode-ray-"))
-    started, done = time.monotonic(), iter(work(folder))
-    first = [next(done)]
-    start = time.monotonic() - started
-    checked([*first, *done], Shop(folder / "orders").orders(), len(rows))
-    seconds = time.monotonic() - started
-    shutil.rmtree(folder)
-    return len(rows) / seconds, start
+class _Cost:
+    """What a run took from before anything starts: how many programs a second, and CPU of all processes for each.
+
+    ``start``: the seconds until the first ones are told of.
+    """
+
+    def __init__(self, rows: list[dict[str, Any]], work: Callable[[Path], Iterable[dict[str, Any]]]) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="codemode-ray-"))
+        before, started, told = _ticks(), time.monotonic(), list[dict[str, Any]]()
+        ticks, self.start = Counter(before), 0.0
+        for row in work(folder):
+            self.start = self.start or time.monotonic() - started
+            told.append(row)
+            if len(told) % 25 == 0:  # Ray ends processes as soon as it can, and what they took is told no more
+                ticks |= Counter(_ticks())
+        self.rate = len(told) / (time.monotonic() - started)
+        checked(told, Shop(folder / "orders").orders(), len(rows))
+        self.cpu_ms = 1000 * (ticks.total() - sum(before.values())) / os.sysconf("SC_CLK_TCK") / len(rows)
+        self.told = f"{self.rate:.0f} programs a second, {self.cpu_ms:.1f} ms of CPU for each"
+        shutil.rmtree(folder)
+
+
+def _ticks() -> dict[int, int]:
+    """Return what this process and all that came of it have taken, each with the children it has waited for."""
+    left, ticks = [os.getpid()], dict[int, int]()
+    while left:
+        pid = left.pop()
+        with suppress(OSError):
+            ticks[pid] = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                left += map(int, task.read_text().split())
+    return ticks
 
 
 def _alone(rows: list[dict[str, Any]], nodes: int) -> Callable[[Path], Iterator[dict[str, Any]]]:
