@@ -14,11 +14,14 @@ from ..data.narrowing import is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema, refuse_too_large
 from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
+from ..schemas.plain_types import PlainSchema, plain_type
 from ..trace.failures import log_broken_schema
 from .parameters import Parameters
+from .plain_parameters import plain_parameters
 
 Mode = Literal["input", "output"]
 Compile: TypeAlias = Callable[[Any], CompiledSchema | None]
+_Refuse: TypeAlias = Callable[[PatternRefused], None]
 
 # Of what stands for a type and is no class: unions, type variables, aliases.
 _MODULES_OF_TYPES = frozenset({"typing", "types", "typing_extensions", "annotationlib"})
@@ -64,11 +67,8 @@ class ToolSchemas:
 
     @property
     def kinds(self) -> set[str]:
-        """What they are, "type" or "dict", for `load_schema_kind`."""
-        given = [schema for schema in self._given.values() if schema is not None]
-        if any(isinstance(schema, FrameworkSchema) for schema in given):
-            return {"dict", "type"}
-        return {"dict" if isinstance(schema, Mapping | bool) else "type" for schema in given}
+        """What they are, "type" or "dict", for `load_schema_kind`; plain types need nothing loaded."""
+        return {kind for mode, schema in self._given.items() for kind in _kinds(schema, mode)}
 
     def refuse_patterns(self) -> None:
         """Compile what may hold patterns already; other mistakes are told of later, but for a type by its name."""
@@ -145,11 +145,11 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
     """Return the validator of a schema; None takes anything. Raises `ValueError` naming the tool for a broken one."""
     if isinstance(schema, FrameworkSchema):
         return schema.compiled(partial(compiled, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
+    if plain := _plain(schema, mode):
+        return plain
     if isinstance(schema, InferredOutput):
-        from ..schemas.python_types import TypeSchema
-
         try:
-            return TypeSchema(schema.annotation, mode)
+            return _type(schema.annotation, mode)
         except ValueError:
             # The author annotated for readers, not for us: a type that is not JSON is no mistake.
             return None
@@ -163,21 +163,48 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
         if schema is None:
             return None
         if isinstance(schema, Parameters):
-            from .parameters_schema import ParametersSchema
-
-            return ParametersSchema(schema)
+            return _parameters(schema)
         if isinstance(schema, Mapping | bool):
             from ..schemas.json_schemas import DictSchema
 
             return DictSchema(admitted(schema, mode, tool_name, is_foreign=True) if is_foreign else cast("Any", schema))
-        from ..schemas.python_types import TypeSchema
-
-        return TypeSchema(schema, mode, refuse)
+        return _type(schema, mode, refuse)
     except ValueError as error:
         if is_foreign and isinstance(schema, Mapping):
             log_broken_schema(mode, tool_name, error)
             return compiled({"type": "object"} if mode == "input" else True, mode, tool_name, is_foreign=False)
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
+
+
+def _kinds(schema: Any, mode: Mode) -> set[str]:
+    if isinstance(schema, FrameworkSchema):
+        return {"dict", "type"}
+    if isinstance(schema, Mapping | bool):
+        return {"dict"}
+    return set() if schema is None or _plain(schema, mode) else {"type"}
+
+
+def _plain(schema: Any, mode: Mode) -> CompiledSchema | None:
+    """Return the validator of a schema that is a type, where it can be had without pydantic."""
+    if isinstance(schema, Parameters):
+        return plain_parameters(schema, partial(_parameters, schema))
+    annotation = schema.annotation if isinstance(schema, InferredOutput) else schema
+    if schema is None or isinstance(annotation, Mapping | bool):
+        return None
+    found = plain_type(annotation)
+    return found and PlainSchema(found, partial(_type, annotation, mode))
+
+
+def _parameters(parameters: Parameters) -> CompiledSchema:
+    from .parameters_schema import ParametersSchema
+
+    return ParametersSchema(parameters)
+
+
+def _type(annotation: Any, mode: Mode, refuse: _Refuse | None = None) -> CompiledSchema:
+    from ..schemas.python_types import TypeSchema
+
+    return TypeSchema(annotation, mode, *([refuse] if refuse else []))
 
 
 def load_schema_kind(kind: str) -> None:

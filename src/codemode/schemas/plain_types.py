@@ -1,0 +1,146 @@
+"""Types so plain that their JSON Schema is known without pydantic, and values of them that it would leave as they are.
+
+Importing pydantic takes longer than all else of a cold start. What is told apart here is only what is certain: such a
+type, and a value that is exactly of it. Whatever else a type or a value is, pydantic says, imported for it then. That
+both say the same is tested.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from math import isfinite
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from ..host import steps
+from ..host.imports import importing
+from .compiled import CompiledSchema, JsonSchema, ValidatedInput
+
+MAX_VALUES = 500
+_MAX_DEPTH = 16
+_MAX_INTEGER = 1 << 63
+_MAX_CHARACTERS = 1 << 16
+
+_SCALARS: dict[Any, str] = {int: "integer", str: "string", float: "number", bool: "boolean", type(None): "null"}
+
+
+class NotPlainError(Exception):
+    """A value is not exactly of its plain type, or too large to be looked at here."""
+
+
+class PlainType:
+    """One of the plain types: a scalar, `Any`, a list or a dict with keys of text of them, or one of them or None."""
+
+    def __init__(self, json_schema: dict[str, Any], kind: Any, inner: PlainType | None = None) -> None:
+        self.json_schema = json_schema
+        self._kind = kind
+        self._inner = inner
+
+    def copy(self, value: Any, depth: int = 0, left: list[int] | None = None) -> Any:
+        """Return a copy of plain JSON that is exactly of the type. Raises `NotPlainError`."""
+        kind = cast("Any", type(value))
+        if kind in _SCALARS:
+            if (self._kind is Any or kind is self._kind or (self._kind is Union and value is None)) and _is_usual(
+                value
+            ):
+                return value
+            if self._kind is Union and self._inner is not None:
+                return self._inner.copy(value)
+            raise NotPlainError
+        if self._kind is Union and self._inner is not None:
+            return self._inner.copy(value, depth, left)
+        if self._kind not in (Any, kind) or kind not in (list, dict) or depth > _MAX_DEPTH:
+            raise NotPlainError
+        left = [MAX_VALUES] if left is None else left
+        left[0] -= len(value)
+        if left[0] < 0:
+            raise NotPlainError
+        item = (self._inner or self).copy
+        if kind is list:
+            return [item(one, depth + 1, left) for one in value]
+        if not all(type(key) is str and _is_usual(key) for key in value):
+            raise NotPlainError
+        return {key: item(one, depth + 1, left) for key, one in value.items()}
+
+
+def _is_usual(scalar: Any) -> bool:
+    """Return False for scalars that validators and serialisers may have their own thoughts about."""
+    kind = cast("Any", type(scalar))
+    if kind is str:
+        return len(scalar) <= _MAX_CHARACTERS and (scalar.isascii() or _is_unicode(scalar))
+    return isfinite(scalar) if kind is float else kind is not int or -_MAX_INTEGER <= scalar < _MAX_INTEGER
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain_type(annotation: Any) -> PlainType | None:
+    """Return what is known of an annotation; None when that is for pydantic to say."""
+    if annotation is Any:
+        return PlainType({}, Any)
+    # Found by identity: what a stranger's class does when it is compared is its own.
+    for scalar, name in _SCALARS.items():
+        if annotation is scalar or (annotation is None and name == "null"):
+            return PlainType({"type": name}, scalar)
+    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if origin is Annotated and all(type(one) is str for one in arguments[1:]):
+        return plain_type(arguments[0])
+    if origin is Union or origin is types.UnionType:
+        return _or_none(arguments)
+    if origin is list and len(arguments) <= 1:
+        item = plain_type(arguments[0] if arguments else Any)
+        return item and PlainType({"items": item.json_schema, "type": "array"}, list, item)
+    if origin is dict and (not arguments or arguments[0] is str):
+        item = plain_type(arguments[1] if arguments else Any)
+        return item and PlainType({"additionalProperties": item.json_schema or True, "type": "object"}, dict, item)
+    return None
+
+
+def _or_none(members: tuple[Any, ...]) -> PlainType | None:
+    if len(members) != 2 or members[1] is not type(None):
+        return None
+    inner = plain_type(members[0])
+    if inner is None or "type" not in inner.json_schema:  # not of one kind
+        return None
+    return PlainType({"anyOf": [inner.json_schema, {"type": "null"}]}, Union, inner)
+
+
+class PlainSchema:
+    """A plain type as a compiled schema. ``whole`` makes what pydantic makes of it, for all other values."""
+
+    varies = False
+
+    def __init__(self, plain: PlainType, whole: Callable[[], CompiledSchema]) -> None:
+        self.json_schema: JsonSchema = plain.json_schema
+        self._copy = plain.copy
+        self._make_whole = whole
+        self._whole: CompiledSchema | None = None
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check; a value that is not exactly of the type is for pydantic to coerce or refuse."""
+        try:
+            own = self._copy(value)
+        except NotPlainError:
+            return self.whole.validate_input(value)
+        return ValidatedInput(own, lambda: self._copy(own))
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Check and copy, likewise."""
+        try:
+            return self._copy(value)
+        except NotPlainError:
+            return self.whole.validate_output(value, what)
+
+    @property
+    def whole(self) -> CompiledSchema:
+        """What pydantic makes of the type."""
+        if self._whole is None:
+            steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is imported off the event loop
+            with importing:
+                self._whole = self._make_whole()
+        return self._whole
