@@ -225,6 +225,9 @@ def test_an_absent_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(_name: str) -> None:
         raise PackageNotFoundError
 
+    def unrecorded(*_names: str) -> None: ...
+
+    monkeypatch.setattr(images, "recorded_engine", unrecorded)
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     with pytest.raises(CodeModeWorkerError, match="pip install quickjs-ng"):
         engine_location()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CodeModeWorkerError
+from .engine_files import recorded_engine
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -123,6 +124,9 @@ def engine_location() -> tuple[str, str]:
     Raises `CodeModeWorkerError` when the distribution or the file is missing.
     """
     global _version  # noqa: PLW0603 - one engine for the process
+    if recorded := recorded_engine(ENGINE_DISTRIBUTION, "_quickjs"):
+        _version = _version or recorded[1]
+        return recorded
     engine = _engine_distribution()
     for file in engine.files or ():
         if file.name.startswith("_quickjs.") and file.suffix in (".so", ".pyd"):
