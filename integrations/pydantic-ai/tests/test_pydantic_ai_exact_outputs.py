@@ -21,7 +21,8 @@ from pydantic import (
     model_serializer,
 )
 from pydantic_ai import Agent, Tool, ToolReturn
-from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.capabilities import AbstractCapability, Hooks
+from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 from scripted import Script, program
 from typing_extensions import TypedDict
 
@@ -203,3 +204,38 @@ def test_a_program_that_reads_a_field_that_no_item_has_is_told_before_anything_r
     assert "result.prise does not exist; did you mean price?" in str(script.returned())
     assert script.returned("again") == [7, "new", 2]
     assert called == [2]
+
+
+class Stamping(WrapperToolset[Any]):
+    """Adds to each result when it was found."""
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        found = await super().call_tool(name, tool_args, ctx, tool)
+        return {**found.model_dump(), "stamp": 1}
+
+
+class Stamps(AbstractCapability[Any]):
+    async def after_tool_execute(self, ctx: Any, *, call: Any, tool_def: Any, args: Any, result: Any) -> Any:
+        return {**result.model_dump(), "stamp": 1} if isinstance(result, Item) else result
+
+
+async def stamped(_ctx: Any, *, result: Any, **_: Any) -> Any:
+    return {**result.model_dump(), "stamp": 1} if isinstance(result, Item) else result
+
+
+@pytest.mark.parametrize(
+    "capability", [None, Stamps(), Hooks(after_tool_execute=stamped)], ids=["toolset", "own", "hooks"]
+)
+def test_what_somebody_adds_to_a_result_on_its_way_is_there(capability: Any) -> None:
+    def item(number: int) -> Item:
+        return Item(id=number)
+
+    script = Script(program("return (await tools.item({ number: 1 })).stamp"), "done")
+    toolset: Any = FunctionToolset([item])
+    agent = Agent(
+        script.model,
+        toolsets=[toolset if capability else Stamping(toolset)],
+        capabilities=[CodeMode(), *([capability] if capability else [])],
+    )
+    asyncio.run(asyncio.wait_for(agent.run("go"), 60))
+    assert script.returned() == 1

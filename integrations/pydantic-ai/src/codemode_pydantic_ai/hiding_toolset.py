@@ -16,6 +16,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from codemode import WorkerPool
 from codemode.plugins import places
 
+from .changed_results import as_declared
 from .chosen import Chosen, InPrograms, Kept
 from .faces import MAX_RETRIES, Face, FaceTool, check_settings
 from .hidden_tools import stays_native
@@ -72,7 +73,7 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
         if self._has_nothing(hidden):
             return tools
         require_place_for_programs()
-        shown = await face.shown(hidden)
+        shown = await face.shown(as_declared(hidden, self.wrapped, getattr(ctx, "root_capability", None)))
         taken = next((name for name in native if face.is_taken(name)), None)
         if taken is not None:
             raise UserError(f"a tool that stays native is called {taken!r}, which is the name of the {face.title} tool")
