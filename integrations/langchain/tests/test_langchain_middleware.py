@@ -259,6 +259,21 @@ def test_a_review_of_nested_tools_holds_for_programs(approve: Any, is_first: boo
     assert content(session.answer({waiting.id: {"type": "approve"}})) == "3"
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_review_that_another_middleware_passes_its_hooks_on_to_holds_too(is_first: bool):
+    class OnWeekdays(AgentMiddleware[Any, Any, Any]):
+        def __init__(self, *reviews: HumanInTheLoopMiddleware[Any, Any, Any]) -> None:
+            super().__init__()
+            self.reviews = reviews
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return self.reviews[0].after_model(state, runtime)
+
+    review = HumanInTheLoopMiddleware(interrupt_on={"add": True})
+    listed = [CodeModeMiddleware(), OnWeekdays(review)][:: 1 if is_first else -1]
+    assert "__interrupt__" in Session(agent(["return await tools.add({ a: 1 })"], [add], *listed)).start()
+
+
 def test_a_review_counts_where_a_step_was_made_without_it():
     shared = CodeModeMiddleware()
     program = "return await tools.add({ a: 1 })"

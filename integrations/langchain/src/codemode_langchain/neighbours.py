@@ -79,7 +79,10 @@ def reviewed_by_neighbours(
     for index, one in enumerate(listed):
         if isinstance(one, HumanInTheLoopMiddleware):
             rules |= _checked_review(one, called, words, is_before=index < place)
-        elif isinstance(one, ToolCallLimitMiddleware):
+            continue
+        for review in () if one is own else _reviews_in(one):
+            rules |= _checked_review(review, called, words, is_before=index < place)
+        if isinstance(one, ToolCallLimitMiddleware):
             if not words.counts_calls:
                 _refuse_limit(one, called, words)
         elif index < place:
@@ -106,6 +109,13 @@ def _checked_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: 
             " never sees calls made by a program: they would run without approval. List it after."
         )
     return {}
+
+
+def _reviews_in(one: Any) -> list[Any]:
+    """Return the reviews that a middleware holds, which it may pass its hooks on to."""
+    held: Iterable[Any] = getattr(one, "__dict__", {}).values()
+    flat = [part for value in held for part in (cast("Any", value) if isinstance(value, list | tuple) else (value,))]
+    return [part for part in flat if isinstance(part, HumanInTheLoopMiddleware)]
 
 
 def _is_plain(review: Any) -> bool:
