@@ -33,7 +33,8 @@ _PACKET = struct.Struct("=cIi")
 _REQUEST = struct.Struct("=I?")
 _MAX_PACKET_BYTES = 1024
 _SEND_TIMEOUT_MS = 1000
-_PIDFD_TIMEOUT_MS = 1000
+# Longer than a busy machine keeps a zygote waiting: with it die the programs of everybody.
+_PIDFD_TIMEOUT_MS = 5000
 # Several threads may wait for packets, and one takes what another waits for.
 _POLL_MS = 50
 _PIDFD_GRACE_MS = 100
