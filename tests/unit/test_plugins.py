@@ -23,7 +23,7 @@ BEFORE_RUNS = {
     "codemode.run.optional_parts",
     "codemode.run.starting",
 } | {  # and what is told of results, which is light
-    f"codemode.run.{name}" for name in ("kept_results", "large_results", "printed", "state_places")
+    f"codemode.run.{name}" for name in ("content_results", "kept_results", "large_results", "printed", "state_places")
 }
 HEAVY = {"pydantic", "pydantic_core", "jsonschema", "opentelemetry", "httpx", "tree_sitter"}
 LOADED = """
