@@ -223,19 +223,19 @@ async def stamped(_ctx: Any, *, result: Any, **_: Any) -> Any:
     return {**result.model_dump(), "stamp": 1} if isinstance(result, Item) else result
 
 
-@pytest.mark.parametrize(
-    "capability", [None, Stamps(), Hooks(after_tool_execute=stamped)], ids=["toolset", "own", "hooks"]
-)
-def test_what_somebody_adds_to_a_result_on_its_way_is_there(capability: Any) -> None:
+def made(toolset: Any) -> Any:
+    return lambda _ctx: Stamping(toolset)
+
+
+@pytest.mark.parametrize("changed", [Stamping, made, Stamps(), Hooks(after_tool_execute=stamped)])
+def test_what_somebody_adds_to_a_result_on_its_way_is_there(changed: Any) -> None:
     def item(number: int) -> Item:
         return Item(id=number)
 
     script = Script(program("return (await tools.item({ number: 1 })).stamp"), "done")
     toolset: Any = FunctionToolset([item])
-    agent = Agent(
-        script.model,
-        toolsets=[toolset if capability else Stamping(toolset)],
-        capabilities=[CodeMode(), *([capability] if capability else [])],
-    )
+    hooked: list[Any] = [] if callable(changed) else [changed]
+    around: Any = toolset if hooked else changed(toolset)
+    agent = Agent(script.model, toolsets=[around], capabilities=[CodeMode(), *hooked])
     asyncio.run(asyncio.wait_for(agent.run("go"), 60))
     assert script.returned() == 1

@@ -11,8 +11,6 @@ from typing import Any, cast
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
-from .framework_internals import made_toolset
-
 _HOOKS = ("after_tool_execute", "wrap_tool_execute", "on_tool_execute_error")
 _PASSING_ON = ("pydantic_ai", "codemode_pydantic_ai")
 _CALLING_OTHERS = "pydantic_ai.capabilities.hooks"
@@ -41,8 +39,13 @@ def _is_changed_around(toolset: AbstractToolset[Any]) -> bool:
         one = pending.pop()
         if not _passes_on(cast("Any", type(one)).call_tool):
             return True
-        inner = (getattr(one, "wrapped", None), made_toolset(one), *getattr(one, "toolsets", ()))
-        pending += [other for other in inner if isinstance(other, AbstractToolset)]
+        inner = (getattr(one, "wrapped", None), *getattr(one, "toolsets", ()))
+        found: list[Any] = [other for other in inner if isinstance(other, AbstractToolset)]
+        leaves: list[Any] = []
+        one.apply(leaves.append)
+        if not found and any(leaf is not one for leaf in leaves):  # what a function has made, and maybe wrapped
+            return True
+        pending += found
     return False
 
 

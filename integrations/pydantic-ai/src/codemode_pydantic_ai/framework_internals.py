@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from pydantic_ai.tools import DeferredToolRequests
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 
@@ -33,12 +33,6 @@ def flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
     schema = _function_schema(tool)
     is_its_own = getattr(schema, "validator", None) is tool.args_validator
     return cast("str | None", getattr(schema, "single_arg_name", None)) if is_its_own else None
-
-
-def made_toolset(toolset: AbstractToolset[Any]) -> AbstractToolset[Any] | None:
-    """Return what the function behind a toolset has made for this run; None for toolsets of other kinds."""
-    made: Any = getattr(toolset, "_toolset", None)
-    return cast("AbstractToolset[Any]", made) if isinstance(made, AbstractToolset) else None
 
 
 def function_of(tool: ToolsetTool[Any]) -> Callable[..., Any] | None:
