@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import Agent, Runner, RunState, UserError, WebSearchTool, function_tool
+from agents import Agent, FunctionTool, Runner, RunState, UserError, WebSearchTool, function_tool
 from agents.mcp import MCPServer
 from codemode_openai_agents import with_code_mode
 from mcp.types import CallToolResult, ImageContent, TextContent, ToolAnnotations
@@ -234,3 +234,41 @@ def test_what_is_gated_in_programs_is_gated_in_direct_calls(rules: Any) -> None:
 def test_nobody_can_be_asked_about_what_the_provider_runs() -> None:
     with pytest.raises(UserError, match="which the provider runs"):
         shown(approve={"web_search": True})
+
+
+def test_agents_with_tools_that_are_described_alike_share_none_of_them() -> None:
+    did: list[str] = []
+    has_begun, may_end = asyncio.Event(), asyncio.Event()
+
+    def pay(owner: str, *, is_gated: bool) -> FunctionTool:
+        async def asks(*_: Any) -> bool:
+            return is_gated
+
+        async def paid(*_: Any) -> str:
+            did.append(owner)
+            return owner
+
+        return FunctionTool("pay", "Pay.", {"type": "object", "properties": {}}, paid, False, needs_approval=asks)
+
+    @function_tool
+    async def wait() -> None:
+        """Wait for the other run."""
+        has_begun.set()
+        await may_end.wait()
+
+    made = with_code_mode(Agent(name="desk"))
+
+    def of(*tools: FunctionTool, js: str) -> Agent[Any]:
+        return made.clone(model=Script(program(js), "done"), tools=[*made.tools, *tools, wait])
+
+    async def main() -> None:
+        gated = of(pay("gated", is_gated=True), js="await tools.wait({}); return await tools.pay({});")
+        other = of(pay("other", is_gated=False), js="return await tools.pay({});")
+        waiting = asyncio.ensure_future(Runner.run(gated, "go", run_config=QUIET))
+        await asyncio.wait_for(has_begun.wait(), 60)
+        await Runner.run(other, "go", run_config=QUIET)
+        may_end.set()
+        paused = await waiting
+        assert ([one.name for one in paused.interruptions], did) == (["pay"], ["other"])
+
+    asyncio.run(main())

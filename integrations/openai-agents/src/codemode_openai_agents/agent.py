@@ -139,8 +139,7 @@ class _Hiding:
                 self._made.popitem(last=False)
         else:
             self._made.move_to_end(key)
-            made.renew(tools)
-        return made
+        return made.having(tools)
 
 
 def _outputs(servers: Iterable[MCPServer]) -> dict[str, Any]:

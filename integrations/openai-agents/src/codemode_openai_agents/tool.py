@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -137,9 +138,16 @@ class ToolInCodeMode:
         self.tool.on_invoke_tool = self._invoke
         self.tool.custom_data_extractor = self._custom_data
 
-    def renew(self, tools: Iterable[FunctionTool]) -> None:
-        """Let programs call these, which are described as the tools were that it was made of."""
-        self._tools.update({one.name: one for one in tools})
+    def having(self, tools: Iterable[FunctionTool]) -> ToolInCodeMode:
+        """Return the same over these, which are described as those are that it was made of.
+
+        Runs of several agents share one, side by side, and each has tools of its own.
+        """
+        made = copy.copy(self)
+        made._tools = {one.name: one for one in tools}  # noqa: SLF001 - of the same class
+        made.tool = copy.copy(self.tool)
+        made.tool.on_invoke_tool = made._invoke  # noqa: SLF001 - as above
+        return made
 
     def _converted(self, tool: FunctionTool, declared: Any) -> Tool:
         name = tool.name
