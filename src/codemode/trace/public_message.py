@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from .visible_text import one_line
 
 MAX_PUBLIC_CHARACTERS = 200
 MAX_LINE_CHARACTERS = 500
-_CREDENTIALS = re.compile(r"(://)[^/\s@]{1,500}@")
+
+
+class _Pattern:
+    """A pattern that is compiled when it is first used: all of these take longer than the rest of a module's import."""
+
+    def __init__(self, text: str, flags: re.RegexFlag = re.NOFLAG) -> None:
+        self._text, self._flags = text, flags
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self._text, self._flags)
+
+
+_CREDENTIALS = _Pattern(r"(://)[^/\s@]{1,500}@")
 _MAX_READ_CHARACTERS = 8_000  # of a text that may be any size
 _REMOVED = "[path]"
 
-_TRACEBACK_LINE = re.compile(
+_TRACEBACK_LINE = _Pattern(
     r"""(?:[+|]\s?)*(?:
         (?:Exception\ Group\ )?Traceback\ \(most\ recent\ call\ last\) | File\ "[^"]*",\ line\ \d
       | During\ handling\ of\ the\ above\ exception | The\ above\ exception\ was\ the\ direct\ cause
@@ -21,7 +35,7 @@ _TRACEBACK_LINE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 # Below the message itself, or set in: one that begins so is no stack.
-_FRAME_LINE = re.compile(
+_FRAME_LINE = _Pattern(
     r"""(?:
         at\ .*(?:[:(]\d|:line\ \d|\(native|\(<anonymous|\([\w.$]+\.(?:java|kt|scala|groovy)|\(Unknown\ Source)
       | at\ [\w.$<>\[\]/]+\s*\(.*\)\s*$ | at\ async\  | at\ <anonymous>$ | from\ \S+:\d+ | \.\.\.\ \d+\ (?:more|common)
@@ -29,7 +43,7 @@ _FRAME_LINE = re.compile(
     )""",
     re.VERBOSE,
 )
-_HAS_SOURCE = re.compile(r'(?:[+|]\s?)*File "[^"]*", line', re.IGNORECASE)
+_HAS_SOURCE = _Pattern(r'(?:[+|]\s?)*File "[^"]*", line', re.IGNORECASE)
 
 _CHARACTER = r"[^\s\"'`<>|]"
 _REST = rf"(?:{_CHARACTER}*[^\s\"'`<>|,.;:!?)\]}}])?"  # what ends a sentence does not end a path
@@ -37,7 +51,7 @@ _REST = rf"(?:{_CHARACTER}*[^\s\"'`<>|,.;:!?)\]}}])?"  # what ends a sentence do
 _ONWARD = rf"(?:\ [^\s\"'`<>|/\\]{{1,80}}[/\\]{_REST})*"
 _PLACE = r"(?:\(\d+(?:,\s*\d+)?\)|(?::\d+)+)?"
 _PART = r"[\w.@%+~-]+"
-_PATHS = re.compile(
+_PATHS = _Pattern(
     rf"""
       (?P<kept>\b(?:https?|wss?)://(?![^\s/]*@){_CHARACTER}+ | \b\d+/\d+/\d+\b | </[A-Za-z][\w:-]*>)
     | (?P<quote>["'`])(?:file:/|~|\.{{0,2}}/|[A-Za-z]:[\\/]|\\\\|[^"'`\s/\\]+[/\\][^"'`/\\]+[/\\])
@@ -53,14 +67,14 @@ _PATHS = re.compile(
     """,
     re.VERBOSE,
 )
-_STACK_IN_ONE_LINE = re.compile(r"(?:\s+at\ (?:async\ )?(?:[\w.$<>]+\ )?\(?\[path\]\)?)+")
-_LINE_NUMBERS = re.compile(
+_STACK_IN_ONE_LINE = _Pattern(r"(?:\s+at\ (?:async\ )?(?:[\w.$<>]+\ )?\(?\[path\]\)?)+")
+_LINE_NUMBERS = _Pattern(
     r"""[,;]?\s*\b(?:(?:on|at|in|near)\ )?(?:lines?|lineno)\b
         \s*(?:no\.?|number|\#|:|=)?\s*\#?\d+(?:\s*(?:-|,|and)\s*\d+)*
         (?:[\s,;:]*(?:and\ )?(?:col(?:umn)?|char(?:acter)?|offset|pos(?:ition)?)\b\.?\s*[:=\#]?\s*\d+)*""",
     re.VERBOSE | re.IGNORECASE,
 )
-_EMPTY_BRACKETS = re.compile(r"\s*(?:\(\s*[,;:]?\s*\)|\[\s*\])")
+_EMPTY_BRACKETS = _Pattern(r"\s*(?:\(\s*[,;:]?\s*\)|\[\s*\])")
 
 
 def public_message(text: str, instead: str) -> str:
@@ -68,7 +82,7 @@ def public_message(text: str, instead: str) -> str:
     shown = " ".join(filter(None, _without_stack(text[:_MAX_READ_CHARACTERS])))
     shown = without_paths(shown)
     for pattern in (_STACK_IN_ONE_LINE, _LINE_NUMBERS, _EMPTY_BRACKETS):
-        shown = pattern.sub("", shown)
+        shown = pattern.compiled.sub("", shown)
     shown = one_line(" ".join(shown.split()), MAX_PUBLIC_CHARACTERS)
     return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
 
@@ -76,14 +90,14 @@ def public_message(text: str, instead: str) -> str:
 def first_line(text: str, instead: str) -> str:
     """Return the first line of a text without paths and credentials, at most 500 characters; ``instead`` of nothing."""
     line = next((one for one in text[:_MAX_READ_CHARACTERS].splitlines() if one.strip()), "")
-    shown = one_line(without_paths(_CREDENTIALS.sub(r"\1", line)).strip(), MAX_LINE_CHARACTERS)
+    shown = one_line(without_paths(_CREDENTIALS.compiled.sub(r"\1", line)).strip(), MAX_LINE_CHARACTERS)
     return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
 
 
 def without_paths(text: str, name: str = "") -> str:
     """Return the text without the paths of files in it. A ``name`` may look like one: as a word of its own it stays."""
     pieces = re.split(rf"(?<![\w./\\~-]){re.escape(name)}(?![\w/\\-]|\.\w)", text) if name else [text]
-    return name.join(_PATHS.sub(lambda found: found["kept"] or _REMOVED, piece) for piece in pieces)
+    return name.join(_PATHS.compiled.sub(lambda found: found["kept"] or _REMOVED, piece) for piece in pieces)
 
 
 def _without_stack(text: str) -> list[str]:
@@ -91,10 +105,10 @@ def _without_stack(text: str) -> list[str]:
     has_source = False
     for written in text.splitlines():
         is_set_in, line = written[:1].isspace(), " ".join(written.split())
-        if has_source and is_set_in and not _TRACEBACK_LINE.match(line):
+        if has_source and is_set_in and not _TRACEBACK_LINE.compiled.match(line):
             continue
-        has_source = _HAS_SOURCE.match(line) is not None
+        has_source = _HAS_SOURCE.compiled.match(line) is not None
         is_below = bool(kept) or is_set_in
-        if not _TRACEBACK_LINE.match(line) and not (is_below and _FRAME_LINE.match(line)):
+        if not _TRACEBACK_LINE.compiled.match(line) and not (is_below and _FRAME_LINE.compiled.match(line)):
             kept.append(line)
     return kept
