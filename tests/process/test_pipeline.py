@@ -10,7 +10,7 @@ import pytest
 from pausing import Spy
 from pipeline_hooks import BOTH, CATCH, TOKEN, Token, echo, hooks, scrubbing
 
-from codemode import PIPELINE_NULL, CodeModeSerializationError, PipelineCall, Tool
+from codemode import PIPELINE_NULL, CodeModeSerializationError, CodeModeSyntaxError, PipelineCall, Tool
 
 
 @BOTH
@@ -83,6 +83,15 @@ def test_none_changes_nothing_and_everything_else_is_a_value(run, kind, given):
     options = hooks(lambda _call: given, lambda _call, _output: given, kind)
     result = run("return await tools.echo({a: 1})", [tool], options=options)
     assert (seen, result) == (([{"a": 1}], {"ran": True}) if given is None else ([given], given))
+
+
+def test_a_program_reads_what_after_adds_to_a_closed_output_and_without_it_is_told(run, fails):
+    closed = {"type": "object", "properties": {"got": {}}, "additionalProperties": False}
+    tools = [Tool("take", execute=lambda _: {"got": 1}, output_schema=closed)]
+    js = "return (await tools.take({})).stamp"
+    adding = hooks(None, lambda _call, output: {**output, "stamp": 2}, "sync")
+    assert [run(js, tools, options=adding) for _ in range(2)] == [2, 2]
+    assert "result.stamp does not exist" in str(fails(CodeModeSyntaxError, js, tools))
 
 
 @BOTH

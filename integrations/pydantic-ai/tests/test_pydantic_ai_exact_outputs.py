@@ -224,7 +224,10 @@ async def stamped(_ctx: Any, *, result: Any, **_: Any) -> Any:
 
 
 def made(toolset: Any) -> Any:
-    return lambda _ctx: Stamping(toolset)
+    def make(_ctx: Any) -> Any:
+        return Stamping(toolset)
+
+    return make
 
 
 @pytest.mark.parametrize("changed", [Stamping, made, Stamps(), Hooks(after_tool_execute=stamped)])

@@ -322,7 +322,8 @@ class Execution:
         if self._answered is not None or self._seat is not None:
             return None  # it is what was checked before the pause, or nothing to check
         compares = self._options.execution_policy.check_program
-        return ProgramChecker(source, self._profile, self._catalog, self._given, compares=compares)
+        alters = self._options.pipeline.after is not None
+        return ProgramChecker(source, self._profile, self._catalog, self._given, compares=compares, alters=alters)
 
     def _nested_calls(self) -> NestedCalls:
         machine, answered, keeping = self._machine, self._answered, self._options.continuation
