@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from agents import Agent, Runner, RunState, UserError, function_tool
+from agents import Agent, RunContextWrapper, Runner, RunState, UserError, function_tool
 from agents.exceptions import ModelBehaviorError
-from codemode_openai_agents import code_mode
+from codemode_openai_agents import approve, code_mode
 from scripted_model import QUIET, Script, agent, program
 
 TWO = "return await Promise.all([1, 2000].map((cents) => tools.refund({ cents })));"
@@ -115,6 +116,42 @@ class SameIds(Script):
 
     def _call(self, name: str, given: Any) -> Any:
         return super()._call(name, given).model_copy(update={"call_id": "call_1"})
+
+
+@dataclass
+class Person:
+    name: str
+    token: str
+
+
+def test_what_waits_in_an_agent_behind_a_tool() -> None:
+    """It keeps nothing of a context that the serializer of the run leaves out, and it cannot be edited."""
+    seen: list[Any] = []
+
+    @function_tool(needs_approval=True)
+    def wipe(context: RunContextWrapper[Person], disk: str) -> str:
+        """Wipe a disk."""
+        seen.append(context.context)
+        return disk
+
+    behind = Agent(name="behind", model=Script([("wipe", {"disk": "one"})], "done", ids="behind"), tools=[wipe])
+    model = Script(program("return await tools.behind({ input: 'go' });"), "done")
+    made = agent(model, code_mode([behind.as_tool("behind", "Wipe.")]))
+    person = Person("me", "hidden-token")
+
+    async def main() -> None:
+        paused = await Runner.run(made, "go", context=person, run_config=QUIET)
+        kept = paused.to_state().to_json(context_serializer=lambda one: {"name": one.name})
+        assert "hidden-token" not in json.dumps(kept)
+        state: Any = await RunState.from_json(made, kept, context_override=person)
+        (one,) = state.get_interruptions()
+        with pytest.raises(ValueError, match="edited input is for one call of a program"):
+            approve(state, one, input={"disk": "two"})
+        state.approve(one)
+        await Runner.run(made, state, run_config=QUIET)
+
+    asyncio.run(main())
+    assert seen == [person]
 
 
 def test_agents_behind_an_agent_whose_models_repeat_ids() -> None:

@@ -11,7 +11,7 @@ from agents.tool_context import ToolContext
 from codemode import request_interrupt
 
 from . import sdk
-from .approvals import approve
+from .approvals import approve, may_be_edited
 
 AGENT_KIND = "openai-agents/agent"
 _MOST_DEEP = 8
@@ -24,8 +24,17 @@ def namespace_of(tool_name: str) -> str:
 
 def ask(paused: Any) -> NoReturn:
     """Pause the program for what the run of an agent waits for."""
-    waiting = [{"name": str(one.name), "arguments": one.arguments} for one in paused.interruptions]
-    request_interrupt({"kind": AGENT_KIND, "state": paused.to_state().to_json(), "waiting": waiting})
+    waiting = [
+        {"name": str(one.name), "arguments": one.arguments, "may_be_edited": may_be_edited(one)}
+        for one in paused.interruptions
+    ]
+    # Whose run goes on brings its context, and only that one's serializer knows what of it may be kept.
+    state = paused.to_state().to_json(context_serializer=_left_out)
+    request_interrupt({"kind": AGENT_KIND, "state": state, "waiting": waiting})
+
+
+def _left_out(_context: Any) -> dict[str, Any]:
+    return {}
 
 
 async def go_on(

@@ -139,10 +139,16 @@ def approve(
     if input is None:
         state.approve(item, always_approve=always_approve)
         return
-    mark = getattr(item.raw_item, "id", None)
-    if always_approve or not isinstance(mark, str) or not mark.startswith(MARK):
+    if always_approve or not may_be_edited(item):
         raise ValueError("an edited input is for one call of a program of codeMode, as it stands in the interruptions")
+    mark: str = cast("Any", item.raw_item).id
     state.reject(item, rejection_message=f"{_EDITED}{mark}:{json.dumps(dict(input))}")
+
+
+def may_be_edited(item: ToolApprovalItem) -> bool:
+    """Tell whether a call that waits is a program's own: those of agents behind its tools are not, nor begun ones."""
+    mark = getattr(item.raw_item, "id", None)
+    return isinstance(mark, str) and mark.startswith(MARK)
 
 
 MARK = "fc_codemode_"

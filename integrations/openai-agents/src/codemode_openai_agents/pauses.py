@@ -184,11 +184,12 @@ async def _waiting(paused: Interrupt) -> list[Any]:
     carrier = ResponseReasoningItem(
         id=f"{_CARRIER}{paused.requests[0].interrupt_id}", summary=[], type="reasoning", encrypted_content=text
     )
-    return [carrier, *(one.model_copy(update={"id": new_mark()}) for one in await _calls(paused))]
+    calls = await _calls(paused)
+    return [carrier, *(one if one.id else one.model_copy(update={"id": new_mark()}) for one in calls)]
 
 
 async def _calls(paused: Interrupt) -> list[ResponseFunctionToolCall]:
-    """Return what a pause waits with, as it is shown."""
+    """Return what a pause waits with, as it is shown. What runs with no other input has an id."""
     calls: list[ResponseFunctionToolCall] = []
     for one in paused.requests:
         if one.payload.get("kind") == AGENT_KIND:
@@ -197,19 +198,26 @@ async def _calls(paused: Interrupt) -> list[ResponseFunctionToolCall]:
             given: Any = one.input if one.input is not None else {}
             call = await made_call(one.tool_name, one.interrupt_id, given)
             is_unknown = one.payload.get("kind") == UNKNOWN_OUTCOME_KIND
-            calls.append(call.model_copy(update={"namespace": UNKNOWN_OUTCOME}) if is_unknown else call)
+            begun = {"namespace": UNKNOWN_OUTCOME, "id": _fixed(call.call_id)}
+            calls.append(call.model_copy(update=begun) if is_unknown else call)
     return calls
 
 
 def _inner_call(request: PendingRequest, number: int, inner: Mapping[str, Any]) -> ResponseFunctionToolCall:
     """Return a call that an agent behind a tool waits to make."""
+    call_id = inner_id(request.interrupt_id, number)
     return ResponseFunctionToolCall(
-        call_id=inner_id(request.interrupt_id, number),
+        id=None if inner["may_be_edited"] else _fixed(call_id),
+        call_id=call_id,
         name=inner["name"],
         namespace=namespace_of(request.tool_name),
         arguments=inner["arguments"] or "{}",
         type="function_call",
     )
+
+
+def _fixed(call_id: str) -> str:
+    return f"fc_{call_id}"
 
 
 def inner_id(interrupt_id: str, number: int) -> str:
