@@ -78,6 +78,15 @@ class Child(Parent):
     more: int = 1
 
 
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    id: int
+
+
+class Looser(Strict):
+    more: int = 1
+
+
 class Written(BaseModel):
     id: int
 
@@ -149,6 +158,13 @@ def test_what_may_have_more_stays_open(kind: Any) -> None:
     declared, exact = schema_of(kind)
     assert exact == declared
     assert not any(closed(exact))
+
+
+@pytest.mark.parametrize(("kind", "is_closed"), [(Strict, False), (Looser, True)])
+def test_a_class_that_forbids_more_is_open_where_one_derived_from_it_has_more(kind: Any, is_closed: bool) -> None:
+    declared, exact = schema_of(kind)
+    assert closed(declared) == [True]
+    assert closed(exact) == [is_closed]
 
 
 def test_a_class_that_is_derived_from_later_is_open_again() -> None:

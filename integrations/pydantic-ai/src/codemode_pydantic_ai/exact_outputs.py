@@ -46,6 +46,8 @@ class _Exact(GenerateToolJsonSchema):
         return made
 
     def _closed(self, made: dict[str, Any], cls: type) -> dict[str, Any]:
+        if made.get("additionalProperties") is False and not _is_last(cls):  # it forbids what its subclasses have
+            return {name: value for name, value in made.items() if name != "additionalProperties"}
         if made.get("type") != "object" or "additionalProperties" in made or not _is_last(cls):
             return made
         self.classes.append(cls)
