@@ -177,3 +177,15 @@ def test_agents_behind_an_agent_whose_models_repeat_ids() -> None:
     state.approve(second)
     assert run(made, state).final_output == "done"
     assert did == ["two"]
+
+
+def test_a_rejection_of_one_call_says_nothing_of_later_ones() -> None:
+    desk = Desk()
+    later = program("return await tools.refund({ cents: 3 });")
+    made = desk.agent(program(TWO.replace("all(", "allSettled(")), later, "done")
+    state = run(made, "go").to_state()
+    first, second = state.get_interruptions()
+    state.approve(first, always_approve=True)
+    state.reject(second)
+    assert run(made, state).final_output == "done"
+    assert desk.did == [1, 3]

@@ -253,7 +253,7 @@ async def _decisions(items: list[dict[str, Any]], holding: Holding, paused: Inte
             is_approved=is_approved,
             said=str(told.get(call.call_id, {}).get("output", "")),
             # A call that nobody has asked about is decided when all are.
-            is_for_all=held.is_tool_approved(name, secrets.token_hex(16)) is not None,
+            is_for_all=held.is_tool_approved(name, secrets.token_hex(16)) is is_approved,
         )
     return decisions
 
