@@ -44,6 +44,15 @@ try:
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install . 'ray[data]'` in the root of the repository brings.")
 
+
+def say(text: str) -> None:
+    """Print, until nobody reads any more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 ATTEMPTS = 5  # of a program within one Ray process
 AT_ONCE = 8  # programs of one Ray process at a time
 BATCH = 50  # programs of one task for an actor
@@ -252,7 +261,7 @@ def main() -> None:
             started = time.monotonic()
             done = some_lost(way(rows, folder, nodes), count, lambda: kill_a_node(cluster))
             told = checked(done, Shop(folder / "orders").orders(), count)
-            print(f"{way.__name__}: {told}; {time.monotonic() - started:.0f} s", flush=True)
+            say(f"{way.__name__}: {told}; {time.monotonic() - started:.0f} s")
             add_a_node(cluster)
             shutil.rmtree(folder)
     finally:

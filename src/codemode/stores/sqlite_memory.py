@@ -31,7 +31,7 @@ class SqliteMemory:
         self._watches = LocalWatches()
         self._turn = threading.Lock()
         self._made = Free()
-        weakref.finalize(self, close_all, self._made)
+        weakref.finalize(self, _close, self._turn, self._made)
         begin_anew_in_forks(self)
 
     @property
@@ -101,3 +101,10 @@ class SqliteMemory:
                 bring_up_to_date(session)
             self._made.append(connection)
         return self._made[0]
+
+
+def _close(turn: threading.Lock, made: Free) -> None:
+    """Close the connection. One that a thread is in is left to it: it would take the process along at its end."""
+    if turn.acquire(blocking=False):
+        close_all(made)
+        turn.release()
