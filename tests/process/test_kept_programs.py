@@ -180,6 +180,10 @@ ENDINGS: dict[str, tuple[str, dict[str, int]]] = {
     "too large": ("return 'x'.repeat(3000)", {"max_result_bytes": 1000}),
     "paused": ("return await tools.paused()", {}),
     "a lot of memory left": (filling(140), {"memory_limit_bytes": 256 << 20}),
+    "a lot of memory left that was not touched": (
+        "globalThis.kept = new ArrayBuffer(200 << 20); return 1;",
+        {"memory_limit_bytes": 256 << 20},
+    ),
 }
 
 

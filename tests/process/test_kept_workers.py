@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import fields
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kept_fakes import DIES_READY, ENDS, GOOD, Seen
+from kept_fakes import DIES_READY, ENDS, GOOD, Seen, says
 from waiting import until, within
 
 from codemode import CodeModeError, PoolOptions, WorkerPool, run_code_mode
-from codemode.testing.fake_worker import FakeSource
+from codemode.options.parts import MAX_HEAP_BYTES
+from codemode.protocol.framing import encode_frame
+from codemode.run import programs as known_programs
+from codemode.source.cache import ProgramCache
+from codemode.testing.fake_worker import FakeSource, FakeWorker
 from codemode.workers import tenure
 from codemode.workers.kept_workers import KeptWorkers
+from codemode.workers.process_memory import MemoryInUse
 from codemode.workers.tenure import Tenure
 
 MOST = 3
+NO_MEMORY = MemoryInUse(0, 0)
+FACTS = {"calls": [], "modules": [], "shadowed": False, "lists": False, "reads": []}
 SHARES = ("", "a", "b")
 
 
@@ -124,18 +133,53 @@ def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenure, "time", SimpleNamespace(monotonic=lambda: now))
     one = Tenure(None, 50)
     for _ in range(3):
-        assert one.end(b"", 20 << 20)
+        assert one.end(b"", MemoryInUse(20 << 20, 40 << 20))
         one.begin()
-    assert not one.end(b"", 1 << 30)
+    assert not one.end(b"", MemoryInUse(1 << 30, 1 << 30))
     assert not Tenure(None, 50).end(b"", None)
-    assert not Tenure(None, 1).end(b"", 0)
+    assert not Tenure(None, 1).end(b"", NO_MEMORY)
     one = Tenure(None, 50)
     now += 599
-    assert one.end(b"", 0)
+    assert one.end(b"", NO_MEMORY)
     now += 3600  # between programs nothing is counted
     one.begin()
     now += 2
-    assert not one.end(b"", 0)
+    assert not one.end(b"", NO_MEMORY)
+
+
+def test_the_next_program_may_have_the_largest_heap() -> None:
+    most = tenure._MOST_ADDRESS_BYTES
+    assert Tenure(None, 50).end(b"", MemoryInUse(0, most))
+    assert not Tenure(None, 50).end(b"", MemoryInUse(0, most + 1))
+    lockdown = Path(tenure.__file__).parent.parent / "guest" / "lockdown_linux.py"
+    limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
+    assert limit is not None
+    assert (int(limit[1]) << int(limit[2])) - most >= MAX_HEAP_BYTES + (64 << 20)
+
+
+def test_what_a_kept_worker_says_of_a_text_is_for_its_own_program_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_programs, "_programs", ProgramCache())
+    ran: list[str] = []
+
+    def script(worker: FakeWorker) -> None:
+        """Be a worker that its first program has taken over: it says something else of every later one."""
+        worker.say_hello()
+        for number in range(MOST):
+            worker.receive()
+            kind, body = worker.receive()
+            if kind == b"A":
+                worker.send(b"a", {"js": body["source"] if number == 0 else "return 'planted'", "facts": FACTS})
+                kind, body = worker.receive()
+            ran.append(body["js"])
+            worker.send_bytes(encode_frame(b"V", b'{"value": "1", "unobserved": []}') + says(number + 1))
+
+    options = {"max_workers": 2, "spare_workers": 0, "programs_per_worker": MOST}
+    with WorkerPool(options, source=lambda: FakeSource(script)) as pool:
+        one, other = (pool.share(name, max_workers=1) for name in "ab")
+        for share in (one, one, other, one, other):
+            within(run_code_mode("return 'planned'" if ran else "return 'first'", (), pool=share))
+    # The fourth runs on the same worker as the second; the third and the last are of another share.
+    assert ran == ["return 'first'", "return 'planted'", "return 'planned'", "return 'planned'", "return 'planned'"]
 
 
 def test_so_many_wait_and_the_oldest_makes_way() -> None:

@@ -230,7 +230,7 @@ class Execution:
         machine = self._machine
         lease = self._seat if self._seat is not None else await self._worker()
         try:
-            program = self._checker(source)
+            program = self._checker(source, lease)
             first = None if program is not None else self._accepted(source)
             if self._journaling is not None and self._answered is None:
                 self._journaling.waits_apart = first is None
@@ -318,12 +318,12 @@ class Execution:
     def _pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
 
-    def _checker(self, source: str) -> ProgramChecker | None:
-        if self._answered is not None or self._seat is not None:
+    def _checker(self, source: str, lease: Lease | DirectSeat) -> ProgramChecker | None:
+        if self._answered is not None or isinstance(lease, DirectSeat):
             return None  # it is what was checked before the pause, or nothing to check
-        compares = self._options.execution_policy.check_program
-        alters = self._options.pipeline.after is not None
-        return ProgramChecker(source, self._profile, self._catalog, self._given, compares=compares, alters=alters)
+        how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run}
+        how["alters"] = self._options.pipeline.after is not None
+        return ProgramChecker(source, self._profile, self._catalog, self._given, **how)
 
     def _nested_calls(self) -> NestedCalls:
         machine, answered, keeping = self._machine, self._answered, self._options.continuation

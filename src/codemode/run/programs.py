@@ -57,7 +57,8 @@ def is_large(source: object) -> bool:
 class ProgramChecker:
     """Compares one program with the tools. ``known`` is what an earlier run of the same text has found out.
 
-    ``alters``: the host may give other outputs in place of those of the tools.
+    ``alters``: the host may give other outputs in place of those of the tools. ``keeps``: what the worker says of the
+    text is believed for later runs too; one that has run a program before may lie, and others have this text as well.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ProgramChecker:
         *,
         compares: bool,
         alters: bool = False,
+        keeps: bool = True,
     ) -> None:
         self._source = source
         self._profile = profile
@@ -76,6 +78,7 @@ class ProgramChecker:
         self._given = given
         self._compares = compares
         self._alters = alters
+        self._keeps = keeps
         self._rules = (profile.static_rules, compares, alters)
         self._changes = False  # the tools, before they are compared
         self.known = _programs.get(source, profile.name)
@@ -87,7 +90,7 @@ class ProgramChecker:
         fitted = self._fitted()
         if fitted is not None and fitted.found is not None and fitted.found[0] is self._given:
             return fitted.found[1]
-        if self.known is None and facts is not None:
+        if self.known is None and facts is not None and self._keeps:
             _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
         if self._profile.guest.is_module and not is_module(facts):
             return ProgramRefused(is_unclear=True)

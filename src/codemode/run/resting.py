@@ -173,7 +173,7 @@ class RestingExecution(Execution):
         machine = self._machine
         lease = await self._worker()
         try:
-            program = self._checker(source)
+            program = self._checker(source, lease)
             check = (is_checked, None) if program is None else (program.check, program.preparation)
             if self._journaling is not None and program is not None:
                 self._journaling.waits_apart, self._journaling.waits_ms = True, self._wait_ms

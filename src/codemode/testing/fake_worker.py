@@ -16,6 +16,7 @@ from ..protocol.framing import FrameDecoder, encode_frame
 from ..protocol.messages import read_host_message
 from ..workers.image import KERNEL, WorkerImage
 from ..workers.process import WorkerProcess
+from ..workers.process_memory import MemoryInUse
 
 _READ_BYTES = 1 << 16
 _MAX_FRAME_BYTES = 1 << 28
@@ -162,9 +163,9 @@ class _FakeLife:
         """Return nothing: a thread ends by itself."""
         return ""
 
-    def resident_bytes(self) -> int:
+    def memory(self) -> MemoryInUse:
         """Return 0: it has no memory of its own."""
-        return 0
+        return MemoryInUse(0, 0)
 
     def close(self) -> None:
         """Wait for the thread, for a bounded time."""

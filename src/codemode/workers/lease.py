@@ -50,6 +50,12 @@ class Lease:
         self.place = Place()
         self.worker = worker.process
 
+    @property
+    def has_run(self) -> bool:
+        """True when the worker has run a program before, which may have changed it."""
+        tenure = None if self._worker is None else self._worker.tenure
+        return tenure is not None and tenure.programs > 0
+
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
         first = None if self._worker is None else self._supply.first_message(self._worker)

@@ -21,7 +21,7 @@ from typing import Protocol
 from ..errors import CodeModeWorkerError
 from .command import STARTED_AS_WORKER, command_to_start
 from .image import WorkerImage
-from .resident_memory import ResidentMemory
+from .process_memory import MemoryInUse, ProcessMemory
 
 # What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -50,7 +50,7 @@ class ProcessLife(Protocol):
         """How it ended when neither by itself nor by SIGKILL, as far as that is known; else an empty string."""
         ...
 
-    def resident_bytes(self) -> int | None:
+    def memory(self) -> MemoryInUse | None:
         """How much memory it has; None where that cannot be told."""
         ...
 
@@ -101,10 +101,10 @@ class WorkerProcess:
         """
         return "" if self._closed else self._life.describe_ending()
 
-    def resident_bytes(self) -> int | None:
+    def memory(self) -> MemoryInUse | None:
         """How much memory the worker has, shared pages too; None where that cannot be told."""
         with self._guard:
-            return None if self._closed else self._life.resident_bytes()
+            return None if self._closed else self._life.memory()
 
     def close(self) -> None:
         """Kill the worker and give up every descriptor. Safe to call twice."""
@@ -131,7 +131,7 @@ class ChildProcess:
 
     def __init__(self, pid: int) -> None:
         self.pidfd = os.pidfd_open(pid)
-        self._memory = ResidentMemory()
+        self._memory = ProcessMemory()
 
     def kill(self) -> None:
         """Kill it, without waiting."""
@@ -158,9 +158,9 @@ class ChildProcess:
             return describe_exit(ending.si_status)
         return describe_signal(ending.si_status)
 
-    def resident_bytes(self) -> int | None:
+    def memory(self) -> MemoryInUse | None:
         """How much memory it has."""
-        return self._memory.bytes(self.pidfd)
+        return self._memory.in_use(self.pidfd)
 
     def close(self) -> None:
         """Reap it, within a bounded time after a kill, and close the descriptor."""
@@ -209,7 +209,7 @@ class UnreapedChild:
         code = self._process.poll() or 0
         return describe_signal(-code) if code < 0 else describe_exit(code)
 
-    def resident_bytes(self) -> int | None:
+    def memory(self) -> MemoryInUse | None:
         """Return None: nothing tells."""
         return None
 

@@ -7,12 +7,18 @@ ready: one that an escaped program holds is only ever seen by later programs of 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .process_memory import MemoryInUse
 
 # Processor time counts up to the worker's limit (an hour) over all its programs, and no program takes more than this.
 _MOST_SECONDS = 600.0
 # Engines that were used stay in memory: what a worker may have that was forked, or has made its engines itself.
 _MOST_BYTES = 96 << 20
 _ENGINE_BYTES = 1 << 20
+# What programs were given counts for the limit of their process even untouched: the next may have the largest heap.
+_MOST_ADDRESS_BYTES = 192 << 20
 
 
 class Tenure:
@@ -32,14 +38,16 @@ class Tenure:
         self._begun_at = time.monotonic()
         return said == b"N%d" % self.programs
 
-    def end(self, said: bytes, resident_bytes: int | None) -> bool:
+    def end(self, said: bytes, memory: MemoryInUse | None) -> bool:
         """Take note that its program has ended well; True: it may have another one.
 
-        ``said`` is what it has sent since; ``resident_bytes`` the memory of its process, None where nothing tells.
+        ``said`` is what it has sent since; ``memory`` that of its process, None where nothing tells.
         """
         self.said = said
         self.programs += 1
         self._seconds += time.monotonic() - self._begun_at
         if self.programs >= self._most or self._seconds > _MOST_SECONDS:
             return False
-        return resident_bytes is not None and resident_bytes <= _MOST_BYTES + self._most * _ENGINE_BYTES
+        if memory is None or memory.addresses > _MOST_ADDRESS_BYTES:
+            return False
+        return memory.resident <= _MOST_BYTES + self._most * _ENGINE_BYTES

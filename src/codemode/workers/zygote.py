@@ -27,7 +27,7 @@ from .process import (
     send_kill,
     start_python,
 )
-from .resident_memory import ResidentMemory
+from .process_memory import MemoryInUse, ProcessMemory
 
 _PACKET = struct.Struct("=cIi")
 _REQUEST = struct.Struct("=I?")
@@ -237,7 +237,7 @@ class _ForkedLife:
         self.pidfd = -1
         self.never_started = ""
         self.ending: str | None = None
-        self._memory = ResidentMemory()
+        self._memory = ProcessMemory()
 
     @property
     def is_settled(self) -> bool:
@@ -277,11 +277,11 @@ class _ForkedLife:
             self._zygote.await_packets(left_ms + 1)
         return self.never_started or self.ending or ""
 
-    def resident_bytes(self) -> int | None:
+    def memory(self) -> MemoryInUse | None:
         """How much memory it has; None as long as the zygote has not told which process it is."""
         if not self.is_settled:
             self._zygote.poll_packets()
-        return self._memory.bytes(self.pidfd) if self.pidfd >= 0 else None
+        return self._memory.in_use(self.pidfd) if self.pidfd >= 0 else None
 
     def close(self) -> None:
         """Close the pidfd."""

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 _READ_BYTES = 4096
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
-class ResidentMemory:
+class MemoryInUse(NamedTuple):
+    """Bytes of a process. ``addresses`` counts too what it was given and has not touched, as its limit does."""
+
+    resident: int
+    addresses: int
+
+
+class ProcessMemory:
     """Holds open where the system tells of one process; of another one nothing is ever read there."""
 
     def __init__(self) -> None:
         self._file = -1
 
-    def bytes(self, pidfd: int) -> int | None:
-        """Return what the process behind ``pidfd`` has in memory, shared pages too; None where that is not told."""
+    def in_use(self, pidfd: int) -> MemoryInUse | None:
+        """Return what the process behind ``pidfd`` has, shared pages too; None where that is not told."""
         try:
             if self._file < 0:
                 self._file = _opened(pidfd)
-            return int(os.pread(self._file, _READ_BYTES, 0).split()[1]) * _PAGE_BYTES
-        except (OSError, ValueError, IndexError):
+            addresses, resident = os.pread(self._file, _READ_BYTES, 0).split()[:2]
+            return MemoryInUse(int(resident) * _PAGE_BYTES, int(addresses) * _PAGE_BYTES)
+        except (OSError, ValueError):
             return None
 
     def close(self) -> None:
