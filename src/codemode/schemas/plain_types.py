@@ -95,7 +95,7 @@ def plain_type(annotation: Any) -> PlainType | None:
     if origin is list and len(arguments) <= 1:
         item = plain_type(arguments[0] if arguments else Any)
         return item and PlainType({"items": item.json_schema, "type": "array"}, list, item)
-    if origin is dict and (not arguments or arguments[0] is str):
+    if origin is dict and (not arguments or (len(arguments) == 2 and arguments[0] is str)):
         item = plain_type(arguments[1] if arguments else Any)
         return item and PlainType({"additionalProperties": item.json_schema or True, "type": "object"}, dict, item)
     return None
@@ -105,7 +105,7 @@ def _or_none(members: tuple[Any, ...]) -> PlainType | None:
     if len(members) != 2 or members[1] is not type(None):
         return None
     inner = plain_type(members[0])
-    if inner is None or "type" not in inner.json_schema:  # not of one kind
+    if inner is None or inner.json_schema.get("type", "null") == "null":  # not of one kind, or of no other
         return None
     return PlainType({"anyOf": [inner.json_schema, {"type": "null"}]}, Union, inner)
 

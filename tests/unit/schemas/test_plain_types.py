@@ -7,9 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Annotated, Any, Dict, List, Literal, Optional  # noqa: UP035 - they are types too
+from types import GenericAlias
+from typing import Annotated, Any, Dict, List, Literal, Optional, Union  # noqa: UP035 - they are types too
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thoroughness import rounds
 
 from codemode.host import steps
 from codemode.schemas.compiled import CompiledSchema, SchemaMismatch
@@ -40,6 +44,7 @@ TYPES = [
 ]
 LEFT_TO_PYDANTIC = [
     *(int | str, None | int, Any | None, int | str | None, Literal["a"], set[int], tuple[int, int], dict[int, str]),
+    *(dict[str], dict[str, int, int], list[int, int], Annotated[None, "x"] | None),  # type: ignore[type-arg]
     *(Annotated[int, object()], bytes, object, Number, Text, list[Number], dict[str, set[int]], complex),
 ]
 VALUES: list[Any] = [
@@ -80,6 +85,24 @@ def test_a_plain_type_is_what_pydantic_makes_of_it(annotation: Any, mode: Litera
             assert said(lambda v=value: ours.validate_input(v).json_value) == said(
                 lambda v=value: other.validate_input(v).json_value
             )
+
+
+def _larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    given_to = st.one_of(st.tuples(inner), st.tuples(st.just(str), inner), st.tuples(inner, inner, inner))
+    return st.one_of(
+        st.tuples(st.sampled_from((list, dict)), given_to).map(lambda made: GenericAlias(*made)),
+        st.tuples(inner, inner).map(lambda members: Union[members]),  # noqa: UP007
+        inner.map(lambda member: Optional[member]),  # noqa: UP045
+        inner.map(lambda said: Annotated[said, "said"]),
+    )
+
+
+@settings(max_examples=rounds(300, 5000), deadline=None)
+@given(st.recursive(st.sampled_from([int, str, float, bool, None, Any, list, dict, bytes]), _larger, max_leaves=4))
+def test_a_type_of_any_build_is_left_to_pydantic_or_described_as_by_it(annotation: Any):
+    plain = plain_type(annotation)
+    if plain is not None:
+        assert json.dumps(plain.json_schema) == json.dumps(TypeSchema(annotation, "input").json_schema)
 
 
 @pytest.mark.parametrize("annotation", LEFT_TO_PYDANTIC, ids=str)
