@@ -11,16 +11,25 @@ from typing import Any
 
 import pytest
 from kernel_driver import LIMITS, MODULE, STRICT, Said, converse, echo
+from leftovers import await_state, descriptors
 from pool_driver import PoolMaker
 from worker_driver import frame, read_frame, read_hello
 
 from codemode import CodeModeError, Interrupt, Tool, WorkerPool, request_interrupt, run_code_mode, run_code_mode_sync
 from codemode.protocol.messages import BeginProgram, RunModule, RunProgram
+from codemode.workers import process_memory
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.process import WorkerProcess, spawn_exec
 from codemode.workers.zygote import Zygote
 
 PLANTING = (Path(__file__).parent / "planting.js").read_text(encoding="utf-8")
+IMPORT = "const{0:imported}=$codemode;"
+PLANTED = {
+    "serverId": "desk",
+    "serverName": "desk",
+    "tools": [{"toolName": "ask", "exportName": "ask"}],
+}
+SEED = "5eed" * 8
 MOST = 7
 LONG = 1 << 18
 
@@ -48,14 +57,22 @@ class Kept:
 
 
 def script(js: str, **more: Any) -> bytes:
-    return RunProgram(js, {**STRICT, **LIMITS, **more}).frame()
+    return RunProgram(js, {**STRICT, **LIMITS, "seed": SEED, **more}).frame()
 
 
 def module(js: str) -> bytes:
     told: dict[str, Any] = {
-        "given": {"module": {"prefix": 0, "take": "$codemode", "imports": [], "servers": {}, "all": False}}
+        "given": {
+            "module": {
+                "prefix": len(IMPORT),
+                "take": "$codemode",
+                "imports": ["@codemode/servers/desk"],
+                "servers": {"desk": PLANTED},
+                "all": False,
+            }
+        }
     }
-    return RunModule(js, {**MODULE, **LIMITS, **told}).frame()
+    return RunModule(IMPORT + js, {**MODULE, **LIMITS, "seed": SEED, **told}).frame()
 
 
 def forked(zygote: Zygote) -> WorkerProcess:
@@ -109,13 +126,48 @@ FACES: dict[str, Callable[[str], bytes]] = {
 }
 
 
+def looked(kept: Kept, face: str) -> tuple[Any, list[Any]]:
+    """Return what a program finds in its engine, and what the host hears of it beside that."""
+    said = kept.run(FACES[face]("look()"))
+    assert said.value["left"] == []
+    assert set(said.value["memory"]) <= {True, None}
+    return said.value, said.frames
+
+
 def test_nothing_that_a_program_plants_is_ever_found(kept: Kept) -> None:
-    before = {looker: kept.run(FACES[looker]("look()")).value for looker in ("script", "module")}
+    before = {looker: looked(kept, looker) for looker in ("script", "module")}
     for planter, looker in (("sloppy", "script"), ("module", "module")):
         assert kept.run(FACES[planter]("plant()")).value == [True, True]
-        found = kept.run(FACES[looker]("look()")).value
-        assert found["left"] == []
-        assert found == before[looker]
+        assert looked(kept, looker) == before[looker]
+
+
+STATUS = ("Name", "State", "Uid", "Gid", "Groups", "Threads", "NoNewPrivs", "Seccomp", "Seccomp_filters")
+MASKS = ("SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+
+
+def process(pid: int) -> dict[str, Any]:
+    """Return what the system tells of a process that a program could change, if it could change anything."""
+    folder = Path(f"/proc/{pid}")
+    await_state(pid, "S")  # what it has said is heard before it waits again
+    lines = (line.partition(":") for line in (folder / "status").read_text().splitlines())
+    found: dict[str, Any] = {name: value for name, _, value in lines if name in STATUS + MASKS}
+    found["limits"] = (folder / "limits").read_text()
+    found["names"] = [(folder / name).read_bytes() for name in ("comm", "cmdline")]
+    with suppress(PermissionError):  # for who may not look into another user's process
+        found["environment"] = (folder / "environ").read_bytes()
+        found["descriptors"] = descriptors(pid)
+        found["executable"] = [line for line in (folder / "maps").read_text().splitlines() if "x" in line.split()[1]]
+    return found
+
+
+def test_its_process_stays_as_it_was(kept: Kept) -> None:
+    assert kept.run(script("return 1")).value == 1
+    assert not kept.worker.wait_dead(0)
+    pid = process_memory._pid_of(kept.worker._life.pidfd)
+    before = process(pid)
+    for planter in ("sloppy", "module"):
+        kept.run(FACES[planter]("plant()"))
+        assert process(pid) == before
 
 
 def test_what_was_meant_for_a_program_reaches_no_other(kept: Kept) -> None:
