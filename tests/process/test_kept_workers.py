@@ -103,6 +103,29 @@ def test_a_worker_that_dies_while_it_waits_harms_no_program() -> None:
     assert [worker for worker, *_ in seen.programs] == [0, 1]
 
 
+def test_a_worker_whose_source_has_died_is_not_waited_for() -> None:
+    seen, sources = Seen(), list[_MortalSource]()
+
+    def source() -> FakeSource:
+        sources.append(_MortalSource(seen.script))
+        return sources[-1]
+
+    with WorkerPool({"spare_workers": 0, "programs_per_worker": MOST}, source=source) as pool:
+        within(run_code_mode(program("", "good"), (), pool=pool))
+        assert len(pool.supply.stock.kept) == 1
+        sources[0].has_died = True
+        assert within(run_code_mode(program("", "good"), (), pool=pool)) == 1
+        within(until(lambda: sources[0].living == 0))
+    assert [worker for worker, *_ in seen.programs] == [0, 1]
+
+
+class _MortalSource(FakeSource):
+    has_died = False
+
+    def is_alive(self) -> bool:
+        return not self.has_died
+
+
 def test_by_default_each_has_one() -> None:
     defaults = {option.name: option.default for option in fields(PoolOptions)}
     assert (defaults["programs_per_worker"], defaults["allow_kept_workers"]) == (1, False)

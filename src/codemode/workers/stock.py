@@ -96,6 +96,7 @@ class Stock:
     def take_kept(self, share: str | None) -> PooledWorker | None:
         """Return a worker that has waited for a program of this share, or None for a new one to be taken."""
         with self._lock:
+            self._look_after_source()
             worker = self.kept.take(share, has_spare=bool(self.spares))
             if worker is not None:
                 self.in_use.add(worker)
@@ -172,10 +173,13 @@ class Stock:
                 self.in_use.add(worker)
             return worker
 
-    def _living_spare(self) -> PooledWorker | None:
+    def _look_after_source(self) -> None:
         if self._generation is not None and not self._generation.source.is_alive():
-            # Its spares are about to die with it.
+            # Those that wait are about to die with it.
             self._retire_generation()
+
+    def _living_spare(self) -> PooledWorker | None:
+        self._look_after_source()
         while self.spares:
             worker = self.spares.popleft()
             if not worker.process.is_dead():
