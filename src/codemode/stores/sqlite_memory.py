@@ -13,7 +13,7 @@ from ..continuations.guard import GuardClock
 from ..host.forks import begin_anew_in_forks
 from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
-from .sqlite_dialect import DIALECT, Free, close_all, connected, told
+from .sqlite_dialect import DIALECT, Free, close_all, connected, leave_free, told
 from .watches import LocalWatch, LocalWatches
 
 _PATH = ":memory:"
@@ -31,7 +31,7 @@ class SqliteMemory:
         self._watches = LocalWatches()
         self._turn = threading.Lock()
         self._made = Free()
-        weakref.finalize(self, _close, self._turn, self._made)
+        self._at_end = weakref.finalize(self, _close, self._turn, self._made)
         begin_anew_in_forks(self)
 
     @property
@@ -80,8 +80,12 @@ class SqliteMemory:
         """Close nothing: there would be nothing to open again."""
 
     def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may hold the lock."""
-        self._turn = threading.Lock()
+        """In a forked child: it has a copy, but none of what a thread was in that is not here and never comes out."""
+        if self._turn.locked():
+            self._at_end.detach()
+            leave_free(self._made)
+            self._turn = threading.Lock()
+            self._at_end = weakref.finalize(self, _close, self._turn, self._made)
 
     @contextmanager
     def _transaction(self, *, writes: bool, is_counted: bool) -> Generator[Session]:
