@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .data.json_shape import weigh
     from .data.json_values import canonical_json, decode_json, refuse_too_many
     from .data.references import resolve_reference
-    from .host.threads import LARGE_CHARACTERS, run_check
+    from .host.threads import LARGE_CHARACTERS, off_loop, run_check
     from .host.workflows import refuse_in_workflow
     from .interrupts.agent_pauses import agent_pause
     from .interrupts.interrupt import APPROVAL_KIND, same_json
@@ -120,6 +120,7 @@ __all__ = [
     "log_left_out",
     "looks_like_meta_tool",
     "not_negative",
+    "off_loop",
     "open_continuation",
     "outer_id_of",
     "path_text",
@@ -152,7 +153,7 @@ _LATE = {
     "data.json_shape": "weigh",
     "data.json_values": "canonical_json decode_json refuse_too_many",
     "data.references": "resolve_reference",
-    "host.threads": "LARGE_CHARACTERS run_check",
+    "host.threads": "LARGE_CHARACTERS off_loop run_check",
     "host.workflows": "refuse_in_workflow",
     "interrupts.agent_pauses": "agent_pause",
     "interrupts.interrupt": "APPROVAL_KIND same_json",

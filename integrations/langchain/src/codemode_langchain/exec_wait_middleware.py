@@ -112,8 +112,7 @@ class ExecWaitMiddleware(HidingMiddleware):
         return await (super().awrap_tool_call(request, handler) if self.is_enabled else handler(request))
 
     def _pairs(self) -> list[ExecWaitTools]:
-        with self._lock:
-            faces = cast("list[ExecWaitFace]", [*self._faces.values(), *self._rules.waiting.faces()])
+        faces = cast("list[ExecWaitFace]", [*self._faces.all(), *self._rules.waiting.faces()])
         return [*{id(one): one.pair for one in faces}.values()]
 
     def _made_face(self, tools: Sequence[BaseTool]) -> ExecWaitFace:

@@ -11,7 +11,8 @@ import weakref
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
@@ -23,7 +24,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from codemode import CodeModeToolError
-from codemode.plugins import PreparedTool, can_be_called, prepared
+from codemode.plugins import PreparedTool, can_be_called, off_loop, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .being_built import listed_with, may_get_others, tools_beside
@@ -32,6 +33,7 @@ from .channels import state_now
 from .chosen import Chosen, InPrograms
 from .conversion import Capture, convert, tool_call
 from .faces import Face, OuterTool, as_tools
+from .known_faces import KnownFaces
 from .limits import END, Limits, end_in, limits_among, passed_on
 from .neighbours import HidingWords, refuse_second, reviewed_by_neighbours, warn_of_sub_agents
 from .pregel import AgentParts, inside
@@ -39,9 +41,10 @@ from .server_tools import annotations_of
 from .shown_tools import CodeModeState, ShownTools, name_of
 
 Result = ToolMessage | Command[Any]
+ResultT = TypeVar("ResultT")
 Handler = Callable[[ToolCallRequest], Any]
 
-_MAX_FACES = 32
+_MAX_KNOWN = 32
 
 
 class HandlerCaller:
@@ -87,7 +90,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._approvals = Approvals(approve, interrupt_mode)
         self._approvals.refuse_kept(self._chosen.kept_names, words.is_own, words.is_callable, words.keep)
         self._shown_tools = ShownTools()
-        self._faces: OrderedDict[tuple[Any, ...], Face] = OrderedDict()
+        self._faces = KnownFaces(self._made_face)
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = threading.Lock()
         self._look = threading.Lock()
@@ -150,8 +153,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         seen = {*self._registered, *self._only_direct(agent.tools), *self._seen_alone(agent.tools)}
         seen.difference_update(self._called_alike(agent.tools))
         if self._approvals.adopt(reviewed_by_neighbours(self, agent.listed, seen, self.words)):
-            with self._lock:
-                self._faces.clear()  # made by other rules
+            self._faces.forget()  # they were made by other rules
         warn_of_sub_agents(agent.listed, self._approvals.may_ask, self.words, HidingMiddleware)
 
     def _only_direct(self, beside: Sequence[Any]) -> Collection[str]:
@@ -170,7 +172,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Show the model one tool."""
-        shown, update, said = self._asked(request)
+        shown, update, said = await self._aside(request.tools, partial(self._asked, request))
         return _with_update(said or await handler(shown), update)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
@@ -180,8 +182,18 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; leave calls of kept tools alone, and refuse those of all others."""
-        judged = self._judged(request, handler)
+        judge = partial(self._judged, request, handler)
+        is_own = request.tool_call["name"] in self._registered
+        judged = await self._aside(self._called_from(request)[1], judge) if is_own else judge()
         return judged if isinstance(judged, ToolMessage) else await handler(judged)
+
+    async def _aside(self, tools: Iterable[Any], work: Callable[[], ResultT]) -> ResultT:
+        """Do work on the event loop where a surface over these tools is made, else in a thread, for it takes its time.
+
+        Some milliseconds for ten tools, and a second for a thousand.
+        """
+        hidden = self._hidden(one for one in tools if isinstance(one, BaseTool))
+        return work() if self._key(hidden) in self._faces else await off_loop(work)
 
     def _asked(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
         """Return what the model is asked, an update of the state, and what is said in its place after a last call."""
@@ -295,23 +307,17 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
             known = self._known.get(id(tool))
             if known is None or known[0] is not tool:
                 known = self._known[id(tool)] = tool, prepared(convert(tool, _never))
-                while len(self._known) > _MAX_FACES:
+                while len(self._known) > _MAX_KNOWN:
                     self._known.popitem(last=False)
             return known[1]
 
     def _face(self, hidden: Sequence[BaseTool]) -> Face:
+        return self._faces.of(self._key(hidden), hidden)
+
+    def _key(self, hidden: Iterable[BaseTool]) -> tuple[Any, ...]:
         # What tools declare of themselves may change in them.
         declared = annotations_of if self._approvals.are_declared else _nothing
-        key = tuple((id(one), *sorted(declared(one).items())) for one in hidden)
-        with self._lock:
-            face = self._faces.get(key)
-            if face is None:
-                face = self._made_face(hidden)
-                self._faces[key] = face
-                while len(self._faces) > _MAX_FACES:
-                    self._faces.popitem(last=False)
-            self._faces.move_to_end(key)
-            return face
+        return tuple((id(one), *sorted(declared(one).items())) for one in hidden)
 
 
 def _with_update(given: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:

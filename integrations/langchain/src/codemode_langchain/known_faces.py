@@ -1,0 +1,62 @@
+"""The surfaces that a middleware has made: each over the tools that some step of its agent hides."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.tools import BaseTool
+
+from .faces import Face
+
+_MAX_FACES = 32
+Key = tuple[Any, ...]
+
+
+class KnownFaces:
+    """Makes each surface once, one at a time; what is known is found while another one is made.
+
+    That takes a second for a thousand tools: it is for a thread, where an event loop would wait.
+    """
+
+    def __init__(self, make: Callable[[Sequence[BaseTool]], Face]) -> None:
+        self._make = make
+        self._faces: OrderedDict[Key, Face] = OrderedDict()
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._faces
+
+    def of(self, key: Key, tools: Sequence[BaseTool]) -> Face:
+        """Return the surface that is known by a key, which changes with all that it is made of."""
+        face = self._known(key)
+        if face is not None:
+            return face
+        with self._making:
+            while (face := self._known(key)) is None:  # what was made by rules that are forgotten is made again
+                faces, made = self._faces, self._make(tools)
+                with self._lock:
+                    faces[key] = made
+                    while len(faces) > _MAX_FACES:
+                        faces.popitem(last=False)
+            return face
+
+    def all(self) -> list[Face]:
+        """Return those that are known."""
+        with self._lock:
+            return list(self._faces.values())
+
+    def forget(self) -> None:
+        """Make all of them again when they are asked for."""
+        with self._lock:
+            self._faces = OrderedDict()
+
+    def _known(self, key: Key) -> Face | None:
+        with self._lock:
+            face = self._faces.get(key)
+            if face is not None:
+                self._faces.move_to_end(key)
+            return face
