@@ -19,7 +19,8 @@ from codemode import (
     run_code_mode,
     set_max_workers,
 )
-from codemode.workers.admission import AvailableMemory, memory_based_limit
+from codemode.workers.admission import memory_based_limit
+from codemode.workers.available_memory import AvailableMemory
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -42,7 +43,7 @@ def test_available_memory_is_read_and_kept_for_a_moment(monkeypatch: pytest.Monk
     available = AvailableMemory()
     first = available()
     assert 1 << 20 < first < 1 << 50
-    monkeypatch.setattr("codemode.workers.admission._read_available_bytes", lambda: 7)
+    monkeypatch.setattr("codemode.workers.available_memory.read_available_bytes", lambda: 7)
     assert available() == first
 
 

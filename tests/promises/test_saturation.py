@@ -21,8 +21,7 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
-from codemode.workers import admission as admission_module
-from codemode.workers import nesting
+from codemode.workers import available_memory, nesting
 from codemode.workers.admission import MAX_BEYOND
 from codemode.workers.nesting import Place
 
@@ -211,7 +210,7 @@ def test_28_programs_in_two_pools_that_use_each_other_end():
 
 
 def test_28_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(admission_module, "_read_available_bytes", lambda: 0)
+    monkeypatch.setattr(available_memory, "read_available_bytes", lambda: 0)
 
     async def scenario() -> tuple[list[int], int]:
         most = 0

@@ -6,9 +6,7 @@ before what none does.
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     import asyncio
 
 HARD_MAXIMUM = 32
-_MEMORY_INTERVAL_SECONDS = 0.25
-_MEMINFO_BYTES = 4096
 MAX_BEYOND = 4
 _OVERHEAD_BYTES = 48 << 20  # one worker beside its engine heap (requirement A22)
 
@@ -28,35 +24,6 @@ def memory_based_limit(active: int, memory_limit_bytes: int, available_bytes: in
     """Return how many workers fit: at least one, at most 32 (requirement A22)."""
     fitting = active + available_bytes // (memory_limit_bytes + _OVERHEAD_BYTES)
     return max(1, min(HARD_MAXIMUM, fitting))
-
-
-class AvailableMemory:
-    """How many bytes new processes can use, read at most four times a second."""
-
-    def __init__(self) -> None:
-        self._read_at = float("-inf")
-        self._bytes = 0
-
-    def __call__(self) -> int:
-        """Return the bytes; a large number where the platform does not say."""
-        now = time.monotonic()
-        if now - self._read_at > _MEMORY_INTERVAL_SECONDS:
-            self._bytes, self._read_at = _read_available_bytes(), now
-        return self._bytes
-
-
-def _read_available_bytes() -> int:
-    # The kernel answers from memory: on an event loop too there is nothing to wait for.
-    try:
-        meminfo = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return HARD_MAXIMUM << 30
-    try:
-        text = os.pread(meminfo, _MEMINFO_BYTES, 0).decode("ascii")
-    finally:
-        os.close(meminfo)
-    available = text.partition("MemAvailable:")[2].split(maxsplit=1)
-    return int(available[0]) * 1024 if available else HARD_MAXIMUM << 30
 
 
 class Admission:

@@ -19,7 +19,8 @@ from ..host.threads import HostThreads, off_loop
 from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import PoolOptions
 from . import nesting
-from .admission import Admission, AvailableMemory, memory_based_limit
+from .admission import Admission, memory_based_limit
+from .available_memory import AvailableMemory
 from .generations import WorkerSource
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
 from .kept_leases import KeptLeases

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from waiting import until, within
 
 from codemode.errors import CodeModeConcurrencyError
-from codemode.workers.admission import Admission, AvailableMemory, memory_based_limit
+from codemode.workers.admission import Admission, memory_based_limit
+from codemode.workers.available_memory import AvailableMemory
 
 MIB = 1 << 20
 _WAIT_SECONDS = 10.0
