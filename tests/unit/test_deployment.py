@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ MANIFESTS: list[dict[str, Any]] = [
     for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8"))
 ]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+NAMED = re.compile(r"(?<![\w/])(?:deploy|docs)/[\w./-]*\w")
 GATEWAYS = [name for name in COMPOSE["services"] if name.startswith("gateway-")]
 
 
@@ -65,6 +67,31 @@ def test_containers_of_the_compose_file_have_none_either(name: str):
     service = COMPOSE["services"][name]
     assert (service["user"], service["read_only"], service["cap_drop"]) == ("10001:10001", True, ["ALL"])
     assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_no_password_goes_to_git_or_to_the_builder_of_the_image():
+    root = DEPLOY.parent
+    page = (root / "docs" / "deployment.md").read_text(encoding="utf-8")
+    assert " > deploy/.env" in page
+    assert ".env" in (root / ".gitignore").read_text(encoding="utf-8").splitlines()
+    sent = (root / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert [line for line in sent if not line.startswith("#")] == ["*", "!dist/*.whl"]
+
+
+def test_no_rule_of_the_network_leads_to_metadata_of_the_cloud():
+    for rule in of_kind("NetworkPolicy")["spec"]["egress"]:
+        is_dns = {port["port"] for port in rule.get("ports", ())} == {53}
+        assert is_dns or [to["ipBlock"]["except"] for to in rule["to"]] == [["169.254.0.0/16"]]
+
+
+def test_what_files_name_is_there():
+    root = DEPLOY.parent
+    files = [file for file in DEPLOY.rglob("*") if file.is_file() and file.name != ".env"]
+    named = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))} - {"deploy/.env"}
+    assert named
+    assert sorted(name for name in named if not (root / name).exists()) == []
+    image = of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert f"-t {image} " in (root / "docs" / "deployment.md").read_text(encoding="utf-8")
 
 
 def test_the_proxy_knows_all_gateways():
