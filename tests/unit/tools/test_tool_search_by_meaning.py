@@ -45,7 +45,7 @@ def names(answer: Answer, tools: list[PlainTool] = TOOLS) -> list[str]:
 
 @cache
 def model() -> Any:
-    import wordllama
+    wordllama = pytest.importorskip("wordllama")  # has no wheel for every Python
 
     return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
