@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,14 @@ def times(folder: str, what: str) -> int:
 def yes(is_so: bool) -> str:
     """The answer to a question that has two."""
     return "yes" if is_so else "no"
+
+
+async def comes_true(is_so: Callable[[], bool], within_seconds: float) -> bool:
+    """Tell whether something comes true, on an event loop that has turns meanwhile as that of a server has."""
+    last = time.monotonic() + within_seconds
+    while not is_so() and time.monotonic() < last:  # noqa: ASYNC110 - whatever it is, it sets no event
+        await asyncio.sleep(0.01)
+    return is_so()
 
 
 async def ends(work: Awaitable[Any]) -> None:

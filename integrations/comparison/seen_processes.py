@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TURN_SECONDS = 0.01
+# Writes a byte in each turn.
+_IDLE = f"""
+import asyncio, os
+
+async def main():
+    while True:
+        os.write(1, b".")
+        await asyncio.sleep({_TURN_SECONDS})
+
+asyncio.run(main())
+"""
 
 
 def descendants() -> list[int]:
@@ -66,26 +79,41 @@ async def falls_silent(within_seconds: float) -> bool:
     return False
 
 
-async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
-    """Return how often the event loop had a turn beside some work, and what that gave."""
-    task, turns = asyncio.ensure_future(work), 0
-    while not task.done():
-        await asyncio.sleep(0.01)
-        turns += 1
-    return turns, task.result()
+async def share_of_turns(work: Awaitable[Any]) -> float:
+    """Return how many turns the event loop has beside some work, to those that one without any has meanwhile.
+
+    The other is that of a process beside this one: what else keeps the machine busy takes turns from both.
+    """
+    idle = await asyncio.to_thread(_begin_idle)
+    try:
+        task, turns = asyncio.ensure_future(work), 0
+        while not task.done():
+            await asyncio.sleep(_TURN_SECONDS)
+            turns += 1
+        idle.kill()
+        task.result()
+        return turns / max(1, len((await asyncio.to_thread(idle.communicate))[0]))
+    finally:
+        idle.kill()
 
 
-async def peak_during(work: Awaitable[Any], look: Callable[[], float] = memory_mib) -> float:
-    """Return by how much this process grew at most beside some work."""
-    before = peak = look()
+def _begin_idle() -> subprocess.Popen[bytes]:
+    idle = subprocess.Popen([sys.executable, "-c", _IDLE], stdout=subprocess.PIPE)
+    assert idle.stdout is not None
+    idle.stdout.read(1)
+    return idle
+
+
+def keeps_free(share: float) -> str:
+    """Whether so many turns are what a loop has that is free: at least half of them."""
+    return "yes" if share >= 0.5 else f"no, it has {share:.0%} of its turns"
+
+
+async def peak_during(work: Awaitable[Any], enough: float) -> float:
+    """Return by how many MiB this process grew at most beside some work, which is left alone once that is enough."""
+    before = peak = memory_mib()
     task = asyncio.ensure_future(work)
-    while not task.done():
-        await asyncio.sleep(0.02)
-        peak = max(peak, look())
-    task.result()
+    while not task.done() and peak - before < enough:
+        await asyncio.sleep(_TURN_SECONDS)
+        peak = max(peak, memory_mib())
     return peak - before
-
-
-def limit_memory(gib: int) -> None:
-    """Let this process fail, and not the machine, where a program takes all it can."""
-    resource.setrlimit(resource.RLIMIT_AS, (gib << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -19,11 +19,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:`langchain.mcp` is in beta")
 SCRIPTS = scripts("langchain")
 # These start processes, wait, or keep the processors busy.
 THOROUGH = {
+    "agent_many_tools",
+    "cost_cold_start",
     "cost_next_program",
     "killed_in_a_call",
     "safety_cancelled",
     "safety_endless",
     "safety_memory",
+    "safety_twenty_programs",
 }
 
 

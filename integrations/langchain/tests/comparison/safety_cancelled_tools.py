@@ -6,7 +6,7 @@ import asyncio
 
 from langchain_core.tools import tool
 from langchain_sides import PATIENCE_SECONDS, Side, main
-from script_steps import yes
+from script_steps import comes_true, yes
 
 
 async def answer(side: Side) -> str:
@@ -25,8 +25,7 @@ async def answer(side: Side) -> str:
     run = asyncio.create_task(side.run("return await tools.export({})", [export]))
     await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
     run.cancel()
-    await asyncio.wait([run], timeout=PATIENCE_SECONDS / 4)
-    return yes(run.done() and ended.is_set())
+    return yes(await comes_true(lambda: run.done() and ended.is_set(), PATIENCE_SECONDS / 4))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,11 @@ async def answer(side: Side) -> str:
     options = {} if side.is_ours else {"timeout": 5.0}
     program = side.program("const all = []; for (;;) all.push(new Uint8Array(1 << 20).fill(1))")
     conversation = side.agent(program, options=options)
-    grown = await peak_during(ends(conversation.say()))
-    kept = yes(grown < 80 and "messages" in conversation.output)
-    if kept == "no":  # it may take long to end
-        print(f"{kept}, it grew by {grown / 1024:.1f} GiB", flush=True)
-        os._exit(0)
-    return kept
+    grown = await peak_during(ends(conversation.say()), enough=1024)
+    if grown >= 1024:
+        print("no, it grew by more than 1 GiB", flush=True)
+        os._exit(0)  # it may take much more, and long to end
+    return yes(grown < 80 and "messages" in conversation.output)
 
 
 if __name__ == "__main__":

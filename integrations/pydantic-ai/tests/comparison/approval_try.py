@@ -16,7 +16,7 @@ async def answer(side: Side) -> str:
     python = (
         "seen = 0\ntry:\n    await refund(order='a')\nexcept Exception:\n    seen = 1\nfinally:\n    seen += 2\nseen"
     )
-    conversation = await desk.run(side, js, f"{python}seen")
+    conversation = await desk.run(side, js, python)
     return yes(len(desk.asked) == 1 and conversation.told[-1] == 2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pydantic_ai_sides import PATIENCE_SECONDS, Side, main
-from script_steps import yes
+from script_steps import comes_true, yes
 
 
 async def answer(side: Side) -> str:
@@ -22,8 +22,7 @@ async def answer(side: Side) -> str:
     run = asyncio.create_task(side.run("return await tools.export({})", "await export()", [export]))
     await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
     run.cancel()
-    await asyncio.wait([run], timeout=PATIENCE_SECONDS)
-    return yes(run.done() and ended.is_set())
+    return yes(await comes_true(lambda: run.done() and ended.is_set(), PATIENCE_SECONDS / 4))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ Both with a limit of one second.
 from __future__ import annotations
 
 from pydantic_ai_sides import Side, main
-from script_steps import yes
-from seen_processes import turns_during
+from seen_processes import keeps_free, share_of_turns
 
 
 async def answer(side: Side) -> str:
@@ -15,8 +14,9 @@ async def answer(side: Side) -> str:
         capability = side.capability(options={"execution_policy": {"timeout_ms": 1000}})
     else:
         capability = side.capability(resource_limits={"max_duration_secs": 1})
-    turns, conversation = await turns_during(side.run("for (;;) {}", "while True:\n    pass", capability=capability))
-    return yes(turns >= 10 and bool(conversation.told))
+    conversation = side.agent(side.program("for (;;) {}", "while True:\n    pass"), capability=capability)
+    share = await share_of_turns(conversation.say())
+    return keeps_free(share) if conversation.told else "no, it did not end"
 
 
 if __name__ == "__main__":

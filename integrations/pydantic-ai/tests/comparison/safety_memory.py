@@ -17,7 +17,7 @@ async def answer(side: Side) -> str:
             "all = []\nwhile True:\n    all.append('x' * 1000000 + str(len(all)))",
         )
     )
-    grown = await peak_during(ends(conversation.say()))
+    grown = await peak_during(ends(conversation.say()), enough=1024)
     return yes(grown < 64 and bool(conversation.told))
 
 
