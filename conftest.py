@@ -38,7 +38,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def programs_per_worker() -> Iterator[None]:
-    """Let pools keep workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-thorough` does for some suites.
+    """Let pools keep workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-kept` does.
 
     Those of a test that names the option itself, or gives workers of its own, stay as they are.
     """

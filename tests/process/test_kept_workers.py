@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections import defaultdict
 from contextlib import suppress
@@ -129,6 +130,11 @@ class _MortalSource(FakeSource):
 def test_by_default_each_has_one() -> None:
     defaults = {option.name: option.default for option in fields(PoolOptions)}
     assert (defaults["programs_per_worker"], defaults["allow_kept_workers"]) == (1, False)
+
+
+def test_pools_of_tests_keep_workers_where_that_is_wanted() -> None:
+    with WorkerPool() as pool:
+        assert pool.options.programs_per_worker == int(os.environ.get("CODEMODE_PROGRAMS_PER_WORKER", "1"))
 
 
 def test_a_share_that_is_closed_leaves_no_worker_waiting() -> None:

@@ -1,7 +1,7 @@
 """Chaos: processes are killed and stopped at random, and each run that fails is carried on from its recovery.
 
-``python -m tests.soak.chaos [invocations] [seed] [fork|exec] [codeMode|codeCall]`` prints what came of it. In effect
-every call of every program must have happened exactly once, however often its worker died.
+``python -m tests.soak.chaos [invocations] [seed] [fork|exec] [codeMode|codeCall] [programs of a worker]`` prints what
+came of it. In effect every call of every program must have happened exactly once, however often its worker died.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Reign:
         self.sent: Counter[str] = Counter()
 
     async def last(self, results: Callable[[], int]) -> None:
-        """Strike until cancelled, but no oftener than programs come to their end: a slow machine must get somewhere."""
+        """Strike until cancelled, but no oftener than programs give values: a slow machine must get somewhere."""
         while True:
             await asyncio.sleep(self._random.uniform(0.003, 0.03))
             if sum(self.sent.values()) < _FIRST_STRIKES + results():
@@ -170,18 +170,21 @@ def value_of(run: int, number: int) -> int:
 class Chaos:
     """One reign over many invocations. ``endings`` counts attempts, ``carried`` those that went on from a recovery."""
 
-    def __init__(self, invocations: int, seed: int, start_method: str, face: str) -> None:
+    def __init__(
+        self, invocations: int, seed: int, start_method: str, face: str, programs_per_worker: int | None
+    ) -> None:
         self.invocations = invocations
         self.effects = Effects(seed)
         self.endings: Counter[str] = Counter()
         self.carried = 0
         self.answered: Counter[str] = Counter()
         self.longest_seconds = 0.0
+        self.most_kept = 0
         self.reign = Reign(seed, children(), has_zygote=start_method == "fork")
         # A slot stays taken while a tool of a run that was cut off is still in its thread: the next run waits for it.
         waits = {"on_saturation": "wait", "wait_timeout_ms": TIMEOUT_MS}
         settings = {"max_workers": TASKS, "spare_workers": SPARES, "start_method": start_method, **waits}
-        self.pool = WorkerPool(settings)
+        self.pool = WorkerPool({**settings, **keeping(programs_per_worker)})
         self._face = FACES[face](self.effects.tools(), self.pool)
 
     async def run(self) -> None:
@@ -198,6 +201,7 @@ class Chaos:
 
     async def _work(self, numbers: itertools.count[int]) -> None:
         while (number := next(numbers)) < self.invocations:
+            self.most_kept = max(self.most_kept, len(self.pool.supply.stock.kept))
             value = await self._to_its_end(number)
             assert value == [value_of(number, call) for call in (1, 2, 3, 4)], value
 
@@ -240,12 +244,23 @@ class Chaos:
         assert self.pool.active == 0
 
 
+def keeping(programs_per_worker: int | None) -> dict[str, int]:
+    """Return the option of a pool that says how many programs its workers have; None leaves that open."""
+    return {} if programs_per_worker is None else {"programs_per_worker": programs_per_worker}
+
+
 def run_chaos(
-    invocations: int, *, seed: int = 1, start_method: str = "fork", face: str = "codeMode", seconds: float = 600
+    invocations: int,
+    *,
+    seed: int = 1,
+    start_method: str = "fork",
+    face: str = "codeMode",
+    programs_per_worker: int | None = None,
+    seconds: float = 600,
 ) -> Chaos:
     """Run it, and check everything, also that nothing is left afterwards. Raises AssertionError."""
     with nothing_left(), no_orphan_left():
-        chaos = Chaos(invocations, seed, start_method, face)
+        chaos = Chaos(invocations, seed, start_method, face, programs_per_worker)
         try:
             asyncio.run(asyncio.wait_for(chaos.run(), seconds))
             chaos.check()
@@ -256,19 +271,27 @@ def run_chaos(
 
 def main() -> None:
     """Run it long, and print the figures."""
-    defaults = ("3000", "1", "fork", "codeMode")
-    invocations, seed, start_method, face, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    defaults = ("3000", "1", "fork", "codeMode", "1")
+    invocations, seed, start_method, face, most, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
     started = time.monotonic()
     try:
-        chaos = run_chaos(int(invocations), seed=int(seed), start_method=start_method, face=face, seconds=3600)
+        chaos = run_chaos(
+            int(invocations),
+            seed=int(seed),
+            start_method=start_method,
+            face=face,
+            programs_per_worker=int(most),
+            seconds=7200,
+        )
     except CodeModeError as error:
         sys.exit(f"failed: {error!r}")
-    over = f"{TASKS} tasks, {face}, {start_method}"
+    over = f"{TASKS} tasks, {face}, {start_method}, {most} for a worker"
     print(f"chaos: {invocations} invocations over {over}, {time.monotonic() - started:.0f} s")
     print(f"  signals sent       {sum(chaos.reign.sent.values())}: {_counted(chaos.reign.sent)}")
     print(f"  attempts           {sum(chaos.endings.values())}: {_counted(chaos.endings)}")
     print(f"  recoveries         {chaos.carried}; calls of unknown outcome: {_counted(chaos.answered) or 'none'}")
     print(f"  calls in effect    {sum(chaos.effects.happened.values())}, each exactly once")
+    print(f"  waiting workers    at most {chaos.most_kept} that had a program before")
     print(f"  longest attempt    {chaos.longest_seconds:.1f} s (timeout_ms is {TIMEOUT_MS})")
     print("  left afterwards    no process, no descriptor, no task")
 

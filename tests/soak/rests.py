@@ -1,7 +1,7 @@
 """Chaos at rest: programs of exec yield and wait while processes are killed and stopped, waits cancelled, runs aborted.
 
-``python -m tests.soak.rests [programs] [seed] [fork|exec]`` prints what came of it. Each program comes to its
-value or to a failure with a name, and none of its calls happens twice.
+``python -m tests.soak.rests [programs] [seed] [fork|exec] [programs of a worker]`` prints what came of it. Each program
+comes to its value or to a failure with a name, and none of its calls happens twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any
 
 from tests.process.leftovers import children, no_orphan_left, nothing_left
-from tests.soak.chaos import SPARES, TASKS, Effects, Reign, value_of
+from tests.soak.chaos import SPARES, TASKS, Effects, Reign, keeping, value_of
 
 from codemode import ExecWaitTools, WorkerPool, create_exec_wait_tools, tool
 
@@ -38,7 +38,7 @@ FAILURES = {"internal_error": "CodeModeWorkerError: ", "timeout": "CodeModeTimeo
 class Rests:
     """One reign over many programs. ``ends`` counts what they came to, ``seen`` what happened on the way."""
 
-    def __init__(self, programs: int, seed: int, start_method: str) -> None:
+    def __init__(self, programs: int, seed: int, start_method: str, programs_per_worker: int | None) -> None:
         self.programs = programs
         self.effects = Effects(seed)
         self.ends: Counter[str] = Counter()
@@ -47,7 +47,7 @@ class Rests:
         self.reign = Reign(seed, children(), has_zygote=start_method == "fork")
         waits = {"on_saturation": "wait", "wait_timeout_ms": TIMEOUT_MS}
         settings = {"max_workers": TASKS, "spare_workers": SPARES, "start_method": start_method, **waits}
-        self.pool = WorkerPool(settings)
+        self.pool = WorkerPool({**settings, **keeping(programs_per_worker)})
         options = {"timeoutMs": TIMEOUT_MS, "waitTimeoutMs": WAIT_MS, "maxWarmRuns": 2}
         tools = [*self.effects.tools(), tool(self._ship, name="ship")]
         self.pair: ExecWaitTools = create_exec_wait_tools(tools, options, pool=self.pool)
@@ -61,7 +61,7 @@ class Rests:
         """Run everything. Raises AssertionError for a program that ends otherwise than it may."""
         before = asyncio.all_tasks()
         numbers = itertools.count()
-        reign = asyncio.create_task(self.reign.last(lambda: sum(self.ends.values())))
+        reign = asyncio.create_task(self.reign.last(lambda: self.ends["completed"]))
         try:
             await asyncio.gather(*(self._work(numbers) for _ in range(TASKS)))
         finally:
@@ -122,10 +122,17 @@ class Rests:
         assert self.pool.active == 0
 
 
-def run_rests(programs: int, *, seed: int = 1, start_method: str = "fork", seconds: float = 600) -> Rests:
+def run_rests(
+    programs: int,
+    *,
+    seed: int = 1,
+    start_method: str = "fork",
+    programs_per_worker: int | None = None,
+    seconds: float = 600,
+) -> Rests:
     """Run it, and check everything, also that nothing is left afterwards. Raises AssertionError."""
     with nothing_left(), no_orphan_left():
-        rests = Rests(programs, seed, start_method)
+        rests = Rests(programs, seed, start_method, programs_per_worker)
         try:
             asyncio.run(asyncio.wait_for(rests.run(), seconds))
             rests.check()
@@ -136,12 +143,15 @@ def run_rests(programs: int, *, seed: int = 1, start_method: str = "fork", secon
 
 def main() -> None:
     """Run it long, and print the figures."""
-    defaults = ("500", "1", "fork")
-    programs, seed, start_method, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    defaults = ("500", "1", "fork", "1")
+    programs, seed, start_method, most, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
     started = time.monotonic()
-    rests = run_rests(int(programs), seed=int(seed), start_method=start_method, seconds=3600)
+    rests = run_rests(
+        int(programs), seed=int(seed), start_method=start_method, programs_per_worker=int(most), seconds=3600
+    )
     counts = rests.pair.telemetry
-    print(f"rests: {programs} programs of exec over {TASKS} tasks, {start_method}, {time.monotonic() - started:.0f} s")
+    over = f"{TASKS} tasks, {start_method}, {most} for a worker"
+    print(f"rests: {programs} programs of exec over {over}, {time.monotonic() - started:.0f} s")
     print(f"  signals sent       {sum(rests.reign.sent.values())}: {dict(sorted(rests.reign.sent.items()))}")
     print(f"  came to            {dict(sorted(rests.ends.items()))}")
     print(f"  on the way         {dict(sorted(rests.seen.items()))}")

@@ -1,6 +1,7 @@
 """Soak: many invocations, one after the other, and what the host has grown by.
 
-``python -m tests.soak.soak [invocations]`` prints the figures, and fails when one is over its bound.
+``python -m tests.soak.soak [invocations] [fork|exec] [programs of a worker]`` prints the figures, and fails when one is
+over its bound.
 """
 
 from __future__ import annotations
@@ -14,26 +15,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.process.leftovers import children, descriptors, nothing_left
+from tests.process.leftovers import PATIENCE_SECONDS, children, descriptors, nothing_left
+from tests.soak.chaos import keeping
 
 from codemode import CodeModeError, ContinuationOptions, Interrupt, MemoryResumeGuard, Tool, WorkerPool
 from codemode import create_code_mode_tool as create
+from codemode.workers.generations import PooledWorker
 
 MOST_GROWTH_BYTES = 5 << 20
 MOST_SLOWER = 1.5
 WINDOW = 1000
 # The pidfds of the two spares are taken from the zygote late, and a late death may hold a descriptor for a moment.
 DESCRIPTORS_MAY_VARY_BY = 2
+# Of a worker that waits for another program: channel, pidfd, and where the system tells of its memory.
+DESCRIPTORS_OF_KEPT = 3
+MAX_WORKERS = 4
 
 
 @dataclass
 class Figures:
-    """What was measured. Memory is the host's resident set in bytes, a latency is in milliseconds."""
+    """What was measured. Memory is a resident set in bytes, the host's or the largest worker's; a latency milliseconds.
+
+    Descriptors and processes are those beside the workers that wait for another program, of which there are ``kept``.
+    """
 
     latencies_ms: list[float] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    worker_memory: int = 0
 
     @property
     def growth_bytes(self) -> int:
@@ -45,13 +56,26 @@ class Figures:
         some = sorted(self.latencies_ms[first:last])
         return some[int(0.99 * (len(some) - 1))]
 
-    def sample(self) -> None:
-        """Look at the host now."""
+    def sample(self, pool: WorkerPool, waiting: list[PooledWorker]) -> None:
+        """Look at the host now, while these workers wait for another program."""
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         self.memory.append(pages * os.sysconf("SC_PAGE_SIZE"))
-        self.descriptors.append(len(descriptors()))
-        self.processes.append(len(children()))
+        self.descriptors.append(len(descriptors()) - DESCRIPTORS_OF_KEPT * len(waiting))
+        own = waiting if pool.options.start_method == "exec" else ()  # the others are the zygote's
+        self.processes.append(len(children()) - len(own))
+        self.kept.append(len(waiting))
+        found = [memory.resident for worker in waiting if (memory := worker.process.memory()) is not None]
+        self.worker_memory = max([self.worker_memory, *found])
+
+
+async def settled(pool: WorkerPool) -> list[PooledWorker]:
+    """Wait until a pool has nothing to start or to close, and return its workers that wait for another program."""
+    stock, deadline = pool.supply.stock, time.monotonic() + PATIENCE_SECONDS
+    while pool.supply.refill() or stock.in_use or len(stock.spares) < pool.options.spare_workers:
+        assert time.monotonic() < deadline, (stock.in_use, stock.spares)
+        await asyncio.sleep(0.005)
+    return list(stock.kept)
 
 
 def programs(number: int) -> tuple[str, Any]:
@@ -96,7 +120,9 @@ async def one(code_mode: Any, number: int) -> None:
         assert outcome == expected, outcome
 
 
-def run_soak(invocations: int, *, warm_up: int, every: int) -> Figures:
+def run_soak(
+    invocations: int, *, warm_up: int, every: int, start_method: str = "fork", programs_per_worker: int | None = None
+) -> Figures:
     """Run them, and look at the host after the warm-up and every so many."""
     figures = Figures()
 
@@ -104,16 +130,17 @@ def run_soak(invocations: int, *, warm_up: int, every: int) -> Figures:
         code_mode = code_mode_over(pool)
         for number in range(warm_up):
             await one(code_mode, number)
-        figures.sample()
+        figures.sample(pool, await settled(pool))
         for number in range(invocations):
             started = time.perf_counter()
             await one(code_mode, number)
             figures.latencies_ms.append((time.perf_counter() - started) * 1000)
             if (number + 1) % every == 0:
-                figures.sample()
+                figures.sample(pool, await settled(pool))
 
     with nothing_left():
-        pool = WorkerPool({"max_workers": 4})
+        settings = {"max_workers": MAX_WORKERS, "start_method": start_method}
+        pool = WorkerPool({**settings, **keeping(programs_per_worker)})
         try:
             asyncio.run(main(pool))
             assert pool.active == 0
@@ -131,25 +158,34 @@ def problems_of(figures: Figures) -> list[str]:
         found.append(f"descriptors: {figures.descriptors}")
     if len(set(figures.processes)) != 1:
         found.append(f"processes: {figures.processes}")
+    if max(figures.kept, default=0) > MAX_WORKERS:
+        found.append(f"waiting workers: {figures.kept}")
     return found
 
 
 def main() -> None:
     """Run it long, and print the figures."""
-    invocations = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    started = time.monotonic()
-    figures = run_soak(invocations, warm_up=2 * WINDOW, every=WINDOW)
+    defaults = ("20000", "fork", "1")
+    count, start_method, most, *_ = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    invocations, started = int(count), time.monotonic()
+    figures = run_soak(
+        invocations, warm_up=2 * WINDOW, every=WINDOW, start_method=start_method, programs_per_worker=int(most)
+    )
     first, last = figures.p99_ms(0, WINDOW), figures.p99_ms(-WINDOW, invocations)
     problems = problems_of(figures)
     if last > MOST_SLOWER * first:
         problems.append(f"p99 rose from {first:.2f} to {last:.2f} ms")
     median = sorted(figures.latencies_ms)[invocations // 2]
-    print(f"soak: {invocations} invocations after {2 * WINDOW} to warm up, {time.monotonic() - started:.0f} s")
+    over = f"{start_method}, {most} for a worker, {time.monotonic() - started:.0f} s"
+    print(f"soak: {invocations} invocations after {2 * WINDOW} to warm up, {over}")
     print(
         f"  host memory        {figures.memory[0] / 1048576:.1f} MiB, {figures.growth_bytes / 1048576:+.2f} MiB since"
     )
+    print(f"  of each {WINDOW}       {' '.join(f'{memory / 1048576:.1f}' for memory in figures.memory)} MiB")
     print(f"  descriptors        {min(figures.descriptors)} to {max(figures.descriptors)}")
     print(f"  child processes    {min(figures.processes)} to {max(figures.processes)}")
+    largest = f"{figures.worker_memory / 1048576:.0f} MiB"
+    print(f"  waiting workers    {min(figures.kept)} to {max(figures.kept)}, with at most {largest}")
     print(f"  latency            median {median:.2f} ms")
     print(f"  p99 of {WINDOW}        first {first:.2f} ms, last {last:.2f} ms ({last / first:.2f}x)")
     each = (figures.p99_ms(start, start + WINDOW) for start in range(0, invocations, WINDOW))

@@ -20,6 +20,8 @@ from thoroughness import rounds
 
 from codemode import Tool
 
+PROGRAMS = 50  # of a worker that is kept
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
@@ -39,6 +41,14 @@ def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, in
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
 
 
+def test_chaos_with_workers_that_are_kept() -> None:
+    count = rounds(40, 150)
+    chaos = run_chaos(count, seed=7, programs_per_worker=PROGRAMS, seconds=120)
+    assert chaos.endings["result"] == count
+    assert chaos.most_kept >= 1
+    assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
+
+
 @pytest.mark.parametrize(("start_method", "programs"), [("fork", rounds(40, 80)), ("exec", rounds(12, 20))])
 def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None:
     rests = run_rests(programs, seed=7, start_method=start_method, seconds=120)
@@ -48,19 +58,20 @@ def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None
     assert rests.pair.telemetry["wakesCold"] >= 1, rests.pair.telemetry
 
 
-def test_soak() -> None:
-    count = rounds(150, 300)
-    figures = run_soak(count, warm_up=count // 2, every=count // 3)
+@pytest.mark.parametrize(("programs_per_worker", "count"), [(None, rounds(150, 300)), (PROGRAMS, rounds(90, 300))])
+def test_soak(programs_per_worker: int | None, count: int) -> None:
+    figures = run_soak(count, warm_up=count // 2, every=count // 3, programs_per_worker=programs_per_worker)
     assert problems_of(figures) == []
     assert len(figures.latencies_ms) == count
+    assert programs_per_worker is None or max(figures.kept) >= 1
 
 
 def test_a_soak_that_leaks_is_told() -> None:
-    leaking = Figures([1.0], [10 << 20, 16 << 20], [10, 13], [1, 2])
+    leaking = Figures([1.0], [10 << 20, 16 << 20], [10, 13], [1, 2], [1, 5])
     assert [problem.split(":")[0].split()[0] for problem in problems_of(leaking)] == [
-        "memory", "descriptors", "processes",
+        "memory", "descriptors", "processes", "waiting",
     ]  # fmt: skip
-    assert problems_of(Figures([1.0], [10 << 20, 14 << 20], [10, 12], [1, 1])) == []
+    assert problems_of(Figures([1.0], [10 << 20, 14 << 20], [10, 12], [1, 1], [0, 4])) == []
 
 
 @pytest.mark.parametrize(("start_method", "invocations"), [("fork", rounds(20, 50)), ("exec", rounds(4, 8))])
