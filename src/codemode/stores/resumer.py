@@ -24,6 +24,7 @@ from .applying import (
     tool_of,
     written,
 )
+from .away import AwayLog
 from .keeping import require_lease
 from .owners import new_owner
 from .protocol import InterruptStore
@@ -68,6 +69,7 @@ class Resumer:
         self._with_record = with_record or takes_record(resume)
         self._lease_ms = require_lease(lease_ms)
         self._slots = asyncio.Semaphore(concurrency)
+        self._claims, self._sweeps = AwayLog("nothing is resumed"), AwayLog("what has expired is not marked")
         self._owner = new_owner()
         self._running: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
@@ -110,19 +112,23 @@ class Resumer:
 
     async def _claim(self) -> Lease | None:
         try:
-            return await self._store.claim(
+            lease = await self._store.claim(
                 owner=self._owner, tenant=self._tenant, app=self._app, lease_ms=self._lease_ms
             )
-        except Exception:  # noqa: BLE001 - a store may be host code, and may work again the next time
-            _log.warning("nothing can be resumed: the store cannot be used", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - a store may be host code, and may work again the next time
+            self._claims.failed(error)
             return None
+        self._claims.worked()
+        return lease
 
     async def _sweep_all(self) -> None:
         while True:
             try:
                 await self._store.sweep(deny_before_expiry_ms=_DENY_BEFORE_EXPIRY_MS)
-            except Exception:  # noqa: BLE001 - as above
-                _log.warning("what has expired could not be marked", exc_info=True)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._sweeps.failed(error)
+            else:
+                self._sweeps.worked()
             await asyncio.sleep(_SWEEP_SECONDS)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

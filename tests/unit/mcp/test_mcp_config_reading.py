@@ -254,6 +254,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"command": None, "url": "http://h:99999"}, "bad.url: this must be a URL"),
     ({"command": None, "url": "http://h", "headers": {"A b": "x"}}, 'bad.headers["A b"]: this is no name'),
     ({"command": None, "url": "http://h", "headers": {"A": "x\r\nB: y"}}, "bad.headers.A: a header cannot carry"),
+    ({"command": None, "url": "http://h", "headers": {"A": "Bearer ${NOT_SET:-}"}}, "bad.headers.A: a header neither"),
     ({"command": "x\0"}, "bad.command: this text holds a NUL"),
     ({"envFile": "/nowhere/at/all.env"}, "bad.envFile: /nowhere/at/all.env: there is no such file"),
     ({"command": "${NOT_SET}"}, "bad.command: the variable NOT_SET is not set; set it"),

@@ -84,11 +84,16 @@ class Console:
             yield
 
     async def _sweep(self) -> None:
+        is_away = False
         while True:
             try:
                 await self._store.sweep()
-            except CodeModeError:
-                _log.warning("what has expired could not be marked", exc_info=True)
+            except CodeModeError as error:
+                if not is_away:
+                    _log.warning("what has expired is not marked until the store can be used: %s", error)
+                is_away = True
+            else:
+                is_away = False
             await asyncio.sleep(_SWEEP_SECONDS)
 
 

@@ -102,8 +102,8 @@ class Feed:
         while True:
             try:
                 await self._follow()
-            except CodeModeError:
-                _log.warning("what happens cannot be told for now", exc_info=True)
+            except CodeModeError as error:
+                _log.warning("what happens cannot be told for now: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _follow(self) -> None:

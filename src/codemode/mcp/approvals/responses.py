@@ -92,7 +92,7 @@ def bad_request(message: str, path: str) -> RunResponse:
 
 def store_away() -> RunResponse:
     """Return the answer where nobody can be asked, for what waits cannot be kept."""
-    message = "a call needs an approval, and the gateway's store cannot be used"
+    message = "the gateway's store cannot be used, in which programs and what they ask people are kept"
     hint = "Tell the user that the store of the gateway cannot be used: its log says why."
     return refused([diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
 

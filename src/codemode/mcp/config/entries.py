@@ -178,6 +178,9 @@ def _headers(entry: Entry) -> dict[str, str]:
             raise MistakeError(inside(path, name), "this is no name of a header")
         if not value.isascii() or any(ord(one) < 32 and one != "\t" for one in value):
             raise MistakeError(inside(path, name), "a header cannot carry what is in this; is it a line break?")
+        if value != value.strip():
+            reason = "a header neither begins nor ends with a space; is a variable in it empty?"
+            raise MistakeError(inside(path, name), reason)
     return found
 
 
