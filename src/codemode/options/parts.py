@@ -273,10 +273,7 @@ class PoolOptions(OptionPart):
         """Refuse kept workers where isolation is required, unless they are allowed."""
         super().__post_init__()
         if self.programs_per_worker > 1 and self.isolation == "required" and not self.allow_kept_workers:
-            raise ValueError(
-                'pool.programs_per_worker above 1 with isolation="required" needs pool.allow_kept_workers=True: a'
-                " program that escapes its engine would reach those that the worker runs after it"
-            )
+            raise ValueError('pool.programs_per_worker above 1 with isolation="required" needs allow_kept_workers=True')
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
