@@ -25,7 +25,7 @@ async def answer(side: Side) -> str:
     run = asyncio.create_task(side.run("return await tools.export({})", [export]))
     await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
     run.cancel()
-    return yes(await comes_true(lambda: run.done() and ended.is_set(), PATIENCE_SECONDS / 4))
+    return yes(await comes_true(lambda: run.done() and ended.is_set(), PATIENCE_SECONDS))
 
 
 if __name__ == "__main__":
