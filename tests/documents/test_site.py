@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from html import unescape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,15 @@ import pytest
 
 TREE = Path(__file__).parents[2]
 SITE = tomllib.loads((TREE / "zensical.toml").read_text(encoding="utf-8"))["project"]
+
+
+# What a browser loads by itself, and the elements for which the theme's scripts load something from elsewhere.
+LOADED = re.compile(
+    r"<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*>"
+    r"|<link\b[^>]*\brel=\"?(?!canonical|prev|next)[^>]*>"
+)
+AWAY = re.compile(r"=[\"']?(?:https?:)?//")
+LOADS_MORE = re.compile(r"<[^>]*(?:class=\"[^\"]*\b(?:mermaid|glightbox|pyodide)\b|data-md-component=\"source\")[^>]*>")
 
 
 def named(entries: list[Any]) -> Iterator[str]:
@@ -31,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which the site was built, strictly."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(TREE / "zensical.toml", folder)
-    for sources in ("src", "integrations"):
+    for sources in ("src", "integrations", "docs"):
         (folder / sources).symlink_to(TREE / sources)
     command = [sys.executable, TREE / "docs" / "assemble.py", folder / SITE["docs_dir"]]
     subprocess.run(command, check=True, timeout=120)
@@ -60,6 +71,25 @@ def test_each_page_of_the_repository_has_its_place(folder: Path):
 def test_each_public_name_has_an_entry(folder: Path, module: str):
     text = (folder / SITE["site_dir"] / "reference" / module / "index.html").read_text(encoding="utf-8")
     assert {name for name in import_module(module).__all__ if f'.{name}"' not in text} == set()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_reference_names_nothing_private(folder: Path, module: str):
+    page = (folder / SITE["site_dir"] / "reference" / module / "index.html").read_text(encoding="utf-8")
+    text = unescape(re.sub(r"<[^>]+>", "", page))
+    assert sorted(set(re.findall(r"(?<![\w.])_[A-Za-z]\w+", text))) == []
+
+
+def test_no_page_asks_another_site_for_anything(folder: Path):
+    site = folder / SITE["site_dir"]
+    asked: set[str] = set()
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        asked |= {tag for tag in LOADED.findall(text) if AWAY.search(tag)}
+        asked |= set(LOADS_MORE.findall(text))
+    for style in site.rglob("*.css"):
+        asked |= set(re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"']+", style.read_text(encoding="utf-8")))
+    assert sorted(asked) == []
 
 
 def test_what_a_page_links_to_is_shown(folder: Path):
