@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 TREE = Path(__file__).parents[1]
 _SOURCES = [TREE / "src", *sorted(TREE.glob("integrations/*/src"))]
-_LANGUAGES = {".py": "python", ".json": "json", ".js": "javascript", ".yml": "yaml", ".toml": "toml"}
+_LANGUAGES = {".py": "python", ".json": "json", ".js": "javascript", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml"}
 _SHOWN_AS_THEY_ARE = (".md", ".png")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^()\s#:]+)(?=(#[^()\s]*)?\))")
@@ -38,6 +38,7 @@ def assemble(folder: Path) -> None:
     for page in pages():
         text = _outside_of_fences((TREE / page).read_text(encoding="utf-8"), page, shown)
         _write(folder / page, text)
+    shown |= {file for path in shown for file in _readable(TREE / path)}
     for path in sorted(shown):
         _write(folder / _page_of(path), _showing(path))
     shutil.copytree(TREE / "docs" / "images", folder / "docs" / "images", dirs_exist_ok=True)
@@ -94,15 +95,27 @@ def _page_of(path: Path) -> Path:
 
 
 def _showing(path: Path) -> str:
-    """Return the page of a file, or of a folder, which names what is in it."""
+    """Return the page of a file, or of a folder, which names what is in it and leads to what is shown of it."""
     at = TREE / path
     if at.is_dir():
-        names = sorted(
-            entry.name + "/" * entry.is_dir() for entry in at.iterdir() if not entry.name.startswith(("_", "."))
-        )
-        return f"# {path}\n\n" + "".join(f"- `{name}`\n" for name in names)
+        entries = sorted(entry for entry in at.iterdir() if not entry.name.startswith(("_", ".")))
+        linked = {TREE / file for file in _readable(at)}
+        lines = [_line_of(entry, is_linked=entry in linked) for entry in entries]
+        return f"# {path}\n\n" + "".join(f"- {line}\n" for line in lines)
     text = at.read_text(encoding="utf-8")
     return f"# {path}\n\n````{_LANGUAGES.get(path.suffix, 'text')}\n{text}````\n"
+
+
+def _readable(folder: Path) -> list[Path]:
+    """Return the files of a folder whose text a reader has use for, as paths in the repository; of a file nothing."""
+    if not folder.is_dir():
+        return []
+    return [entry.relative_to(TREE) for entry in folder.iterdir() if entry.is_file() and entry.suffix in _LANGUAGES]
+
+
+def _line_of(entry: Path, *, is_linked: bool) -> str:
+    name = entry.name + "/" * entry.is_dir()
+    return f"[`{name}`]({name}.md)" if is_linked else f"`{name}`"
 
 
 def _write(at: Path, text: str) -> None:

@@ -95,3 +95,10 @@ def test_no_page_asks_another_site_for_anything(folder: Path):
 def test_what_a_page_links_to_is_shown(folder: Path):
     shown = folder / SITE["site_dir"] / "examples" / "triage.py" / "index.html"
     assert "asyncio" in shown.read_text(encoding="utf-8")
+
+
+def test_a_folder_leads_to_what_is_in_it(folder: Path):
+    """`make docs` fails where a link of it leads nowhere."""
+    listed = (folder / SITE["docs_dir"] / "examples" / "README.md").read_text(encoding="utf-8")
+    examples = {path.name for path in (TREE / "examples").glob("*.py")}
+    assert {name for name in examples if f"({name}.md)" not in listed} == set()
