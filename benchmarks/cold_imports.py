@@ -1,7 +1,8 @@
 """What a cold start imports and what it costs: `python -m benchmarks.cold_imports`, `--root` for another checkout's.
 
 Milliseconds of the importing thread's own CPU, of each module the least of all rounds: a busy machine makes a wall
-clock of no use. "In the way" is what the main thread imports; the rest is imported beside it, while the zygote boots.
+clock of no use. "Before" is what is imported until the zygote is started, which keeps it waiting; "in the way" is what
+the main thread imports after that, and the rest is imported beside it, while the zygote boots.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import json
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from .processes import ROOT, environment
 
+PLACES = ("before", "in the way", "beside")
 _HOST = """
 import importlib._bootstrap as bootstrap, json, sys, threading, time
 def measured(name, import_, find=bootstrap._find_and_load, here=threading.local(), main=threading.main_thread()):
@@ -25,10 +28,12 @@ def measured(name, import_, find=bootstrap._find_and_load, here=threading.local(
         return find(name, import_)
     finally:
         taken = time.thread_time_ns() - began
-        found.append((name, taken - inner.pop(), threading.current_thread() is main))
+        place = "before" if not started else "in the way" if threading.current_thread() is main else "beside"
+        found.append((name, taken - inner.pop(), place))
         if inner:
             inner[-1] += taken
-found, bootstrap._find_and_load = [], measured
+found, started, bootstrap._find_and_load = [], [], measured
+sys.addaudithook(lambda event, _: started.append(event) if event == "subprocess.Popen" else None)
 sys.path.insert(0, "")
 from benchmarks.host import cold
 cold(sys.argv[1])
@@ -36,18 +41,18 @@ print(json.dumps(found))
 """
 
 
-def measure(root: Path, workload: str, rounds: int) -> dict[str, tuple[float, bool]]:
-    """Return milliseconds by module, and whether the main thread imported it. The first round fills the caches."""
-    least: dict[str, tuple[float, bool]] = {}
+def measure(root: Path, workload: str, rounds: int) -> dict[str, tuple[float, str]]:
+    """Return milliseconds by module, and one of `PLACES`, where it was imported. The first round fills the caches."""
+    least: dict[str, tuple[float, str]] = {}
     command = [sys.executable, "-c", _HOST, workload]
     variables = environment() | {"PYTHONPATH": str(root / "src")}
     for number in range(rounds + 1):
         done = subprocess.run(command, cwd=root, env=variables, stdout=subprocess.PIPE, check=True, timeout=120)
         if number == 0:
             continue
-        for name, nanoseconds, in_the_way in json.loads(done.stdout.splitlines()[-1]):
+        for name, nanoseconds, place in json.loads(done.stdout.splitlines()[-1]):
             milliseconds = nanoseconds / 1e6
-            least[name] = min(milliseconds, least.get(name, (milliseconds,))[0]), in_the_way
+            least[name] = min(milliseconds, least.get(name, (milliseconds,))[0]), place
     return least
 
 
@@ -60,18 +65,21 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=14)
     given = parser.parse_args()
     found = measure(given.root.resolve(), given.workload, given.rounds)
-    in_the_way: dict[str, float] = defaultdict(float)
-    beside: dict[str, float] = defaultdict(float)
+    spent: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(PLACES, 0.0))
     modules = Counter[str]()
-    for name, (milliseconds, is_in_the_way) in found.items():
+    for name, (milliseconds, place) in found.items():
         package = name.partition(".")[0]
-        (in_the_way if is_in_the_way else beside)[package] += milliseconds
+        spent[package][place] += milliseconds
         modules[package] += 1
-    print("| package | modules | in the way | beside |\n|---|---|---|---|")
-    dearest = sorted(modules, key=lambda package: -in_the_way[package] - beside[package])
-    for package in dearest[: given.rows]:
-        print(f"| {package} | {modules[package]} | {in_the_way[package]:.1f} | {beside[package]:.1f} |")
-    print(f"| **all** | {len(found)} | {sum(in_the_way.values()):.1f} | {sum(beside.values()):.1f} |")
+    print(f"| package | modules | {' | '.join(PLACES)} |\n|---|---|{'---|' * len(PLACES)}")
+    for package in sorted(modules, key=lambda package: -sum(spent[package].values()))[: given.rows]:
+        print(_row(package, modules[package], spent[package]))
+    sums = {place: sum(one[place] for one in spent.values()) for place in PLACES}
+    print(_row("**all**", len(found), sums))
+
+
+def _row(name: str, modules: int, spent: Mapping[str, float]) -> str:
+    return f"| {name} | {modules} | {' | '.join(f'{spent[place]:.1f}' for place in PLACES)} |"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ part's id, beside what a program reads of it. Knows no run.
 from __future__ import annotations
 
 import gc
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
 
 from ..host import steps
+from ..host.imports import importing
 from .json_shape import SCALARS
 from .narrowing import is_mapping
 
@@ -90,7 +90,7 @@ class Content:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the bytes, in hexadecimal."""
-        view, digest = memoryview(self.data), hashlib.sha256()
+        view, digest = memoryview(self.data), _sha256()
         for start in range(0, len(view), 1 << 20):
             steps.take(_STEPS_OF_A_MEBIBYTE)
             digest.update(view[start : start + (1 << 20)])
@@ -100,7 +100,7 @@ class Content:
     def id(self) -> str:
         """What is the same for the same bytes, type, kind and name, and for nothing else."""
         texts = (self.digest, self.mime_type, self.kind, self.name, self.origin)
-        return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return _sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
     def likeness(self) -> tuple[object, ...]:
@@ -323,6 +323,13 @@ def _of_object(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     for name, one in changed.items():
         object.__setattr__(value, name, one)
     return value
+
+
+def _sha256(data: bytes = b"") -> Any:
+    with importing:
+        import hashlib  # late: it loads OpenSSL, and this module is imported before a first worker is started
+
+    return hashlib.sha256(data)
 
 
 def _validated(given: Any) -> Content:

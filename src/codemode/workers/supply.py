@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CodeModeError, CodeModeWorkerError
+from ..host.imports import importing
 from ..options.parts import PoolOptions
-from ..protocol.messages import BeginProgram
 from .admission import HARD_MAXIMUM
 from .generations import ExecSource, PooledWorker, WorkerSource
 from .hello import HelloCheck, read_hello
@@ -20,6 +20,7 @@ from .tenure import Tenure
 from .zygote import Zygote
 
 if TYPE_CHECKING:
+    from ..protocol.messages import BeginProgram
     from .isolation import IsolationReport
 
 _START_ATTEMPTS = 2
@@ -79,7 +80,12 @@ class Supply:
 
     def first_message(self, worker: PooledWorker) -> BeginProgram | None:
         """Return what a worker that runs more than one program is told before each."""
-        return None if worker.tenure is None else BeginProgram(worker.tenure.programs)
+        if worker.tenure is None:
+            return None
+        with importing:
+            from ..protocol.messages import BeginProgram  # late: a cold start would import it before a first worker
+
+        return BeginProgram(worker.tenure.programs)
 
     def keep(self, worker: PooledWorker, said: bytes = b"") -> None:
         """Let a worker whose program has ended well wait for the next one of its share, or be closed as `give_up` does.
