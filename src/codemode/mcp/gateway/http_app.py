@@ -144,6 +144,9 @@ class HttpApp:
             except Refused as refused:
                 await incoming.drain()
                 await refuse(refused, send)
+            except Exception:
+                _log.exception("a request failed")  # the server around it may say nothing of what it raised
+                raise
 
     def _follow(self) -> None:
         """Have the users of the gateway's configuration as it is now; those of before where it cannot be meant."""

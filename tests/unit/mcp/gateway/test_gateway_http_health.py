@@ -77,3 +77,22 @@ def test_however_many_ask_it_is_looked_at_once():
 def test_who_has_no_room_is_busy_and_not_broken():
     (answer,), _ = answers(error=CodeModeConcurrencyError("all 1 code mode workers are busy"))
     assert answer.status_code == 200
+
+
+def test_what_no_part_of_the_gateway_expects_is_in_its_log(caplog: pytest.LogCaptureFixture):
+    """The server that runs it is told to say nothing, as all that it says of clients is theirs to choose."""
+
+    async def main() -> int:
+        app = http_app(StandIn({"tokens": TOKENS}))
+
+        async def answer(_path: str) -> Any:
+            raise LookupError("where it broke")
+
+        app._health.answer = answer
+        transport = httpx2.ASGITransport(app, client=("10.0.0.9", 1), raise_app_exceptions=False)
+        async with app.running(), httpx2.AsyncClient(transport=transport, base_url="http://10.0.0.7:8765") as client:
+            return (await client.get("/readyz")).status_code
+
+    assert asyncio.run(main()) == 500
+    ((_, error, _),) = [one.exc_info for one in caplog.records if one.exc_info is not None]
+    assert str(error) == "where it broke"
