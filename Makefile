@@ -44,11 +44,13 @@ clients: $(STAMP) $(CLIENTS)/.installed
 	CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py \
 	  integrations/langchain/tests/test_langchain_mcp.py integrations/langchain/tests/test_langchain_langgraph_dev.py
 
-# Programs on a Ray cluster of simulated nodes, some of which are killed: in short, and then RAY_PROGRAMS of them.
+# Programs on a Ray cluster of simulated nodes, some of which are killed: in short, and then RAY_PROGRAMS of them with a
+# journal in a file, and a thousand with one in Postgres.
 RAY_PROGRAMS ?= 10000
 ray: $(STAMP) $(RAY)/.installed
 	CODEMODE_REQUIRE=ray $(BIN)/python -m pytest tests/soak/test_ray_short.py
 	$(RAY)/bin/python -m tests.soak.ray_rollouts $(RAY_PROGRAMS)
+	$(RAY)/bin/python -m tests.soak.ray_rollouts 1000 4 postgres
 
 # Every row of docs/comparison.md on both sides, and the page from what they print: some fifteen minutes.
 comparison: $(STAMP) $(COMPARISON)/.installed
@@ -145,6 +147,7 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.gateways 500 1 sqlite guard
 	$(BIN)/python -m tests.soak.gateways 10000 1 sqlite soak
 	$(BIN)/python -m tests.soak.replicas 600
+	$(BIN)/python -m tests.soak.replicas 300 2 5
 	$(BIN)/python -m tests.soak.kills sqlite
 	$(BIN)/python -m tests.soak.kills postgres
 	$(BIN)/python -m tests.soak.stalls 5000
@@ -286,10 +289,11 @@ $(CLIENTS)/.installed: $(STAMP)
 	  "@modelcontextprotocol/inspector@2" "@modelcontextprotocol/sdk@1"
 	@touch $(CLIENTS)-older/.installed $@
 
-# Ray, and what its cluster on one machine needs.
+# Ray, what its cluster on one machine needs, and the driver of Postgres.
 $(RAY)/.installed: $(CORE)
 	@$(PYTHON) -m venv $(RAY)
-	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray[data]>=2.60,<3" --editable .
+	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray[data]>=2.60,<3" "psycopg[binary]>=3.2" \
+	  --editable '.[postgres]'
 	@touch $@
 
 # The packages that do the same for pydantic-ai and LangChain, which need other versions of those than the plugins do.

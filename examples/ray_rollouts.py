@@ -5,8 +5,8 @@ first program and ends with it. All share a journal. In the middle of each run a
 the node had, under the same names, so what had finished is answered from the journal, what had not begun is made, and
 what had begun and not ended is looked up in the shop's list of orders. Each order was made once.
 
-Needs this package and Ray: ``pip install . 'ray[data]'`` in the root of the repository. Arguments: how many programs,
-and how many nodes.
+Needs this package and Ray: ``pip install '.[postgres]' 'ray[data]'`` in the root of the repository. Arguments: how many
+programs, how many nodes, and the connection string of a Postgres for the journal; without one it is a file.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -36,13 +36,14 @@ try:
         CodeModeError,
         CodeModeWorkerError,
         Interrupt,
+        PostgresInterruptStore,
         SqliteInterruptStore,
         Tool,
         WorkerPool,
         create_code_mode_tool,
     )
 except ImportError as error:
-    sys.exit(f"{error}. This example needs what `pip install . 'ray[data]'` in the root of the repository brings.")
+    sys.exit(f"{error}. Needed is what `pip install '.[postgres]' 'ray[data]'` in the root of the repository brings.")
 
 
 def say(text: str) -> None:
@@ -56,6 +57,7 @@ def say(text: str) -> None:
 ATTEMPTS = 5  # of a program within one Ray process
 AT_ONCE = 8  # programs of one Ray process at a time
 BATCH = 50  # programs of one task for an actor
+CONNECTIONS = 4  # of one Ray process to Postgres, at most
 SMALL = 100 * 2**20  # bytes; what Ray keeps of objects here are a few rows
 PRICES = {"axle": 90, "bolt": 3, "gear": 40, "nut": 2, "rod": 12, "wheel": 60}
 PROGRAM = """\
@@ -101,15 +103,17 @@ class Shop:
 class Rollouts:
     """The programs of one Ray process, with their tools in it. Ray makes one for each process that it starts."""
 
-    def __init__(self, folder: str, at_once: int = AT_ONCE) -> None:
+    def __init__(self, folder: str, dsn: str | None = None, at_once: int = AT_ONCE) -> None:
         self._shop = Shop(Path(folder) / "orders")
         # No process starts yet. What waits for a worker waits here, and not in Ray.
         self._pool = WorkerPool({"max_workers": at_once, "on_saturation": "wait"})
-        # Nodes that share no disk take PostgresInterruptStore(dsn).
-        self._store = SqliteInterruptStore(Path(folder) / "programs.sqlite")
+        if dsn is None:
+            self._store = SqliteInterruptStore(Path(folder) / "programs.sqlite")
+        else:  # for nodes that share no disk; it connects when the first program runs
+            self._store = PostgresInterruptStore(dsn, max_connections=CONNECTIONS)
         continuation = {
             "keys": "32 random bytes, the same in every process",
-            "context_binding": "rollouts-7",  # this run of all rollouts; a new one begins anew
+            "context_binding": Path(folder).name,  # this run of all rollouts; a new one begins anew
             "guard": self._store.guard,
             # How long after the last sign of life of a process another one goes on with what it had.
             "journal": self._store.journal(tenant="research", app="rollouts", lease_ms=5000),
@@ -173,14 +177,16 @@ class Rollouts:
         return answers
 
 
-def by_ray_data(rows: list[dict[str, Any]], folder: Path, nodes: int) -> Iterable[dict[str, Any]]:
+def by_ray_data(
+    rows: list[dict[str, Any]], folder: Path, nodes: int, dsn: str | None = None
+) -> Iterable[dict[str, Any]]:
     """Run them as a step of a data set: Ray Data makes the actors, feeds them, and runs again what a dead one had."""
     data = ray.data.from_items(rows, override_num_blocks=max(nodes, len(rows) // BATCH))
     compute = ray.data.ActorPoolStrategy(size=nodes)
-    return data.map(Rollouts, fn_constructor_args=[str(folder)], compute=compute, num_cpus=1).iter_rows()
+    return data.map(Rollouts, fn_constructor_args=[str(folder), dsn], compute=compute, num_cpus=1).iter_rows()
 
 
-def by_actors(rows: list[dict[str, Any]], folder: Path, nodes: int) -> Iterator[dict[str, Any]]:
+def by_actors(rows: list[dict[str, Any]], folder: Path, nodes: int, dsn: str | None = None) -> Iterator[dict[str, Any]]:
     """Run them by an actor on each node that has a CPU; one whose node dies starts again on another node."""
     alive = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     remote: Any = ray.remote(Rollouts)
@@ -190,7 +196,7 @@ def by_actors(rows: list[dict[str, Any]], folder: Path, nodes: int) -> Iterator[
             max_restarts=-1,
             max_task_retries=-1,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
-        ).remote(str(folder))
+        ).remote(str(folder), dsn)
         for node in alive[:nodes]
     ]
     batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
@@ -253,13 +259,14 @@ def main() -> None:
     """Run them in both ways."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     nodes = int(sys.argv[2]) if len(sys.argv) > 2 else 4
+    dsn = sys.argv[3] if len(sys.argv) > 3 else None
     rows = episodes(count)
     cluster = cluster_of(nodes)
     try:
         for way in (by_ray_data, by_actors):
             folder = Path(tempfile.mkdtemp(prefix="codemode-example-"))
             started = time.monotonic()
-            done = some_lost(way(rows, folder, nodes), count, lambda: kill_a_node(cluster))
+            done = some_lost(way(rows, folder, nodes, dsn), count, lambda: kill_a_node(cluster))
             told = checked(done, Shop(folder / "orders").orders(), count)
             say(f"{way.__name__}: {told}; {time.monotonic() - started:.0f} s")
             add_a_node(cluster)

@@ -1,7 +1,8 @@
 """Programs on a Ray cluster of simulated nodes on this machine, with nodes that are killed.
 
-``python -m tests.soak.ray_rollouts [programs] [nodes]`` prints what came of it. Needs Ray: `make ray`. Every call of
-every program must have happened exactly once, whichever node died, and nothing may be left of any process.
+``python -m tests.soak.ray_rollouts [programs] [nodes] [sqlite|postgres]`` prints what came of it, with a journal there.
+Needs Ray: `make ray`. Every call of every program must have happened exactly once, whichever node died, and nothing may
+be left of any process.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from examples.ray_rollouts import (
     some_lost,
 )
 from tests.process.leftovers import children, kill_all, no_orphan_left
+from tests.soak.pauses import database_of
 from tests.soak.ray_inside import PATIENCE_SECONDS, await_ends, check_actors, check_tasks, watch
 
-Way = Callable[[list[dict[str, Any]], Path, int], Iterable[dict[str, Any]]]
+Way = Callable[[list[dict[str, Any]], Path, int, str | None], Iterable[dict[str, Any]]]
 _COMPARED = 2000
 # How soon a node is known to be dead, which is what most of a short run waits for.
 _HEALTH = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
@@ -44,8 +46,8 @@ _HEALTH = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000
 class Runs:
     """All runs over one cluster, and what they print."""
 
-    def __init__(self, count: int, nodes: int) -> None:
-        self._count, self._nodes = count, nodes
+    def __init__(self, count: int, nodes: int, dsn: str | None) -> None:
+        self._count, self._nodes, self._dsn = count, nodes, dsn
         self._rows = episodes(count)
         self._cluster: Any = None
         self._watched: list[int] = []
@@ -66,17 +68,17 @@ class Runs:
         await_ends(self._watched)
 
     def _compare(self, rows: list[dict[str, Any]]) -> None:
-        alone = _Cost(rows, _alone(rows, self._nodes))
+        alone = _Cost(rows, _alone(rows, self._nodes, self._dsn))
         print(f"  one process        {alone.told}, of {len(rows)}", flush=True)
         for way in (by_ray_data, by_actors):
-            cost = _Cost(rows, lambda folder, way=way: way(rows, folder, self._nodes))
+            cost = _Cost(rows, lambda folder, way=way: way(rows, folder, self._nodes, self._dsn))
             ratio = f"{cost.rate / alone.rate:.2f} of one process, {cost.cpu_ms / alone.cpu_ms:.2f} times its CPU"
             print(f"  {way.__name__:18} {cost.told}: {ratio}; the first ones after {cost.start:.0f} s", flush=True)
 
     def _lost(self, way: Way, lose: Callable[[Shop], None], how: str) -> None:
         folder = Path(tempfile.mkdtemp(prefix="codemode-ray-"))
         shop, started = Shop(folder / "orders"), time.monotonic()
-        done = self._struck(way(self._rows, folder, self._nodes), shop)
+        done = self._struck(way(self._rows, folder, self._nodes, self._dsn), shop)
         rows = some_lost(done, self._count, lambda: lose(shop))
         told = checked(rows, shop.orders(), self._count)
         # A process whose raylet alone is dead may come to the end of what it has, before it notices.
@@ -144,11 +146,11 @@ def _ticks() -> dict[int, int]:
     return ticks
 
 
-def _alone(rows: list[dict[str, Any]], nodes: int) -> Callable[[Path], Iterator[dict[str, Any]]]:
+def _alone(rows: list[dict[str, Any]], nodes: int, dsn: str | None) -> Callable[[Path], Iterator[dict[str, Any]]]:
     """Run them in this process, as many at a time as all nodes would."""
 
     async def run(folder: Path) -> list[dict[str, Any]]:
-        rollouts, left, done = Rollouts(str(folder), AT_ONCE * nodes), iter(rows), list[dict[str, Any]]()
+        rollouts, left, done = Rollouts(str(folder), dsn, AT_ONCE * nodes), iter(rows), list[dict[str, Any]]()
 
         async def work() -> None:
             for row in left:
@@ -183,11 +185,12 @@ def _parent(pid: int) -> int:
 
 def main() -> None:
     """Run it, and print the figures."""
-    count, nodes, *_ = [*map(int, sys.argv[1:]), *(10_000, 4)[len(sys.argv) - 1 :]]
-    print(f"ray: {count} programs, {nodes} simulated nodes, {os.cpu_count()} cores, Ray {ray.__version__}", flush=True)
+    count, nodes, kind, *_ = [*sys.argv[1:], *("10000", "4", "sqlite")[len(sys.argv) - 1 :]]
+    on = f"{nodes} simulated nodes, {os.cpu_count()} cores, Ray {ray.__version__}, a journal on {kind}"
+    print(f"ray: {count} programs, {on}", flush=True)
     started = time.monotonic()
-    with no_orphan_left():
-        Runs(count, nodes).run()
+    with tempfile.TemporaryDirectory() as folder, database_of(kind, Path(folder)) as where, no_orphan_left():
+        Runs(int(count), int(nodes), where if kind == "postgres" else None).run()
     print(f"  left afterwards    no process; {time.monotonic() - started:.0f} s in all")
 
 

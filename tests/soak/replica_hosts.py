@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.soak.gateway_processes import serve_app
 from tests.soak.gateway_world import edited, verdict_on
 from tests.soak.pause_hosts import APP, Lines, World, code_mode_over, hurry, store_of, value_of
 
-from codemode import CodeModeAbortedError, CodeModeError, Interrupt, Resumer, StoredRequest
+from codemode import CodeModeAbortedError, Interrupt, Resumer, StoredRequest
 from codemode.stores.errors import RequestSettled, RequestSuperseded, StoreUnavailable
 
 TENANT, FIRST_ASKED, LEASE_MS = "acme", 1_000_000, 3_000
@@ -57,8 +56,6 @@ class Agent:
             return await self._asked(asked["run"], asked["js"])
         except (CodeModeAbortedError, StoreUnavailable) as error:
             return JSONResponse({"error": repr(error)}, status_code=503)
-        except CodeModeError as error:
-            return JSONResponse({"error": repr(error), "traceback": traceback.format_exc()}, status_code=500)
 
     async def _asked(self, run: int, js: str) -> JSONResponse:
         came = await self._code_mode.execute({"js": js}, tool_call_id=f"call_{run}")
@@ -93,6 +90,13 @@ class Clerk(Clicker):
     def __init__(self, store: Any, world: Lines, *others: Any) -> None:
         super().__init__(store, world, *others)
         self._known = gateway_world.World(world.path)
+
+    async def work(self, after: int) -> None:
+        """Look on once the database is back."""
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                await super().work(after)
+            await asyncio.sleep(0.1)
 
     def _opinion(self, request: StoredRequest) -> dict[str, Any]:
         value = request.input

@@ -87,7 +87,7 @@ class Told:
     def take(self, status: int, seconds: float, *, is_whole: bool) -> None:
         """Count one more."""
         self.counts["requests"] += 1
-        if status in AWAY:
+        if status >= 500:
             self.counts[str(status)] += 1
         elif status == 499:
             self.counts["client gone"] += 1

@@ -1,7 +1,8 @@
 """Chaos over replicas: gateways, consoles and agent servers, three of each behind a proxy that takes the next one.
 
-``python -m tests.soak.replicas [runs] [seed]`` kills one of the nine every two seconds, all on one Postgres, and prints
-what came of it: runs are asked of agent servers and of gateways, and people click in the consoles. Needs nginx.
+``python -m tests.soak.replicas [runs] [seed] [outages]`` kills one of the nine every two seconds, all on one Postgres,
+and prints what came of it: runs are asked of agent servers and of gateways, and people click in the consoles. Postgres
+itself crashes ``outages`` times (0), and is away for five seconds each time. Needs nginx.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 import sys
 import tempfile
 import time
@@ -26,8 +28,9 @@ from tests.soak.consoles import free_ports
 from tests.soak.gateway_clients import is_up
 from tests.soak.pause_hosts import Lines, value_of
 from tests.soak.pauses import PEOPLE, database_of, key_of
+from tests.soak.replica_clients import Asker
 from tests.soak.replica_hosts import FIRST_ASKED, LEASE_MS
-from tests.soak.replica_proxy import AWAY, MISSING, Proxy, Told, found_nginx
+from tests.soak.replica_proxy import MISSING, Proxy, Told, found_nginx
 from tests.support.waiting import until
 
 from codemode import ALL_TENANTS, Change, verify_audit
@@ -37,6 +40,13 @@ ROLES, REPLICAS, VISITORS, ASKERS = ("gateway", "console", "agent"), 3, 6, 6
 SECONDS_EACH, RUNS_EACH, LONGEST_SECONDS = 2.0, 4, 300.0
 """How often one is killed, and at most how many runs there are for each."""
 _HOSTS, _CONSOLES = replica_hosts.__name__, console_hosts.__name__
+_AWAY_SECONDS, _WHOLE_SECONDS = 5.0, 7200.0
+# What a server has raised, and nobody has taken for an answer.
+_RAISED = re.compile(
+    r"Exception in (?:ASGI application|thread|callback)|was never retrieved|Exception ignored in"
+    r"|^(?:a request failed|a record could not be resumed)$",
+    re.MULTILINE,
+)
 
 
 class Replicas(gateways.Chaos):
@@ -47,9 +57,9 @@ class Replicas(gateways.Chaos):
     eras: ClassVar[tuple[str, ...]] = ("2026-07-28",)
     longest_seconds: ClassVar[float] = LONGEST_SECONDS
 
-    def __init__(self, runs: int, seed: int, where: str, folder: Path, seconds_each: float, runs_each: int) -> None:
-        super().__init__(runs, seed, ("postgres", where), folder, "journal")
-        self.seconds_each, self.runs_each, self._where = seconds_each, runs_each, where
+    def __init__(self, pace: Pace, seed: int, where: str, folder: Path) -> None:
+        super().__init__(pace.runs, seed, ("postgres", where), folder, "journal")
+        self._pace, self.runs_each, self._where = pace, pace.runs_each, where
         behind = {"gateway": self._ports, "console": free_ports(REPLICAS), "agent": free_ports(REPLICAS)}
         self._replicas = {f"{role} {n}": port for role, ports in behind.items() for n, port in enumerate(ports)}
         self._fronts = dict(zip(ROLES, free_ports(len(ROLES)), strict=True))
@@ -58,6 +68,7 @@ class Replicas(gateways.Chaos):
         self.came: dict[int, Any] = {}
         self.decided = {actor: Lines(folder / f"decided-by-{actor}") for actor in PEOPLE}
         self.mebibytes: dict[str, float] = {}
+        self.outages = 0
 
     @property
     def urls(self) -> list[str]:
@@ -101,7 +112,7 @@ class Replicas(gateways.Chaos):
         return [*command, LEASE_MS] if name.startswith("gateway") else command
 
     def _others(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._reign()]
+        return [self._reign(), self._break_database()]
 
     def _clients(self, runs: Iterable[int]) -> list[Coroutine[Any, Any, None]]:
         chances = [random.Random(self.chance.random()) for _ in range(VISITORS + ASKERS)]
@@ -116,8 +127,19 @@ class Replicas(gateways.Chaos):
     async def _reign(self) -> None:
         began = time.monotonic()
         while self._ended < self.runs:
-            await asyncio.sleep(began + self.seconds_each * (self.sent.total() + 1) - time.monotonic())
+            await asyncio.sleep(began + self._pace.seconds_each * (self.sent.total() + 1) - time.monotonic())
             self._kill(await self._struck())
+
+    async def _break_database(self) -> None:
+        """Let Postgres crash, at times that share the runs evenly, and stay away: nobody is told before."""
+        from postgres_cluster import away
+
+        for number in range(self._pace.outages):
+            due = self.runs * (number + 1) // (self._pace.outages + 1)
+            await until(lambda due=due: self._ended >= due, _WHOLE_SECONDS)
+            with away(self._where.split()[0].removeprefix("host=")):
+                await asyncio.sleep(_AWAY_SECONDS)
+            self.outages += 1
 
     async def _struck(self) -> str:
         """Return one of the nine: half of the time whoever has just had an effect, or has had its server do it."""
@@ -144,6 +166,7 @@ class Replicas(gateways.Chaos):
                 self._ended += 1
 
     async def _all_ended(self) -> None:
+        await until(lambda: self.outages == self._pace.outages, LONGEST_SECONDS)
         await super()._all_ended()
         for name in PEOPLE:
             assert not self._hosts[name].has_ended(), f"{name} has gone: {self._log()}"
@@ -163,10 +186,21 @@ class Replicas(gateways.Chaos):
                 assert time.monotonic() < deadline, f"{actor} has stopped looking: {self._log()}"
                 await asyncio.sleep(0.05)
 
+    def _log(self) -> str:
+        return f"{self._raised()}\n{super()._log()}"
+
+    def _raised(self) -> str:
+        """Return what servers have raised, each with what follows in the log: traces would be lost among the rest."""
+        log = (self.folder / "log").read_text()
+        return "\n".join(log[max(0, one.start() - 200) : one.end() + 4000] for one in _RAISED.finditer(log))[:40000]
+
     # --- what must be so ---
 
     async def check(self) -> Counter[str]:
         """Raise AssertionError for a call, a decision or a record that is not as it must be; return what there was."""
+        assert not self._raised(), self._log()
+        failed = {name: told.counts for name, told in self.proxy.told().items() if told.counts["500"]}
+        assert not failed, (failed, self._log())
         found = await super().check()
         kept: dict[str, Any] = {}
         records: dict[str, list[Any]] = defaultdict(list)
@@ -210,34 +244,6 @@ class Replicas(gateways.Chaos):
                     assert code != "AlreadyDecided" or kept[name].actor == told, (rest, kept[name])
 
 
-class Asker:
-    """A client of agent servers, which asks until somebody answers."""
-
-    def __init__(self, client: httpx.AsyncClient, url: str, answers: Counter[str]) -> None:
-        self._client, self._url, self._answers = client, url, answers
-
-    async def ask(self, run: int, js: str) -> Any:
-        """Return what a run comes to."""
-        answer = await self._answer("POST", "ask", {"run": run, "js": js})
-        if answer.status_code == 200:
-            return answer.json()["value"]
-        assert answer.status_code == 202, answer.text
-        while True:
-            told = (await self._answer("GET", f"runs/{run}")).json()
-            if told["state"] == "completed":
-                return told["value"]
-            await asyncio.sleep(0.1)
-
-    async def _answer(self, method: str, path: str, content: Any = None) -> httpx.Response:
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                answer = await self._client.request(method, f"{self._url}/{path}", json=content)
-                if answer.status_code not in AWAY:
-                    return answer
-            self._answers[f"asked again: {method}"] += 1
-            await asyncio.sleep(0.05)
-
-
 async def _past(store: Any) -> AsyncIterator[Change]:
     """Yield all that has happened so far."""
     changes = store.changes(tenant=ALL_TENANTS)
@@ -262,7 +268,17 @@ class Done:
     told: dict[str, Told]
 
 
-def run_replicas(runs: int, *, seed: int = 1, seconds_each: float = SECONDS_EACH, runs_each: int = RUNS_EACH) -> Done:
+@dataclass(frozen=True)
+class Pace:
+    """How much happens."""
+
+    runs: int
+    outages: int = 0
+    seconds_each: float = SECONDS_EACH
+    runs_each: int = RUNS_EACH
+
+
+def run_replicas(pace: Pace, *, seed: int = 1) -> Done:
     """Run it, and check everything, also that nothing is left afterwards.
 
     Raises AssertionError; SystemExit where there is no nginx.
@@ -271,7 +287,7 @@ def run_replicas(runs: int, *, seed: int = 1, seconds_each: float = SECONDS_EACH
         raise SystemExit(MISSING)
 
     async def run(where: str, folder: Path) -> Done:
-        chaos = Replicas(runs, seed, where, folder, seconds_each, runs_each)
+        chaos = Replicas(pace, seed, where, folder)
         try:
             await chaos.run()
             return Done(chaos, await chaos.check(), chaos.proxy.told())
@@ -290,14 +306,14 @@ def run_replicas(runs: int, *, seed: int = 1, seconds_each: float = SECONDS_EACH
 
 def main() -> None:
     """Run it long, and print the figures."""
-    runs, seed, *_ = [*sys.argv[1:], *("600", "1")[len(sys.argv) - 1 :]]
+    runs, seed, outages, *_ = map(int, [*sys.argv[1:], *("600", "1", "0")[len(sys.argv) - 1 :]])
     started = time.monotonic()
     logging.disable()  # clients whose gateway dies have much to say
-    done = run_replicas(int(runs), seed=int(seed))
+    done = run_replicas(Pace(runs, outages), seed=seed)
     chaos, found = done.chaos, done.found
     requests = sum((one.counts for one in done.told.values()), Counter[str]())
     print(f"replicas: {runs} runs, {time.monotonic() - started:.0f} s")
-    print(f"  SIGKILL            {chaos.sent.total()}: {_counted(chaos.sent)}")
+    print(f"  SIGKILL            {chaos.sent.total()}: {_counted(chaos.sent)}; Postgres crashed {chaos.outages} times")
     print(f"  clients were told  {_counted(chaos.answers)}; {len(chaos.came)} values of agent servers")
     print(f"  calls in effect    {found['effects']}, each exactly once")
     print(f"  records            {found['completed']} completed, none else")

