@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -265,12 +266,11 @@ def test_lines_of_every_shape_are_shown() -> None:
 
 def changed(path: Path, statement: str, *values: Any) -> None:
     """Change lines as somebody who owns the database can."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         names = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in names:
             connection.execute(f"DROP TRIGGER {name}")
         connection.execute(statement, values)
-    connection.close()
 
 
 def test_one_check_goes_on_at_a_time_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import json
 import secrets
 import shutil
 import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -75,10 +76,9 @@ def whole(tmp_path_factory):
             return await filled(store)
 
     head = within(scenario())
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for trigger in _TRIGGERS:
             connection.execute(f"DROP TRIGGER {trigger}")
-    connection.close()
     return path, head
 
 
@@ -90,9 +90,8 @@ def tampered(whole, tmp_path):
     def tamper(work, kept=head):
         copy = tmp_path / f"{secrets.token_hex(8)}.sqlite"
         shutil.copyfile(path, copy)
-        with sqlite3.connect(copy) as connection:
+        with closing(sqlite3.connect(copy)) as connection, connection:
             work(connection)
-        connection.close()
 
         async def scenario():
             async with SqliteInterruptStore(copy) as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -162,7 +163,9 @@ def test_the_garbage_collector_has_nothing_to_go_through_for_each_tool():
     def tracked() -> int:
         for _ in range(3):  # a tuple of tuples is let go after those in it
             gc.collect()
-        return len(gc.get_objects())
+        # From Python 3.14 on every dict is gone through, also one of texts and numbers, of which each tool has one.
+        skipped = dict if sys.version_info >= (3, 14) else ()
+        return sum(not isinstance(one, skipped) for one in gc.get_objects())
 
     gc.collect()
     gc.freeze()  # what other tests imported is none of this, and is gone through for seconds
