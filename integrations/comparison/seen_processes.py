@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable
 from pathlib import Path
@@ -14,17 +12,6 @@ from typing import Any
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TURN_SECONDS = 0.01
-# Writes a byte in each turn.
-_IDLE = f"""
-import asyncio, os
-
-async def main():
-    while True:
-        os.write(1, b".")
-        await asyncio.sleep({_TURN_SECONDS})
-
-asyncio.run(main())
-"""
 
 
 def descendants() -> list[int]:
@@ -80,33 +67,26 @@ async def falls_silent(within_seconds: float) -> bool:
 
 
 async def share_of_turns(work: Awaitable[Any]) -> float:
-    """Return how many turns the event loop has beside some work, to those that one without any has meanwhile.
+    """Return how many turns the event loop has beside some work, to those that it has where it is free.
 
-    The other is that of a process beside this one: what else keeps the machine busy takes turns from both.
+    What its thread waits for a processor does not count: that is how busy the machine is.
     """
-    idle = await asyncio.to_thread(_begin_idle)
-    try:
-        task, turns = asyncio.ensure_future(work), 0
-        while not task.done():
-            await asyncio.sleep(_TURN_SECONDS)
-            turns += 1
-        idle.kill()
-        task.result()
-        return turns / max(1, len((await asyncio.to_thread(idle.communicate))[0]))
-    finally:
-        idle.kill()
+    began, waited, turns = time.monotonic(), _seconds_in_line(), 0
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await asyncio.sleep(_TURN_SECONDS)
+        turns += 1
+    task.result()
+    return turns * _TURN_SECONDS / (time.monotonic() - began - (_seconds_in_line() - waited))
 
 
-def _begin_idle() -> subprocess.Popen[bytes]:
-    idle = subprocess.Popen([sys.executable, "-c", _IDLE], stdout=subprocess.PIPE)
-    assert idle.stdout is not None
-    idle.stdout.read(1)
-    return idle
+def _seconds_in_line() -> float:
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 def keeps_free(share: float) -> str:
     """Whether so many turns are what a loop has that is free: at least half of them."""
-    return "yes" if share >= 0.5 else f"no, it has {share:.0%} of its turns"
+    return "yes" if share >= 0.5 else "no, it has less than half of its turns"
 
 
 async def peak_during(work: Awaitable[Any], enough: float) -> float:

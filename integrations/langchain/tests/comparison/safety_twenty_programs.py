@@ -1,7 +1,7 @@
 """With 20 programs that compute at once the event loop stays free
 
-Ours with a limit of one second, theirs with ten, which count from before its tools are installed; free: at least half
-the turns that an idle process has beside it.
+Ours with a limit of one second, theirs with ten, which count from before its tools are installed; free: it has at
+least half the turns that it has without them, but for what its thread waits for a processor.
 """
 
 from __future__ import annotations

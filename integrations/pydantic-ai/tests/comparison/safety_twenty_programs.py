@@ -1,6 +1,7 @@
 """With 20 programs that compute at once the event loop stays free
 
-Each with a limit of one second; free: at least half the turns that an idle process has beside it.
+Each with a limit of one second; free: it has at least half the turns that it has without them, but for what its
+thread waits for a processor.
 """
 
 from __future__ import annotations
