@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 from tests.soak.replica_proxy import AWAY
+
+from codemode import ALL_TENANTS, Change
 
 
 class Asker:
@@ -37,3 +40,12 @@ class Asker:
                     return answer
             self._answers[f"asked again: {method}"] += 1
             await asyncio.sleep(0.05)
+
+
+async def past(store: Any) -> AsyncIterator[Change]:
+    """Yield all that has happened so far."""
+    changes = store.changes(tenant=ALL_TENANTS)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            yield await asyncio.wait_for(anext(changes), 2)
+    await changes.aclose()

@@ -8,7 +8,6 @@ itself crashes ``outages`` times (0), and is away for five seconds each time. Ne
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import re
@@ -16,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,12 +27,12 @@ from tests.soak.consoles import free_ports
 from tests.soak.gateway_clients import is_up
 from tests.soak.pause_hosts import Lines, value_of
 from tests.soak.pauses import PEOPLE, database_of, key_of
-from tests.soak.replica_clients import Asker
+from tests.soak.replica_clients import Asker, past
 from tests.soak.replica_hosts import FIRST_ASKED, LEASE_MS
 from tests.soak.replica_proxy import MISSING, Proxy, Told, found_nginx
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, Change, verify_audit
+from codemode import ALL_TENANTS, verify_audit
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 ROLES, REPLICAS, VISITORS, ASKERS = ("gateway", "console", "agent"), 3, 6, 6
@@ -112,7 +111,7 @@ class Replicas(gateways.Chaos):
         return [*command, LEASE_MS] if name.startswith("gateway") else command
 
     def _others(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._reign(), self._break_database()]
+        return [self._reign(), self._break_database(), self._start_again()]
 
     def _clients(self, runs: Iterable[int]) -> list[Coroutine[Any, Any, None]]:
         chances = [random.Random(self.chance.random()) for _ in range(VISITORS + ASKERS)]
@@ -140,6 +139,23 @@ class Replicas(gateways.Chaos):
             with away(self._where.split()[0].removeprefix("host=")):
                 await asyncio.sleep(_AWAY_SECONDS)
             self.outages += 1
+
+    async def _start_again(self) -> None:
+        """Be what starts ended servers anew: one that begins while the database is away says so and ends."""
+        while True:
+            for name in self._replicas:
+                self._revive(name)
+            await asyncio.sleep(0.2)
+
+    def _revive(self, name: str) -> None:
+        if self._hosts[name].has_ended():
+            assert self._pace.outages, f"{name} has ended: {self._log()}"
+            self._nursery.buried(self._hosts[name])
+            self._start(name)
+
+    def _kill(self, name: str) -> None:
+        self._revive(name)
+        super()._kill(name)
 
     async def _struck(self) -> str:
         """Return one of the nine: half of the time whoever has just had an effect, or has had its server do it."""
@@ -180,7 +196,7 @@ class Replicas(gateways.Chaos):
     async def _all_clicked(self) -> None:
         """Wait until both people have dealt with all that happened."""
         deadline = time.monotonic() + LONGEST_SECONDS
-        newest = max([change.sequence async for change in _past(self.store)], default=0)
+        newest = max([change.sequence async for change in past(self.store)], default=0)
         for actor, lines in self.decided.items():
             while not any(line[0] == "seen" and line[2] >= newest for line in lines.read()):
                 assert time.monotonic() < deadline, f"{actor} has stopped looking: {self._log()}"
@@ -244,15 +260,6 @@ class Replicas(gateways.Chaos):
                     assert code != "AlreadyDecided" or kept[name].actor == told, (rest, kept[name])
 
 
-async def _past(store: Any) -> AsyncIterator[Change]:
-    """Yield all that has happened so far."""
-    changes = store.changes(tenant=ALL_TENANTS)
-    with contextlib.suppress(TimeoutError):
-        while True:
-            yield await asyncio.wait_for(anext(changes), 2)
-    await changes.aclose()
-
-
 def _mebibytes(pid: int) -> float:
     """What a process and its children have for themselves, with their part of what they share."""
     sizes = [line for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:")]
@@ -297,11 +304,10 @@ def run_replicas(pace: Pace, *, seed: int = 1) -> Done:
 
     with nothing_left(), tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with database_of("postgres", folder) as where:
-            with no_orphan_left():
-                done = asyncio.run(run(where, folder))
-            done.chaos.check_left()
-            return done
+        with no_orphan_left(), database_of("postgres", folder) as where:  # which is started again in the middle
+            done = asyncio.run(run(where, folder))
+        done.chaos.check_left()
+        return done
 
 
 def main() -> None:
