@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ class PrivateTables:
         self._statements = statements
         self._lock = threading.Lock()
         self._memory = sqlite3.connect(":memory:", check_same_thread=False) if path is None else None
+        if self._memory is not None:  # Python 3.13 and later warn of a connection that nobody closed
+            weakref.finalize(self, self._memory.close).atexit = False
 
     @property
     def stamp(self) -> object:
