@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from forked_hosts import ForkedHosts
 from postgres_cluster import cluster, new_database
-from required import missing
+from required import missing, require_dbos_on_sqlite
 from tests.soak.engines import Workflow, check
 from thoroughness import rounds
 
@@ -29,6 +29,7 @@ def hosts() -> Iterator[ForkedHosts]:
 
 
 def on_sqlite(hosts: ForkedHosts, folder: Path, *, is_journaled: bool = True) -> Workflow:
+    require_dbos_on_sqlite()
     system = f"sqlite:///{folder / 'dbos.sqlite'}"
     return Workflow(hosts, folder, system, str(folder / "store.sqlite"), is_journaled=is_journaled)
 

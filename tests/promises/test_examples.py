@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from public_servers import require_servers
+from required import require_dbos_on_sqlite
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -30,6 +31,8 @@ def run(*command: str, **settings: object) -> subprocess.CompletedProcess[str]:
 def require_what_it_needs(example: Path) -> None:
     if example.stem == "gateway_triage":
         require_servers()
+    if example.stem == "durable_refunds":
+        require_dbos_on_sqlite()
 
 
 @pytest.mark.parametrize("example", RUNNING, ids=lambda path: path.stem)

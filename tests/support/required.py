@@ -4,6 +4,8 @@
 """
 
 import os
+import sqlite3
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
@@ -19,6 +21,7 @@ PACKAGES = {
     "blockbuster": "blockbuster of the dev group",
     "pyright": "pyright of the dev group",
     "dbos": "dbos of the dev group",
+    "sqlite": "a Python whose SQLite is 3.42 or newer",
     "evals": "pydantic-evals, which the environment of `make test-lowest` has",
     "temporal": "temporalio of the dev group",
     "clients": "npm, PyPI and registries, for `make clients` to install clients of other makers with",
@@ -36,6 +39,12 @@ def missing(name: str, reason: str) -> NoReturn:
             f"CODEMODE_REQUIRE names {name}, which is missing: {reason}. Install {PACKAGES[name]}", pytrace=False
         )
     pytest.skip(reason)
+
+
+def require_dbos_on_sqlite() -> None:
+    """From Python 3.12 on DBOS writes its tables in words that SQLite has since 3.42, whatever SQLite is there."""
+    if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
+        missing("sqlite", f"DBOS needs SQLite 3.42 on this Python, which has {sqlite3.sqlite_version}")
 
 
 def node_path() -> str:
