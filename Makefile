@@ -89,9 +89,9 @@ test-lowest: $(LOWEST)/.installed
 	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
 	  $(LOWEST)/bin/python -m pytest -k "not (test_33 or test_28 or test_no_call_runs_twice) $(ONLY)" $$plugins; }
 
-# The same tests with workers that pools keep for fifty programs, wherever a test does not say itself for how many.
+# The tests of the core with workers that pools keep for fifty programs, where a test does not say itself for how many.
 test-kept: $(STAMP)
-	@CODEMODE_PROGRAMS_PER_WORKER=50 $(MAKE) --no-print-directory --jobs=4 test-processes test-units test-plugins test-hostile
+	@CODEMODE_PROGRAMS_PER_WORKER=50 $(MAKE) --no-print-directory --jobs=3 test-processes test-units test-hostile
 
 # The same tests with all their rounds, and those that are more of the same: some fifteen minutes more. Then once more
 # with kept workers.
