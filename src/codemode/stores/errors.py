@@ -60,6 +60,10 @@ class AnswerRefused(StoreError):  # noqa: N818
 
 
 class StoreUnavailable(CodeModeError):  # noqa: N818
-    """The database cannot be reached or used. Nothing was changed; the cause is its own error."""
+    """The database cannot be reached or used; the cause is its own error.
+
+    Nothing was changed, unless the connection broke while a commit was under way: then nobody knows, and whoever asks
+    again is told.
+    """
 
     default_code = "CODE_MODE_STORE_UNAVAILABLE"

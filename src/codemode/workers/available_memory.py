@@ -84,7 +84,7 @@ def _text(path: str) -> str:
     except OSError:
         return ""
     try:
-        return os.read(file, _READ_BYTES).decode("utf-8", "replace")
+        return os.pread(file, _READ_BYTES, 0).decode("utf-8", "replace")
     except OSError:
         return ""
     finally:
