@@ -5,8 +5,9 @@ first program and ends with it. All share a journal. In the middle of each run a
 the node had, under the same names, so what had finished is answered from the journal, what had not begun is made, and
 what had begun and not ended is looked up in the shop's list of orders. Each order was made once.
 
-Needs this package and Ray: ``pip install '.[postgres]' 'ray[data]'`` in the root of the repository. Arguments: how many
-programs, how many nodes, and the connection string of a Postgres for the journal; without one it is a file.
+Needs this package and Ray: ``pip install . 'psycopg[binary,pool]' 'ray[data]'`` in the root of the repository.
+Arguments: how many programs, how many nodes, and the connection string of a Postgres for the journal; without one it
+is a file.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -43,7 +44,8 @@ try:
         create_code_mode_tool,
     )
 except ImportError as error:
-    sys.exit(f"{error}. Needed is what `pip install '.[postgres]' 'ray[data]'` in the root of the repository brings.")
+    needed = "pip install . 'psycopg[binary,pool]' 'ray[data]'"
+    sys.exit(f"{error}. This example needs what `{needed}` in the root of the repository brings.")
 
 
 def say(text: str) -> None:

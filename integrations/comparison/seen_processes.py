@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,22 @@ def _stat(process: Path) -> list[str]:
         return []
 
 
-def is_locked(pid: int) -> bool:
-    """Tell whether the kernel filters a process's system calls and gives it no new privileges."""
-    lines = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
-    return lines.get("Seccomp") == "2" and lines.get("NoNewPrivs") == "1"
+def all_locked() -> list[bool]:
+    """Tell of each process below this one whether the kernel filters its calls and gives it no new privileges."""
+    found = (dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line) for text in _told("status"))
+    return [lines.get("Seccomp") == "2" and lines.get("NoNewPrivs") == "1" for lines in found]
 
 
-def environment_of(pid: int) -> str:
-    """Return the environment that a process was started with."""
-    return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+def environments() -> list[str]:
+    """Return the environment that each process below this one was started with."""
+    return [*_told("environ")]
+
+
+def _told(what: str) -> Iterator[str]:
+    """What the system tells of each process below this one; some end meanwhile."""
+    for pid in descendants():
+        with suppress(ProcessLookupError, FileNotFoundError):
+            yield Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")
 
 
 def cpu_seconds() -> float:

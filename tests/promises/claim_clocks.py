@@ -38,6 +38,17 @@ class Still(Clock):
         await asyncio.sleep(0)
 
 
+class Standing(Clock):
+    """A clock that nobody's waiting moves while it ``stands``: what is done meanwhile takes no time."""
+
+    stands = False
+
+    async def sleep(self, seconds: float) -> None:
+        while self.stands:  # noqa: ASYNC110 - time here is made by the test
+            await asyncio.sleep(0)
+        await super().sleep(seconds)
+
+
 class Following(Clock):
     """A clock that is never more than half a renewal ahead of another one: time goes by for both."""
 

@@ -7,7 +7,7 @@ import os
 from langchain_core.tools import tool
 from langchain_sides import Side, main
 from script_steps import yes
-from seen_processes import descendants, environment_of
+from seen_processes import environments
 
 SECRET = "hunter2-of-the-comparison"
 
@@ -15,19 +15,19 @@ SECRET = "hunter2-of-the-comparison"
 async def answer(side: Side) -> str:
     # Before any process of either is started; one that has been started would not have it.
     os.environ["COMPARISON_API_KEY"] = SECRET
-    environments: list[str] = []
+    found: list[str] = []
 
     @tool
     def look() -> int:
         """Look at the processes."""
-        environments.extend(environment_of(pid) for pid in descendants())
-        return len(environments)
+        found.extend(environments())
+        return len(found)
 
     with side.fresh_pool() as options:
         await side.run("return await tools.look({})", [look], options=options)
-    if not environments:  # programs run in the agent's process itself
-        environments.append(os.environ["COMPARISON_API_KEY"])
-    return yes(any(SECRET in one for one in environments))
+    if not found:  # programs run in the agent's process itself
+        found.append(os.environ["COMPARISON_API_KEY"])
+    return yes(any(SECRET in one for one in found))
 
 
 if __name__ == "__main__":

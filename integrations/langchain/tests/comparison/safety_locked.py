@@ -8,7 +8,7 @@ from __future__ import annotations
 from langchain_core.tools import tool
 from langchain_sides import Side, main
 from script_steps import yes
-from seen_processes import descendants, is_locked
+from seen_processes import all_locked
 
 
 async def answer(side: Side) -> str:
@@ -17,7 +17,7 @@ async def answer(side: Side) -> str:
     @tool
     def look() -> int:
         """Look at the processes."""
-        locked.extend(is_locked(pid) for pid in descendants())
+        locked.extend(all_locked())
         return len(locked)
 
     await side.run("return await tools.look({})", [look])

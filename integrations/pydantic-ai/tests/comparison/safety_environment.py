@@ -6,7 +6,7 @@ import os
 
 from pydantic_ai_sides import Side, main
 from script_steps import yes
-from seen_processes import descendants, environment_of
+from seen_processes import environments
 
 SECRET = "hunter2-of-the-comparison"
 
@@ -14,16 +14,16 @@ SECRET = "hunter2-of-the-comparison"
 async def answer(side: Side) -> str:
     # Before any process of either is started; one that has been started would not have it.
     os.environ["COMPARISON_API_KEY"] = SECRET
-    environments: list[str] = []
+    found: list[str] = []
 
     def look() -> int:
-        environments.extend(environment_of(pid) for pid in descendants())
-        return len(environments)
+        found.extend(environments())
+        return len(found)
 
     with side.fresh_pool() as options:
         await side.run("return await tools.look({})", "await look()", [look], side.capability(**options))
     assert environments
-    return yes(any(SECRET in one for one in environments))
+    return yes(any(SECRET in one for one in found))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pydantic_ai_sides import Side, main
 from script_steps import yes
-from seen_processes import descendants, is_locked
+from seen_processes import all_locked
 
 
 async def answer(side: Side) -> str:
     locked: list[bool] = []
 
     def look() -> int:
-        locked.extend(is_locked(pid) for pid in descendants())
+        locked.extend(all_locked())
         return len(locked)
 
     await side.run("return await tools.look({})", "await look()", [look])
