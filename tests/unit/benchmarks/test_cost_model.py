@@ -1,0 +1,123 @@
+"""The simulation behind `python -m benchmarks.cost`: known formulas, nothing lost, Postgres where it is the limit."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("simpy")
+ROOT = Path(__file__).parents[3]
+Z = 4.0  # standard errors: a seed that is changed passes too
+
+
+@pytest.fixture(scope="module")
+def cost() -> Iterator[Any]:
+    """Import a part of the benchmarks, which are no installed package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        yield lambda name: importlib.import_module(f"benchmarks.cost.{name}")
+
+
+@pytest.fixture
+def figures(cost: Any) -> Any:
+    return cost("figures")
+
+
+def costs(figures: Any, **given: float) -> Any:
+    free = dict.fromkeys(figures.Costs.__dataclass_fields__, 0.0)
+    return figures.Costs(**free | given)
+
+
+USUAL = {"host_run": 0.4, "host_call": 0.1, "zygote_run": 0.4, "worker_run": 1.5, "worker_call": 0.1}
+
+
+def waits(servers: int, offered: float) -> float:
+    """Erlang C: how likely one of so many servers has to be waited for."""
+    free = sum(offered**n / math.factorial(n) for n in range(servers))
+    full = offered**servers / math.factorial(servers) * servers / (servers - offered)
+    return full / (free + full)
+
+
+def test_workers_that_are_waited_for_are_as_erlang_says(cost: Any, figures: Any):
+    # Nothing costs CPU, so a run is one exponential time of a tool on one of four workers.
+    servers, mean_ms, rate = 4, 10.0, 300.0
+    means: list[float] = []
+    for seed in range(5):
+        traffic = figures.Traffic(calls=1, latency_ms=mean_ms, rate=rate)
+        fleet = cost("model").Fleet(costs(figures), figures.Host(8, 1, servers), traffic, seed=seed)
+        fleet.env.run(until=3000)
+        means.append(statistics.mean(fleet.counts.took_ms))
+    offered = rate * mean_ms / 1000
+    expected = mean_ms + waits(servers, offered) * mean_ms / (servers - offered)
+    error = statistics.stdev(means) / math.sqrt(len(means))
+    assert abs(statistics.mean(means) - expected) < Z * error
+    assert error < expected / 10
+
+
+def test_every_run_that_arrives_ends_once(cost: Any, figures: Any):
+    traffic = figures.Traffic(3, 5, rate=300, pausing=0.2, answer_s=0.2, failing=0.2, host_lasts_s=1.0, restart_s=0.2)
+    operations = {name: figures.Operation(name, 0.1, 0.1, 2) for name in cost("model").asked_by_a_run(traffic)}
+    fleet = cost("model").Fleet(
+        costs(figures, **USUAL), figures.Host(2, 1, 64), traffic, hosts=3, operations=operations
+    )
+    fleet.env.run(until=1500)
+    counts = fleet.counts
+    assert counts.moved
+    assert counts.failed
+    assert counts.decided
+    fleet.traffic = replace(traffic, failing=0.0, host_lasts_s=0.0)
+    at_first = counts.arrived
+    fleet.stop()
+    fleet.env.run(until=60_000)
+    assert counts.arrived == at_first
+    assert (counts.waiting, counts.paused) == (0, counts.decided)
+    assert counts.ended + counts.failed == counts.arrived
+    assert not any(process.slots.count for machine in fleet.machines for process in machine.processes)
+
+
+def test_many_hosts_are_one_as_often(cost: Any, figures: Any):
+    found = [
+        cost("model").simulated(
+            cost("model").Fleet(
+                costs(figures, **USUAL), figures.Host(2, 1, 64), figures.Traffic(3, 5, in_flight=64), hosts=hosts
+            ),
+            0.5,
+            0.3,
+        )
+        for hosts in (1, 2)
+    ]
+    assert found[0].rate == pytest.approx(found[1].rate, rel=0.05)
+    # All processors are busy: what a run takes says how many there are.
+    assert found[0].rate == pytest.approx(2000 / costs(figures, **USUAL).run_ms(3), rel=0.05)
+
+
+def test_one_lock_of_postgres_bounds_all_hosts(cost: Any, figures: Any):
+    traffic = figures.Traffic(0, 0, rate=400, pausing=1.0, answer_s=1e9)
+    operations = {"put": figures.Operation("put", 0.0, 0.5, 10, 10, "store")}
+    database = figures.Database(cores=8, trip_ms=0.2)
+    fleet = cost("model").Fleet(
+        costs(figures), figures.Host(8), traffic, hosts=2, operations=operations, database=database
+    )
+    outcome = cost("model").simulated(fleet, 1.5, 0.3)
+    most = 1000 / (10 * 0.2 + 0.5)
+    assert outcome.rate * 2 == pytest.approx(most, rel=0.03)
+    assert outcome.store_busy > 0.99
+
+
+def test_hosts_that_are_not_simulated_ask_as_much_of_postgres(cost: Any, figures: Any):
+    traffic = figures.Traffic(0, 0, rate=100, pausing=1.0, answer_s=1e9)
+    asked = dict.fromkeys(cost("model").asked_by_a_run(traffic))
+    operations = {name: figures.Operation(name, 0.0, 0.05, 2) for name in asked}
+    settings = {"operations": operations, "database": figures.Database(trip_ms=0.1)}
+    fleet = cost("model").Fleet(costs(figures), figures.Host(8), traffic, hosts=1, others=3, **settings)
+    fleet.fill(traffic.rate, 3000)
+    outcome = cost("model").simulated(fleet, 2.5, 0.5)
+    expected = 4 * 100 * len(asked) * 0.05 / 1000
+    assert outcome.postgres_busy == pytest.approx(expected, rel=0.15)
