@@ -43,8 +43,13 @@ def named(page: str) -> set[str]:
 
 
 def is_there(name: str, folder: Path) -> bool:
-    """Tell whether a file or folder is there, seen from the page, the root or the package; a bare name anywhere."""
+    """Tell whether a file or folder is there, seen from the page, the root or the package; a bare name anywhere.
+
+    A module that is run may be a package.
+    """
     if any((place / name).exists() for place in (folder, TREE, TREE / "src" / "codemode")):
+        return True
+    if (TREE / name.removesuffix(".py") / "__main__.py").exists():
         return True
     return "/" not in name and any(any((TREE / place).rglob(name)) for place in _FOLDERS)
 
