@@ -228,20 +228,9 @@ class _Database:
             if self._pool is None:
                 settings: Any = {"kwargs": _SETTINGS, "timeout": _AWAY_SECONDS, "name": "codemode-store"}
                 settings["configure"], settings["reconnect_timeout"] = _limit_standstill, _AWAY_SECONDS
-                settings["check"] = self._require_alive
                 self._make()
                 self._pool = self._pool_of(self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings)
             return self._pool
-
-    def _require_alive(self, connection: psycopg.Connection[Any]) -> None:
-        """Look, without asking the server, whether it has left a connection at rest, and then at all the others."""
-        try:
-            for _ in range(2):  # its last words, and then the end
-                connection.pgconn.consume_input()
-        except self._away:
-            if (pool := self._pool) is not None:
-                pool.check()
-            raise
 
     def _make(self) -> None:
         if not self._is_made:
