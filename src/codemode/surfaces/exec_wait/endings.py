@@ -61,10 +61,14 @@ class Endings:
     ) -> Any:
         """Return the result of an outcome, or the `Interrupt`; its run rests or has given its place back.
 
-        Who is cancelled while that is made, or written into a store, leaves the result to ``owe``.
+        Who is cancelled while that is written into the store leaves the result to ``owe``.
         """
-        keep = owe or partial(self._runs.owe, one.run_id)
-        result = await kept_from_cancelling(asyncio.ensure_future(self._told(one, outcome, notes)), keep)
+        telling = self._told(one, outcome, notes)
+        if self._stored is None:
+            result = await telling
+        else:
+            keep = owe or partial(self._runs.owe, one.run_id)
+            result = await kept_from_cancelling(asyncio.ensure_future(telling), keep)
         log_result(one, result)
         return with_content(result, outcome)
 
