@@ -13,6 +13,8 @@ from pausing import Spy
 from waiting import until, within
 
 from codemode import ALL_TENANTS, SqliteInterruptStore, create_exec_wait_tools
+from codemode.run.resting_runner import RestingRunner
+from codemode.surfaces.exec_wait import programs
 
 SMALL, LARGE = 10, 300_000  # what is long is read in a thread
 CODE = """
@@ -197,3 +199,101 @@ def test_an_exec_that_is_cancelled_as_it_asks_a_person_leaves_no_question_behind
 
     left, active = within(main())
     assert (left, active, spy.ran) == ([], 0, [])
+
+
+class HeldPlace:
+    """A place for values that answers nobody before ``gate`` is set."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate, self.values = asyncio.Event(), asyncio.Event(), dict[str, str]()
+
+    async def keys(self) -> list[str]:
+        self.asked.set()
+        await self.gate.wait()
+        return [*self.values]
+
+    async def get(self, key: str) -> str | None:
+        return self.values.get(key)
+
+    async def set(self, key: str, value: str) -> None:
+        self.values[key] = value
+
+    async def delete(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+@pytest.mark.parametrize("tool_call_id", [None, "call_2"])
+def test_a_wait_that_is_cancelled_while_its_result_is_put_away_leaves_it_to_the_next(make_pool, tool_call_id):
+    async def main() -> Any:
+        place = HeldPlace()
+        settings = {"model_output": {"max_model_characters": 1_000}, "state": place}
+        pair = create_exec_wait_tools([], settings=settings, pool=make_pool())
+        first = await run(pair, "await yield_control(); return 'A'.repeat(2000)")
+        waiting = asyncio.ensure_future(wait(pair, first, tool_call_id=tool_call_id))
+        await asyncio.wait_for(place.asked.wait(), 60)
+        waiting.cancel()
+        place.gate.set()
+        await asyncio.wait([waiting], timeout=60)
+        last = await wait(pair, first)
+        await pair.aclose()
+        return waiting.cancelled(), last, [*place.values]
+
+    is_cancelled, last, kept = within(main())
+    assert (is_cancelled, last["status"], kept) == (True, "completed", ["result:1"])
+    assert "result:1" in last["value"]
+
+
+def test_a_wait_that_is_cancelled_as_its_run_fails_leaves_word_of_that(make_pool, monkeypatch):
+    async def main() -> Any:
+        pair = create_exec_wait_tools([], {"maxWarmRuns": 4}, pool=make_pool())
+        first = await run(pair, "await yield_control(); return 1")
+        begun = asyncio.Event()
+
+        async def breaks(runner: RestingRunner) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                runner._fail(RuntimeError("the host broke"))
+
+        monkeypatch.setattr(RestingRunner, "answer_yields", breaks)
+        waiting = asyncio.ensure_future(wait(pair, first))
+        await asyncio.wait_for(begun.wait(), 60)
+        waiting.cancel()
+        await asyncio.wait([waiting], timeout=60)
+        told = [await wait(pair, first) for _ in range(2)]
+        await pair.aclose()
+        return waiting.cancelled(), told
+
+    is_cancelled, (told, again) = within(main())
+    assert (is_cancelled, told["code"], again["code"]) == (True, "internal_error", "invalid_input")
+    assert told["error"] == programs.UNHEARD
+
+
+def test_a_wait_that_is_cancelled_before_it_has_a_worker_leaves_the_run_waiting_though_one_comes(make_pool):
+    pool, begun = make_pool(max_workers=1, on_saturation="wait", wait_timeout_ms=60_000), Spy()
+
+    async def main() -> Any:
+        gate = asyncio.Event()
+
+        async def hold(value: Any, _context: Any) -> Any:
+            await gate.wait()
+            return value
+
+        options = {"maxWarmRuns": 0, "timeoutMs": 60_000, "waitTimeoutMs": 60_000}
+        pair = create_exec_wait_tools([begun.tool("hold", hold)], options, pool=pool)
+        first = await run(pair, "await yield_control(); while (true);")
+        other = asyncio.ensure_future(run(pair, "return await tools.hold(1)"))
+        await until(lambda: begun.ran)
+        waiting = asyncio.ensure_future(wait(pair, first))
+        await until(lambda: len(pool._admission._waiting) == 1)
+        waiting.cancel()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        states = {one.run_id: one.state for one in pair.runs(SCOPE)}
+        assert (await other)["value"] == 1
+        await pair.aclose()
+        return states[first["runId"]]
+
+    assert within(main()) == "waiting"

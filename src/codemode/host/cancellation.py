@@ -35,9 +35,10 @@ async def to_its_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT
 async def kept_from_cancelling(
     task: asyncio.Task[ResultT], keep: Callable[[ResultT], None], may_cut: Callable[[], bool] = lambda: False
 ) -> ResultT:
-    """Return what a task comes to. Who is cancelled meanwhile leaves it to ``keep``, if it comes soon.
+    """Return what a task comes to. Who is cancelled meanwhile leaves that to ``keep``.
 
-    Where it ``may_cut`` the task is cancelled too, and so is one that takes longer than that.
+    Where it ``may_cut`` the task is cancelled too, and so is one that takes longer than two seconds; whoever looks
+    afterwards sees what it has come to, unless it takes as long again to end.
     """
     try:
         await asyncio.wait([task])
@@ -46,6 +47,9 @@ async def kept_from_cancelling(
             task.cancel()
         try:
             await asyncio.wait([task], timeout=_GRACE_SECONDS)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=_GRACE_SECONDS)
         finally:
             _leave_to(task, keep)
         raise
@@ -55,6 +59,7 @@ async def kept_from_cancelling(
 def _leave_to(task: asyncio.Task[ResultT], keep: Callable[[ResultT], None]) -> None:
     if not task.done():
         task.cancel()
+        task.add_done_callback(lambda _: _leave_to(task, keep))
     elif not task.cancelled() and task.exception() is None:
         keep(task.result())
 

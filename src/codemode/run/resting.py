@@ -65,6 +65,7 @@ class RestingExecution(Execution):
         self._runner: RestingRunner | None = None
         self._loop = asyncio.get_running_loop()
         self._is_starting, self._is_going_on, self._is_over = True, False, False
+        self._has_stopped = False  # the part of the run with which somebody goes on
         self._closing: asyncio.Task[None] | None = None
         self._owed: RunOutcome | None = None  # that came when whoever waited for it had been cancelled
         self.on_news: Callable[[], None] = _nobody
@@ -201,10 +202,10 @@ class RestingExecution(Execution):
         if owed is not None:
             self._owed = None
             return owed
-        self._is_going_on = True
+        self._is_going_on, self._has_stopped = True, False
         try:
             leg = self._loop.create_task(self._leg(lambda: self._gone_on(runner, wait_ms)))
-            return await kept_from_cancelling(leg, self._owe, lambda: not _has_stopped(runner))
+            return await kept_from_cancelling(leg, self._owe, lambda: not (self._has_stopped or runner.ended.done()))
         finally:
             self._is_going_on = False
 
@@ -213,15 +214,18 @@ class RestingExecution(Execution):
 
     async def _gone_on(self, runner: RestingRunner, wait_ms: int) -> _Stop:
         try:
-            return await self._handed_in(runner, wait_ms)
-        except asyncio.CancelledError:
-            if runner.ended.done():  # at the same moment
-                return runner.ended.result()
-            runner.drop_worker()
-            raise
+            stop = await self._handed_in(runner, wait_ms)
+        except BaseException as error:
+            if not runner.ended.done():
+                if isinstance(error, asyncio.CancelledError):
+                    runner.drop_worker()
+                raise
+            stop = None
+        self._has_stopped = True
+        try:
+            return runner.ended.result() if stop is None else stop  # it has ended at the same moment
         except BaseException:
-            if runner.ended.done():
-                await self._close()
+            await self._close()
             raise
 
     async def _leg(self, work: Callable[[], Awaitable[_Stop]]) -> RunOutcome:
@@ -336,11 +340,6 @@ class RestingExecution(Execution):
 
 def _nobody() -> None:
     """Stand in for whoever wants to hear of news."""
-
-
-def _has_stopped(runner: RestingRunner) -> bool:
-    """Tell whether a program that somebody goes on with has come to its end, or to rest once more."""
-    return runner.ended.done() or runner.rested.done()
 
 
 async def _stop(runner: RestingRunner) -> _Stop:

@@ -61,11 +61,11 @@ class Endings:
     ) -> Any:
         """Return the result of an outcome, or the `Interrupt`; its run rests or has given its place back.
 
-        Who is cancelled while that is written into the store leaves the result to ``owe``.
+        Who is cancelled while that is made, or written into the store, leaves the result to ``owe``.
         """
         telling = self._told(one, outcome, notes)
-        if self._stored is None:
-            result = await telling
+        if self._stored is None and outcome.rest is None and not self._words.is_large(outcome):
+            result = await telling  # at once: a task for it would make every program dearer
         else:
             keep = owe or partial(self._runs.owe, one.run_id)
             result = await kept_from_cancelling(asyncio.ensure_future(telling), keep)

@@ -26,6 +26,7 @@ from .recorded import Recorded
 from .requests import INVALID_INPUT, ExecRequest, RefusedInputError, read_exec, read_wait, unknown_run
 from .results import (
     ABORTED,
+    INTERNAL_ERROR,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ...run.outcome import RestingRun
     from .stored import StoredRuns
 
+UNHEARD = "this run has ended as the call that waited for it was cancelled, and what it came to is not known"
 ReadT = TypeVar("ReadT")
 _log = logging.getLogger("codemode.tools")
 
@@ -197,9 +199,13 @@ class Programs:
     def _left(self, one: WaitingRun, run: RestingRun) -> None:
         if run.is_resting:
             self.runs.back(one)
-        else:
-            self.runs.end(one, FAILED)
-            one.at_home(one.end_keeper)
+            return
+        one.at_home(one.end_keeper)
+        if one.lease is not None:  # from where it was kept others go on, as soon as nobody holds it
+            self.runs.drop(one)
+            return
+        self.runs.end(one, FAILED)
+        self.runs.owe(one.run_id, self._words.failed(UNHEARD, INTERNAL_ERROR))
 
     async def _is_elsewhere(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
         """Tell whether a run is not in this process, or as good as dead in it.

@@ -63,9 +63,13 @@ class Words:
             return self.of_error(one, outcome.error, output, telemetry)
         said = printed(outcome.console) if outcome.value is None and not output else ""
         value, most = outcome.value, self._most
-        if most is not None and is_beyond(value, most, outcome.result_bytes):
+        if most is not None and self.is_large(outcome):
             value = await told_of_large(outcome, most, self._setup.place(one.scope))
         return completed(value, output, telemetry, said)
+
+    def is_large(self, outcome: RunOutcome) -> bool:
+        """Tell whether a model is not shown the value whole."""
+        return self._most is not None and is_beyond(outcome.value, self._most, outcome.result_bytes)
 
     def of_person(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a run that waits for a person, saying so."""
