@@ -168,7 +168,10 @@ def value_of(run: int, number: int) -> int:
 
 
 class Chaos:
-    """One reign over many invocations. ``endings`` counts attempts, ``carried`` those that went on from a recovery."""
+    """One reign over many invocations: so many at least, and until one was carried on.
+
+    ``endings`` counts attempts, ``carried`` those that went on from a recovery.
+    """
 
     def __init__(
         self, invocations: int, seed: int, start_method: str, face: str, programs_per_worker: int | None
@@ -200,7 +203,9 @@ class Chaos:
         assert asyncio.all_tasks() == before
 
     async def _work(self, numbers: itertools.count[int]) -> None:
-        while (number := next(numbers)) < self.invocations:
+        # Where no strike has hit one that had begun, more are needed: there was nothing to carry on.
+        while (number := next(numbers)) < self.invocations or not self.carried:
+            self.invocations = max(self.invocations, number + 1)
             self.most_kept = max(self.most_kept, len(self.pool.supply.stock.kept))
             value = await self._to_its_end(number)
             assert value == [value_of(number, call) for call in (1, 2, 3, 4)], value
@@ -286,7 +291,7 @@ def main() -> None:
     except CodeModeError as error:
         sys.exit(f"failed: {error!r}")
     over = f"{TASKS} tasks, {face}, {start_method}, {most} for a worker"
-    print(f"chaos: {invocations} invocations over {over}, {time.monotonic() - started:.0f} s")
+    print(f"chaos: {chaos.invocations} invocations over {over}, {time.monotonic() - started:.0f} s")
     print(f"  signals sent       {sum(chaos.reign.sent.values())}: {_counted(chaos.reign.sent)}")
     print(f"  attempts           {sum(chaos.endings.values())}: {_counted(chaos.endings)}")
     print(f"  recoveries         {chaos.carried}; calls of unknown outcome: {_counted(chaos.answered) or 'none'}")

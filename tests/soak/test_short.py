@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 )
 def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, invocations: int) -> None:
     chaos = run_chaos(invocations, seed=7, start_method=start_method, face=face, seconds=120)
-    assert chaos.endings["result"] == invocations
+    assert chaos.endings["result"] == chaos.invocations >= invocations
     # Without enough of both the test would prove nothing.
     assert chaos.carried >= 1, (chaos.endings, chaos.reign.sent)
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
@@ -44,7 +44,7 @@ def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, in
 def test_chaos_with_workers_that_are_kept() -> None:
     count = rounds(40, 150)
     chaos = run_chaos(count, seed=7, programs_per_worker=PROGRAMS, seconds=120)
-    assert chaos.endings["result"] == count
+    assert chaos.endings["result"] == chaos.invocations >= count
     assert chaos.most_kept >= 1
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
 
