@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,16 @@ def times(folder: str, what: str) -> int:
 def yes(is_so: bool) -> str:
     """The answer to a question that has two."""
     return "yes" if is_so else "no"
+
+
+@contextmanager
+def in_environment(name: str) -> Iterator[str]:
+    """Put a new secret into the environment of this process, and so of those that it starts meanwhile."""
+    os.environ[name] = secret = secrets.token_hex()
+    try:
+        yield secret
+    finally:
+        del os.environ[name]
 
 
 async def comes_true(is_so: Callable[[], bool], within_seconds: float) -> bool:

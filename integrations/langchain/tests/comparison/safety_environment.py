@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from langchain_core.tools import tool
 from langchain_sides import Side, main
-from script_steps import yes
+from script_steps import in_environment, yes
 from seen_processes import environments
-
-SECRET = "hunter2-of-the-comparison"
 
 
 async def answer(side: Side) -> str:
-    # Before any process of either is started; one that has been started would not have it.
-    os.environ["COMPARISON_API_KEY"] = SECRET
     found: list[str] = []
 
     @tool
@@ -23,11 +17,12 @@ async def answer(side: Side) -> str:
         found.extend(environments())
         return len(found)
 
-    with side.fresh_pool() as options:
+    # Before any process of either is started; one that has been started would not have it.
+    with in_environment("COMPARISON_API_KEY") as secret, side.fresh_pool() as options:
         await side.run("return await tools.look({})", [look], options=options)
     if not found:  # programs run in the agent's process itself
-        found.append(os.environ["COMPARISON_API_KEY"])
-    return yes(any(SECRET in one for one in found))
+        found.append(secret)
+    return yes(any(secret in one for one in found))
 
 
 if __name__ == "__main__":

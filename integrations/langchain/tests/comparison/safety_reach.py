@@ -5,11 +5,9 @@ Everything that is tried is a program of its own; reached is what gives somethin
 
 from __future__ import annotations
 
-import os
-
 from langchain_core.tools import tool
 from langchain_sides import Side, main
-from script_steps import ends
+from script_steps import ends, in_environment
 
 MARK = "COMPARISON_SECRET"
 TRIED = {
@@ -25,7 +23,6 @@ TRIED = {
 
 
 async def answer(side: Side) -> str:
-    os.environ[MARK] = "hunter2"
     reached, got = list[str](), list[str]()
 
     @tool
@@ -34,13 +31,14 @@ async def answer(side: Side) -> str:
         got.append(value)
         return value
 
-    for what, programs in TRIED.items():
-        for js in programs:
-            got.clear()
-            asks = f"const it = await (async () => {{ {js} }})(); if (it) await tools.told({{ value: `${{it}}` }})"
-            await ends(side.run(asks, [told]))
-            if got and what not in reached:
-                reached.append(what)
+    with in_environment(MARK):
+        for what, programs in TRIED.items():
+            for js in programs:
+                got.clear()
+                asks = f"const it = await (async () => {{ {js} }})(); if (it) await tools.told({{ value: `${{it}}` }})"
+                await ends(side.run(asks, [told]))
+                if got and what not in reached:
+                    reached.append(what)
     return ", ".join(reached) or "nothing"
 
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
-
 from pydantic_ai_sides import Side, main
-from script_steps import yes
+from script_steps import in_environment, yes
 from seen_processes import environments
-
-SECRET = "hunter2-of-the-comparison"
 
 
 async def answer(side: Side) -> str:
-    # Before any process of either is started; one that has been started would not have it.
-    os.environ["COMPARISON_API_KEY"] = SECRET
     found: list[str] = []
 
     def look() -> int:
         found.extend(environments())
         return len(found)
 
-    with side.fresh_pool() as options:
+    # Before any process of either is started; one that has been started would not have it.
+    with in_environment("COMPARISON_API_KEY") as secret, side.fresh_pool() as options:
         await side.run("return await tools.look({})", "await look()", [look], side.capability(**options))
-    assert environments
-    return yes(any(SECRET in one for one in found))
+    assert found
+    return yes(any(secret in one for one in found))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,8 @@ Everything that is tried is a program of its own; reached is what gives somethin
 
 from __future__ import annotations
 
-import os
-
 from pydantic_ai_sides import Side, main
-from script_steps import ends
+from script_steps import ends, in_environment
 
 MARK = "COMPARISON_SECRET"
 TRIED = {
@@ -33,24 +31,24 @@ TRIED = {
 
 
 async def answer(side: Side) -> str:
-    os.environ[MARK] = "hunter2"
     reached: list[str] = []
-    for what, programs in TRIED.items():
-        for js, python in programs:
-            # A value that went back is a tool's input here: what fails calls nothing.
-            got: list[str] = []
+    with in_environment(MARK):
+        for what, programs in TRIED.items():
+            for js, python in programs:
+                # A value that went back is a tool's input here: what fails calls nothing.
+                got: list[str] = []
 
-            def told(value: str, got: list[str] = got) -> str:
-                got.append(value)
-                return value
+                def told(value: str, got: list[str] = got) -> str:
+                    got.append(value)
+                    return value
 
-            lines = python.split("\n")
-            last = f"value = {lines[-1]}\nif value:\n    await told(value=str(value))"
-            tries = "\n".join([*lines[:-1], last])
-            asks = f"const it = await (async () => {{ {js} }})(); if (it) await tools.told({{ value: `${{it}}` }})"
-            await ends(side.run(asks, tries, [told]))
-            if got and what not in reached:
-                reached.append(what)
+                lines = python.split("\n")
+                last = f"value = {lines[-1]}\nif value:\n    await told(value=str(value))"
+                tries = "\n".join([*lines[:-1], last])
+                asks = f"const it = await (async () => {{ {js} }})(); if (it) await tools.told({{ value: `${{it}}` }})"
+                await ends(side.run(asks, tries, [told]))
+                if got and what not in reached:
+                    reached.append(what)
     return ", ".join(reached) or "nothing"
 
 
