@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def yes(is_so: bool) -> str:
 
 
 @contextmanager
-def in_environment(name: str) -> Iterator[str]:
+def in_environment(name: str) -> Generator[str]:
     """Put a new secret into the environment of this process, and so of those that it starts meanwhile."""
     os.environ[name] = secret = secrets.token_hex()
     try:
