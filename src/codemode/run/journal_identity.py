@@ -42,8 +42,11 @@ def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedErro
 
 
 def held_elsewhere() -> CodeModeAbortedError:
-    """Return the error of a run that has waited long enough for a journal that another run has. Nothing was run."""
-    return journal_error("another run of this program has its journal, and goes on with it")
+    """Return the error of a run that has waited long enough for its journal. Nothing was run."""
+    return journal_error(
+        "the journal of this program could not be had in time: another run has it and goes on with it, or its store"
+        " is slow to answer"
+    )
 
 
 def unavailable(what: str, failure: BaseException) -> CodeModeAbortedError:
