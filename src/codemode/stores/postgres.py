@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -228,9 +229,24 @@ class _Database:
             if self._pool is None:
                 settings: Any = {"kwargs": _SETTINGS, "timeout": _AWAY_SECONDS, "name": "codemode-store"}
                 settings["configure"], settings["reconnect_timeout"] = _limit_standstill, _AWAY_SECONDS
+                settings["check"] = self._require_alive
                 self._make()
                 self._pool = self._pool_of(self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings)
             return self._pool
+
+    def _require_alive(self, connection: psycopg.Connection[Any]) -> None:
+        """Look, without asking the server, whether it has left a connection at rest, and then at all the others.
+
+        To one that is asked nothing it says nothing before its last words.
+        """
+        poller = select.poll()
+        poller.register(connection.fileno(), select.POLLIN)
+        if not poller.poll(0):
+            return
+        connection.close()
+        if (pool := self._pool) is not None:
+            pool.check()
+        raise self._away("the server has left this connection")
 
     def _make(self) -> None:
         if not self._is_made:
