@@ -12,20 +12,19 @@ import logging
 import os
 import threading
 import traceback
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import steps
 from .check_turns import HUNG_SECONDS, pass_over_hung, run_in_turn
+from .job_threads import ByOwner, JobThreads
 
 if TYPE_CHECKING:
     import asyncio
 
 _TOOL_THREADS = 64
-_IDLE_SECONDS = 5.0
 # A validator takes up to ten milliseconds for so much.
 LARGE_CHARACTERS = 1 << 11
 
@@ -68,17 +67,15 @@ class HostThreads:
     """The threads of one pool, or of one share of a pool."""
 
     def __init__(self) -> None:
-        self._tools: dict[int, _Threads] = {}
-        self.checks = _Threads("codemode-check", 1, _ByOwner())
+        self._tools: dict[int, JobThreads] = {}
+        self.checks = JobThreads("codemode-check", 1, ByOwner())
 
-    def tools(self, depth: int) -> _Threads:
+    def tools(self, depth: int) -> JobThreads:
         """Return the threads for tools of invocations that are so deep in nested calls of others.
 
         Each depth has its own: tools that wait for the programs which they run must not take the threads of those.
         """
-        return self._tools.get(depth) or self._tools.setdefault(
-            depth, _Threads("codemode-tool", _TOOL_THREADS, deque())
-        )
+        return self._tools.get(depth) or self._tools.setdefault(depth, JobThreads("codemode-tool", _TOOL_THREADS))
 
     def of_invocation(self, depth: int = 0) -> InvocationThreads:
         """Return the part of one invocation."""
@@ -99,9 +96,9 @@ class InvocationThreads:
         """Let `run_check` in this task, and in those that it starts, run in these threads."""
         return _Serving(self)
 
-    async def run_tool(self, work: Callable[[], ResultT]) -> ResultT:
+    def run_tool(self, work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
         """Run a sync tool, with the caller's context variables."""
-        return await self._share.tools(self._depth).run(_Job(self, work, _run_plainly))
+        return self._share.tools(self._depth).run(_Job(self, work, _run_plainly))
 
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work, with the caller's context variables, when it is this share's turn."""
@@ -158,7 +155,7 @@ class Errands:
     """Threads for what may wait and belongs to no invocation. They too end when they are idle."""
 
     def __init__(self, name: str, most: int) -> None:
-        self._threads = _Threads(name, most, deque())
+        self._threads = JobThreads(name, most)
 
     def send(self, work: Callable[[], None]) -> None:
         """Have it done soon; nobody waits for it. Where the system gives no thread it is done here."""
@@ -234,102 +231,6 @@ class _Job:
 
 def _done() -> None:
     """Stand in for work that is done, and may hold much."""
-
-
-class _ByOwner:
-    """A queue that gives each invocation its turn, however much another one has put in."""
-
-    def __init__(self) -> None:
-        self._queues: dict[InvocationThreads, deque[_Job]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
-
-    def append(self, job: _Job) -> None:
-        self._queues.setdefault(job.owner, deque()).append(job)
-
-    def remove(self, job: _Job) -> None:
-        queue = self._queues.get(job.owner, deque())
-        queue.remove(job)
-        if not queue:
-            del self._queues[job.owner]
-
-    def popleft(self) -> _Job:
-        owner = next(iter(self._queues))
-        queue = self._queues.pop(owner)
-        job = queue.popleft()
-        if queue:
-            self._queues[owner] = queue
-        return job
-
-
-class _Threads:
-    """At most so many threads with one queue, started as they are needed. They end when there is nothing to do."""
-
-    def __init__(self, name: str, most: int, jobs: deque[_Job] | _ByOwner) -> None:
-        self._name = name
-        self._most = most
-        self._jobs = jobs
-        self._count = 0
-        self._idle = 0
-        self._changed = threading.Condition()
-
-    def put(self, job: Any) -> None:
-        """Queue a job. Raises `RuntimeError` when there is no thread for it."""
-        with self._changed:
-            if self._idle <= len(self._jobs) and self._count < self._most:
-                self._start()
-            self._jobs.append(job)
-            self._changed.notify()
-
-    def replace_hung(self, by: int) -> None:
-        """Have one thread more while one of them hangs, and one less (-1) when it goes on."""
-        with self._changed, suppress(RuntimeError):
-            self._most += by
-            if self._jobs and self._idle <= len(self._jobs) and self._count < self._most:
-                self._start()
-
-    async def run(self, job: _Job) -> Any:
-        """Queue a job and wait for what comes of it."""
-        self.put(job)
-        try:
-            return await job.future
-        finally:
-            if job.future.cancelled():
-                self._forget(job)
-
-    def _start(self) -> None:
-        # A daemon: the interpreter must be able to end although a tool hangs.
-        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            # The system has no more threads: those there are will do.
-            if not self._count:
-                raise
-        else:
-            self._count += 1
-
-    def _forget(self, job: _Job) -> None:
-        with self._changed, suppress(ValueError):
-            self._jobs.remove(job)
-
-    def _work(self) -> None:
-        while (job := self._next()) is not None:
-            job.perform()
-            del job
-
-    def _next(self) -> _Job | None:
-        with self._changed:
-            self._idle += 1
-            if not self._jobs and self._count <= self._most:
-                self._changed.wait_for(self._jobs.__len__, _IDLE_SECONDS)
-            self._idle -= 1
-            if self._jobs and self._count <= self._most:
-                return self._jobs.popleft()
-            self._count -= 1
-            self._changed.notify()  # of a job that may have woken this thread
-            return None
 
 
 def _run_plainly(job: _Job) -> Any:

@@ -1,0 +1,149 @@
+"""Threads with one queue of jobs. Knows nothing of what a job does, and of whom the threads are."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+_IDLE_SECONDS = 5.0
+
+
+class Job(Protocol):
+    """What somebody waits for: ``future`` tells what came of it."""
+
+    owner: Any
+    future: asyncio.Future[Any]
+
+    def perform(self) -> None:
+        """Do it, and raise nothing."""
+        ...
+
+
+class JobThreads:
+    """At most so many threads with one queue, started as they are needed. They end when there is nothing to do.
+
+    The thread that became idle last is called first, so that those that nobody needs end. One is called at a time, and
+    calls the next when it has found more than one job: a burst of short jobs does not wake them all at once.
+    """
+
+    def __init__(self, name: str, most: int, jobs: ByOwner | None = None) -> None:
+        self._name = name
+        self._most = most
+        self._jobs: deque[Job] | ByOwner = deque() if jobs is None else jobs
+        self._count = 0
+        self._idle: list[threading.Lock] = []  # what each of them waits for
+        self._is_called = False  # one that has not looked yet; it is not in that list any more
+        self._lock = threading.RLock()
+
+    def put(self, job: Any) -> None:
+        """Queue a job, be it one that nobody waits for. Raises `RuntimeError` when there is no thread for it."""
+        with self._lock:
+            if self._count < self._most and self._are_few():
+                self._start()
+            self._jobs.append(job)
+            if self._idle and not self._is_called:
+                self._call()
+
+    async def run(self, job: Job) -> Any:
+        """Queue a job and wait for what comes of it."""
+        self.put(job)
+        try:
+            return await job.future
+        finally:
+            if job.future.cancelled():
+                self._forget(job)
+
+    def replace_hung(self, by: int) -> None:
+        """Have one thread more while one of them hangs, and one less (-1) when it goes on."""
+        with self._lock, suppress(RuntimeError):
+            self._most += by
+            if self._jobs and self._count < self._most and self._are_few():
+                self._start()
+
+    def _are_few(self) -> bool:
+        """Tell whether those that wait have enough to do with what is in the queue."""
+        return len(self._idle) + self._is_called <= len(self._jobs)
+
+    def _start(self) -> None:
+        # A daemon: the interpreter must be able to end although a tool hangs.
+        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no more threads: those there are will do.
+            if not self._count:
+                raise
+        else:
+            self._count += 1
+
+    def _forget(self, job: Job) -> None:
+        with self._lock, suppress(ValueError):
+            self._jobs.remove(job)
+
+    def _work(self) -> None:
+        gate = threading.Lock()
+        gate.acquire()
+        while (job := self._next(gate)) is not None:
+            job.perform()
+            del job
+
+    def _next(self, gate: threading.Lock) -> Job | None:
+        with self._lock:
+            is_awake = True
+            while not self._jobs and self._count <= self._most and is_awake:
+                is_awake = self._wait(gate)
+            job = self._jobs.popleft() if self._jobs and self._count <= self._most else None
+            if job is None:
+                self._count -= 1
+            if self._jobs and self._idle and not self._is_called:
+                self._call()
+            return job
+
+    def _call(self) -> None:
+        self._is_called = True
+        self._idle.pop().release()
+
+    def _wait(self, gate: threading.Lock) -> bool:
+        """Wait to be called, and let go of the lock meanwhile. Returns False when nobody has called for long."""
+        self._idle.append(gate)
+        self._lock.release()
+        gate.acquire(timeout=_IDLE_SECONDS)
+        self._lock.acquire()
+        if gate in self._idle:
+            self._idle.remove(gate)
+            return False
+        gate.acquire(blocking=False)  # it may have been called after its time was over
+        self._is_called = False
+        return True
+
+
+class ByOwner:
+    """A queue that gives each owner of jobs its turn, however much another one has put in."""
+
+    def __init__(self) -> None:
+        self._queues: dict[Any, deque[Job]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def append(self, job: Job) -> None:
+        self._queues.setdefault(job.owner, deque()).append(job)
+
+    def remove(self, job: Job) -> None:
+        queue = self._queues.get(job.owner, deque())
+        queue.remove(job)
+        if not queue:
+            del self._queues[job.owner]
+
+    def popleft(self) -> Job:
+        owner = next(iter(self._queues))
+        queue = self._queues.pop(owner)
+        job = queue.popleft()
+        if queue:
+            self._queues[owner] = queue
+        return job
