@@ -212,12 +212,12 @@ class ModelOutput(OptionPart):
     max_summary_entries: int = checked(32, none_below_zero)
     max_model_characters: int | None = checked(None, _model_characters)
 
-    @property
+    @cached_property
     def summarises(self) -> bool:
         """True when calls are listed beside the result."""
         return self.include_nested_tool_summary or self.include_nested_tool_outputs or self.include_fetch_summary
 
-    @property
+    @cached_property
     def tells_of_runs(self) -> bool:
         """True when anything of a run is shown beside its result."""
         return self.summarises or self.include_console
@@ -323,7 +323,7 @@ class CodeModeOptions(OptionPart):
         for name, part in parts.items():
             object.__setattr__(self, name, part)
 
-    @property
+    @cached_property
     def has_state(self) -> bool:
         """True where programs leave values for each other."""
         return self.state is not None and self.state is not False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..data.content import Content, Distinct
@@ -27,6 +28,7 @@ MAX_CARRIED_BYTES = 1 << 20
 """Of content in a continuation, where no store keeps it."""
 
 
+@lru_cache(maxsize=32)  # a run asks for its own several times
 def tag_of(salt: str) -> str:
     """Return the tag of the content of the invocation with this salt."""
     return "$content:" + hashlib.sha256(b"content\0" + salt.encode("utf-8", "surrogatepass")).hexdigest()[:24]

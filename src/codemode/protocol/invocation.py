@@ -144,9 +144,9 @@ class Invocation:
             self._written = Written(self.settings, self.ledger, event.recorded)
         self._turns.program_started()
         self._effects.append(Send(self.settings.program(event.js, self._draft, event.compile_only, event.with_places)))
-        # Sent ahead, and accounted for when their requests have been made again: waiting for each of those would cost
-        # a trip to the worker and back.
-        self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
+        # Sent ahead, and accounted for when their requests are made again: each that is waited for would cost a trip.
+        if not self._replay.is_empty:
+            self._effects += [Send(entry.delivery()) for entry in self._replay.outcomes()]
 
     def identified(self, event: events.ProgramAccepted) -> Settings:
         """Return the settings under which an accepted program runs, unless it has others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from ..data.json_values import decode_json
@@ -25,12 +26,24 @@ class Written:
     """
 
     def __init__(self, settings: Settings, ledger: Ledger, recorded: Ledger | None) -> None:
+        self._settings = settings
         self._ledger = ledger
-        self._console = ConsoleCount(settings)
-        self._notices = NoticeCount(settings)
-        self._output = OutputCount(settings)
         self._told_notices = 0 if recorded is None else recorded.notices
         self._told_output = 0 if recorded is None else recorded.progress.output
+
+    # Most programs write nothing.
+
+    @cached_property
+    def _console(self) -> ConsoleCount:
+        return ConsoleCount(self._settings)
+
+    @cached_property
+    def _notices(self) -> NoticeCount:
+        return NoticeCount(self._settings)
+
+    @cached_property
+    def _output(self) -> OutputCount:
+        return OutputCount(self._settings)
 
     @property
     def output(self) -> int:
@@ -70,4 +83,5 @@ class Written:
 
     def value(self, text: str | None) -> None:
         """Count what the program returned."""
-        self._output.value(text)
+        if self._settings.profile.output is not None:
+            self._output.value(text)

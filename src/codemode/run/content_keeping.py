@@ -29,6 +29,8 @@ def content_store_of(options: ContinuationOptions) -> Any:
     """Return where content is kept, beside the records; None for in the continuation."""
     if options.content_store is not None:
         return options.content_store
+    if options.journal is None and options.guard is None:
+        return None
     beside = (options.journal, getattr(options.guard, "content_store", None))
     return next((one for one in beside if hasattr(one, "put_content")), None)
 

@@ -81,6 +81,9 @@ class DirectSeat:
     It takes no slot. What its tool starts is part of the invocation all the same.
     """
 
+    may_go_on = False
+    lacks_spare = False
+
     def __init__(self, call: DirectCall, threads: InvocationThreads) -> None:
         self.place = Place()
         self._call = call

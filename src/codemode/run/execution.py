@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..continuations.renewal import Renewal
@@ -35,11 +35,11 @@ from ..workers.pool import WorkerPool, pool_or_default
 from .answered_pause import AnsweredPause
 from .call_content import CallContent
 from .direct_call import DirectCall, DirectSeat
-from .journal_identity import EndedBefore, has_way_on, require_journal_identity
+from .journal_identity import EndedBefore, has_way_on
 from .kept_inputs import KeptInputs
 from .machine import invocation_of, is_direct
 from .nested_call import NestedCalls
-from .optional_parts import fetches_of, journaling_of, require_cipher, state_of, telemetry_listeners
+from .optional_parts import parts_of
 from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .programs import ProgramChecker, check_source, is_checked, is_large
@@ -89,21 +89,20 @@ class Execution:
         self._renewal: Renewal | None = None
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
-        self._fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
-        self._state = state_of(options, outer) if "state" in profile.request_kinds else None
-        require_cipher(options)
-        require_journal_identity(options.continuation, outer.context_binding)
+        called = profile.direct_tool if self._is_direct else profile.outer_tool
+        self._parts = parts = parts_of(options, outer, catalog, profile, called)
         self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
         self._machine, invocation_id = self._begun()
-        outer_id = self._machine.settings.outer_tool_call_id
         self._seat: DirectSeat | None = None  # of a call without a program
         self._kept_inputs = KeptInputs()
-        self._journaling = journaling if answered else journaling_of(options, outer, catalog, profile)
-        self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
-        called = profile.direct_tool if self._is_direct else profile.outer_tool
-        listeners = (*telemetry_listeners(options, catalog.get, called, profile.host_errors), *outer.listeners)
-        more: Any = {"hides_inputs": self._machine.settings.hides_inputs, "kinds": outer.kinds}
-        self._reporter = Reporter(options.lifecycle, invocation_id, outer_id, listeners, **more)
+        self._journaling = journaling if answered else parts.journaling
+        settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
+        more: Any = {"hides_inputs": settings.hides_inputs, "kinds": (outer.tool_kind, outer.tool_input_kind)}
+        self._reporter = Reporter(options.lifecycle, invocation_id, settings.outer_tool_call_id, listeners, **more)
+
+    @cached_property
+    def _way_on(self) -> WayOn:
+        return WayOn(self._options.continuation, self._outer.context_binding, self._threads)
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
@@ -243,7 +242,8 @@ class Execution:
         loop = asyncio.get_running_loop()
         try:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
-            loop.call_soon(lease.refill, 1)
+            if lease.lacks_spare:
+                loop.call_soon(lease.refill, 1)
             if first is not None:
                 runner.start(machine.receive(first))
             else:
@@ -338,7 +338,7 @@ class Execution:
             salt=lambda: machine.settings.salt,
             answers={} if answered is None else answered.answers,
             threads=self._threads,
-            fetches=self._fetches,
+            fetches=self._parts.fetches,
             kept_inputs=self._kept_inputs,
             checked={} if answered is None else answered.inputs,
             source="invoke" if self._is_direct else "script",
@@ -346,5 +346,5 @@ class Execution:
             sidecar=machine.ledger.sidecar,
             content=CallContent(machine.ledger.contents, keeping, partial(getattr, self._journaling, "key", None)),
             renewal=self._renewal,
-            state=self._state,
+            state=self._parts.state,
         )

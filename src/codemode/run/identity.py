@@ -39,8 +39,10 @@ def derived_identity(
     and what was said of the first is no answer to the second. The key is the oldest: it is known for as long as what it
     signed can go on.
     """
+    if not tool_call_id or (options.context_binding is None and context_binding is None):
+        return None
     keys = options.keys if options.keys is not None else set_keys()
-    if not keys or not tool_call_id or (options.context_binding is None and context_binding is None):
+    if not keys:
         return None
     key = KeyRing(keys[:1], purpose="identity").secret()
     binding = [options.context_binding, context_binding]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..options.parts import CodeModeOptions
 
@@ -96,6 +96,42 @@ def telemetry_listeners(
     from ..observe.telemetry import telemetry_listeners
 
     return telemetry_listeners(options.telemetry, find_tool, outer_tool, host_errors)
+
+
+class OptionalParts(NamedTuple):
+    """What one invocation has of them."""
+
+    fetches: Fetches | None = None
+    state: ProgramState | None = None
+    journaling: Journaling | None = None
+    listeners: tuple[Callable[[Event], None], ...] = ()
+
+
+_NONE = OptionalParts()
+
+
+def parts_of(
+    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, called: str
+) -> OptionalParts:
+    """Return what an invocation has of them; listeners know its outer tool as ``called``.
+
+    Raises `ValueError` for what is asked for and cannot be.
+    """
+    keeping = options.continuation
+    is_kept_plainly = keeping.journal is None and not keeping.seal
+    has_state = options.has_state or outer.state is not None
+    if is_kept_plainly and options.fetch_policy is None and not has_state and not options.telemetry.is_enabled:
+        return _NONE  # as most have
+    from .journal_identity import require_journal_identity
+
+    fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
+    state = state_of(options, outer) if "state" in profile.request_kinds else None
+    require_cipher(options)
+    require_journal_identity(keeping, outer.context_binding)
+    journaling = journaling_of(options, outer, catalog, profile)
+    return OptionalParts(
+        fetches, state, journaling, telemetry_listeners(options, catalog.get, called, profile.host_errors)
+    )
 
 
 def state_of(options: CodeModeOptions, outer: OuterCall) -> ProgramState | None:

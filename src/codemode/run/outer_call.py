@@ -44,16 +44,14 @@ class OuterCall:
     tool_input_kind: str | None = None
     state: Any = None
 
-    @property
-    def kinds(self) -> tuple[str | None, str | None]:
-        """Of which kind the outer tool is, and its input."""
-        return self.tool_kind, self.tool_input_kind
-
     def __post_init__(self) -> None:
         """Check what reaches tools, a signature and the guest's clock."""
-        string_or_none(self.tool_call_id, "tool_call_id")
         sequence(self.messages, "messages")
-        text_or_none(self.context_binding, "context_binding")
-        callable_or_none(self.clock_ms, "clock_ms")
+        if self.tool_call_id is not None:
+            string_or_none(self.tool_call_id, "tool_call_id")
+        if self.context_binding is not None:
+            text_or_none(self.context_binding, "context_binding")
+        if self.clock_ms is not None:
+            callable_or_none(self.clock_ms, "clock_ms")
         if self.started_at_ms is not None:
             positive(self.started_at_ms, "started_at_ms", MAX_TIME_MS)

@@ -187,7 +187,8 @@ class RestingExecution(Execution):
         self._runner = runner
         runner.on_news = self._tell_news
         runner.on_ended = self._ended_by_itself
-        self._loop.call_soon(lease.refill, 1)
+        if lease.lacks_spare:
+            self._loop.call_soon(lease.refill, 1)
         if program is None:
             runner.start(machine.receive(self._accepted(source)))
         else:

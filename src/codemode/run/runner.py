@@ -109,10 +109,10 @@ class Runner:
     async def close(self) -> None:
         """End everything that still runs. The slot is given back once all of it has ended."""
         if self._loop.is_closed():
-            # The host closed it in the middle of the run: nothing can be cancelled or awaited any more.
-            self._lease.leave()
+            self._lease.leave()  # it was closed in the middle of the run: nothing can be cancelled or awaited any more
             return
-        self.feed(events.AbortRequested())
+        if self._machine.ending is None:
+            self.feed(events.AbortRequested())
         tasks = list(self._tasks.items())
         for request_id, task in tasks:
             # What is cancelled before its first step runs nothing, not even its `finally`.
@@ -246,7 +246,7 @@ class Runner:
         self._hand_in(settled) if self._journal is None else self._journal.settled(settled, self._hand_in)
 
     def _finish(self, ending: events.Ending) -> None:
-        said = said_since(ending, self._channel, is_idle=not self._tasks)
+        said = said_since(ending, self._channel, is_idle=not self._tasks) if self._lease.may_go_on else None
         self._channel.close()
         self._clock.close()
         if self._timers is not None:

@@ -60,6 +60,16 @@ class Seat(Protocol):
         """The place that what it starts is part of."""
         ...
 
+    @property
+    def may_go_on(self) -> bool:
+        """True where a worker may have another program when this one has ended well."""
+        ...
+
+    @property
+    def lacks_spare(self) -> bool:
+        """True when the next one is to be made ready at once."""
+        ...
+
     def channel(
         self,
         max_frame_bytes: int,

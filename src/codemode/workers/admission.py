@@ -95,7 +95,7 @@ class Admission:
         """Give a slot back."""
         with self._lock:
             self._free()
-        self._wake()
+            self._admit_waiting()
 
     def _take(self, memory_limit_bytes: int, depth: int) -> bool:
         if self.active >= self._maximum(self.active, memory_limit_bytes):
@@ -118,12 +118,15 @@ class Admission:
 
     def _wake(self) -> None:
         with self._lock:
-            while (waiter := self._waiting.first()) is not None:
-                if not self._take(waiter.memory_limit_bytes, waiter.depth):
-                    return
-                self._waiting.remove(waiter)
-                if not waiter.admit():
-                    self._free()
+            self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
+        while (waiter := self._waiting.first()) is not None:
+            if not self._take(waiter.memory_limit_bytes, waiter.depth):
+                return
+            self._waiting.remove(waiter)
+            if not waiter.admit():
+                self._free()
 
 
 class _Queue:
@@ -150,7 +153,10 @@ class _Queue:
 
     def first(self) -> _Waiter | None:
         """Return who comes next."""
-        return next((waiter for waiters in reversed(self._by_depth) for waiter in waiters), None)
+        for waiters in reversed(self._by_depth):
+            if waiters:
+                return next(iter(waiters))
+        return None
 
 
 class _Waiter:

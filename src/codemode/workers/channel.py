@@ -50,6 +50,7 @@ class WorkerChannel:
         self._frames: deque[bytes] = deque()
         self._unread: Iterator[WorkerMessage] = iter(())  # messages of the frame before those
         self._is_paused = False
+        self._is_writing = False  # whether the loop tells when the worker takes more
         self._reading: asyncio.Task[None] | None = None
         self._outgoing = Outgoing()
         if first is not None:  # goes out with what follows
@@ -98,13 +99,14 @@ class WorkerChannel:
         if self._open:
             self._open = False
             self._loop.remove_reader(self._descriptor)
-            self._loop.remove_writer(self._descriptor)
+            self._write_no_more()
             if self._reading is not None:
                 self._reading.cancel()
                 self._reading = None
             self._frames.clear()
             self._unread = iter(())
-            self._outgoing.clear()
+            if not self._outgoing.is_empty:
+                self._outgoing.clear()
             # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
             self._on_message = self._on_end = self._on_violation = self._on_failure = _ignore
 
@@ -191,17 +193,26 @@ class WorkerChannel:
             return  # as in `_write`
         if count < len(frame):
             self._outgoing.put_back(frame[count:])
-            self._loop.add_writer(self._descriptor, self._writable)
+            self._write_later()
 
     def _release(self) -> None:
         if self._open and not self._outgoing.is_empty:
             self._write()
             if not self._outgoing.is_empty:
-                self._loop.add_writer(self._descriptor, self._writable)
+                self._write_later()
+
+    def _write_later(self) -> None:
+        self._is_writing = True
+        self._loop.add_writer(self._descriptor, self._writable)
 
     def _writable(self) -> None:
         self._write()
         if self._outgoing.is_empty and self._open:
+            self._write_no_more()
+
+    def _write_no_more(self) -> None:
+        if self._is_writing:
+            self._is_writing = False
             self._loop.remove_writer(self._descriptor)
 
     def _write(self) -> None:

@@ -56,9 +56,19 @@ class Lease:
         tenure = None if self._worker is None else self._worker.tenure
         return tenure is not None and tenure.programs > 0
 
+    @property
+    def may_go_on(self) -> bool:
+        """True where the pool keeps workers: this one may have another program."""
+        return self._worker is not None and self._worker.tenure is not None
+
+    @property
+    def lacks_spare(self) -> bool:
+        """True when the next invocation would find no worker that is ready."""
+        return self._supply.stock.lacks_spares(1)
+
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
-        first = None if self._worker is None else self._supply.first_message(self._worker)
+        first = self._supply.first_message(self._worker) if self._worker is not None and self.may_go_on else None
         return _channels()(self.worker, max_frame_bytes, first=first, **heard)
 
     def refill(self, wanted: int | None = None) -> None:

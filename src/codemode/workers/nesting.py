@@ -15,7 +15,8 @@ class Place:
     __slots__ = ("is_taken", "outer")
 
     def __init__(self) -> None:
-        self.outer = _taken(_place.get())
+        outer = _place.get()
+        self.outer = None if outer is None else _taken(outer)
         self.is_taken = True
 
     def enter(self) -> None:
@@ -25,9 +26,9 @@ class Place:
 
 def depth() -> int:
     """Return how many invocations that still have a slot wait for the code that asks."""
-    count, place = 0, _taken(_place.get())
-    while place is not None:
-        count, place = count + 1, _taken(place.outer)
+    count, place = 0, _place.get()
+    while place is not None and (place := _taken(place)) is not None:
+        count, place = count + 1, place.outer
     return count
 
 

@@ -88,7 +88,7 @@ class WorkerProcess:
 
     def is_dead(self) -> bool:
         """True once the process has ended. End-of-file on the channel alone is no sign of death."""
-        return self.wait_dead(0)
+        return self._closed or self._life.wait_dead(0)
 
     def wait_dead(self, timeout_ms: int) -> bool:
         """Wait for the process to end; False when the time has passed."""

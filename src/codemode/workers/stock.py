@@ -129,15 +129,18 @@ class Stock:
 
     def refill(self, wanted: int) -> None:
         """Start spares until there are as many as wanted, and no more than allowed. Closes what is done first."""
-        most = min(wanted, self._most_spares)
         self._close_done()
         with self._lock:
-            while self._lacks_spares(most):
+            while self.lacks_spares(wanted):
                 worker = self._spawn_at_once()
                 if worker is None:
-                    self._starts.send(partial(self._make_spares, most))
+                    self._starts.send(partial(self._make_spares, wanted))
                     return
                 self.spares.append(worker)
+
+    def lacks_spares(self, wanted: int) -> bool:
+        """Tell whether there are fewer than that, and more are allowed."""
+        return not self.is_closed and len(self.spares) < min(wanted, self._most_spares)
 
     def close(self) -> None:
         """Kill spares and sources, and with a zygote every worker. Waits for the end of those that nobody uses."""
@@ -201,9 +204,6 @@ class Stock:
         # source is needed at once.
         return generation.has_started and self._is_quiet()
 
-    def _lacks_spares(self, most: int) -> bool:
-        return not self.is_closed and len(self.spares) < most
-
     def _close_done(self) -> None:
         while self._done:
             try:
@@ -252,18 +252,18 @@ class Stock:
             self._retire_generation()
             return self._spawn()
 
-    def _make_spares(self, most: int) -> None:
+    def _make_spares(self, wanted: int) -> None:
         with self._starting:
             try:
-                while self._lacks_spares(most):
+                while self.lacks_spares(wanted):
                     with importing:  # as above
-                        self._add_spare(self._spawn(), most)
+                        self._add_spare(self._spawn(), wanted)
             except CodeModeWorkerError:
                 self._retire_generation()
 
-    def _add_spare(self, worker: PooledWorker, most: int) -> None:
+    def _add_spare(self, worker: PooledWorker, wanted: int) -> None:
         with self._lock:
-            if self._lacks_spares(most):  # a loop may have refilled meanwhile
+            if self.lacks_spares(wanted):  # a loop may have refilled meanwhile
                 self.spares.append(worker)
                 return
         self.close_worker(worker)

@@ -118,7 +118,9 @@ class Supply:
         for attempt in range(_START_ATTEMPTS):
             worker = await self.stock.take()
             try:
-                check = await self._prepared_check()
+                check = self._hello
+                if check is None or not check.is_prepared:
+                    check = await self._prepared_check()
                 check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
             except (TimeoutError, OSError, CodeModeError) as error:
                 self.stock.did_not_start(worker)
@@ -161,8 +163,7 @@ class Supply:
 
     async def _prepared_check(self) -> HelloCheck:
         # The first worker boots meanwhile, and what it will be compared with is in files.
-        if self._hello is None or not self._hello.is_prepared:
-            await self.off_loop(lambda: self._hello_check().prepare())
+        await self.off_loop(lambda: self._hello_check().prepare())
         return self._hello_check()
 
     def _hello_check(self, image: WorkerImage | None = None) -> HelloCheck:

@@ -258,8 +258,9 @@ class _ForkedLife:
 
     def wait_dead(self, timeout_ms: int) -> bool:
         """True once it is dead. Without a pidfd that is once its zygote is: the kernel kills it with its parent."""
-        if not self.is_settled:
-            self._zygote.poll_packets()
+        if self.pidfd >= 0:
+            return is_readable(self.pidfd, timeout_ms)
+        self._zygote.poll_packets()
         deadline = time.monotonic() + timeout_ms / 1000
         while not self.is_settled and self._zygote.is_alive() and time.monotonic() < deadline:
             self._zygote.await_packets(int((deadline - time.monotonic()) * 1000) + 1)

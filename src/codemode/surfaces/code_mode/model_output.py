@@ -34,10 +34,14 @@ _NOT_SHOWN: Shown = {"type": "text", "value": "(this output cannot be shown)"}
 
 
 class ModelOutputs:
-    """Shows the results of one `CodeModeTool`, each beside what its own run did. Safe to use from several threads."""
+    """Shows the results of one `CodeModeTool`, each beside what its own run did. Safe to use from several threads.
+
+    ``tells_beside``: of a run that has given a result more than that may be shown.
+    """
 
     def __init__(self, options: ModelOutput, show_of: Callable[[str], Show | None]) -> None:
         self._options = options
+        self.tells_beside = options.tells_of_runs or options.max_model_characters is not None
         self._show_of = show_of  # a tool's own to_model_output, by the tool's name
         self._kept: deque[_Run] = deque()
         self._kept_bytes = 0
@@ -177,7 +181,10 @@ class ModelOutputs:
 class OneCallOutputs(ModelOutputs):
     """Shows the results of one call of the tool: a result is that of its last run, or of none that is known."""
 
-    _last: _Run | None = None
+    def __init__(self, options: ModelOutput, show_of: Callable[[str], Show | None]) -> None:
+        super().__init__(options, show_of)
+        self._last: _Run | None = None
+        self.tells_beside = True  # its last run is known, whatever it gave
 
     def keep(
         self,

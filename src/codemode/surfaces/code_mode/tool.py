@@ -117,7 +117,7 @@ class CodeModeTool:
         own: dict[str, Any] = {"state": place}
         outer = run.OuterCall(tool_call_id, messages, context, traced, started_at_ms, context_binding, clock_ms, **own)
         execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
-        return _told(await self._noted(await execution.start(js), place, js))
+        return await self._noted(await execution.start(js), place, js)
 
     def execute_sync(
         self,
@@ -172,7 +172,7 @@ class CodeModeTool:
         place = self._place_of(state, context_binding)
         outer = run.OuterCall(None, messages, context, traced, None, context_binding, clock_ms, state=place)
         outcome = go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
-        return _told(await self._noted(await outcome, place))
+        return await self._noted(await outcome, place)
 
     def resume_sync(
         self,
@@ -236,14 +236,19 @@ class CodeModeTool:
             return None
         return place_of(self.options.state if state is None else state, binding_of(self.options, context_binding))
 
-    async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> RunOutcome:
-        if outcome.status == "completed":
-            said, size = await self._said_of(outcome, place, js), outcome.result_bytes or 0
+    async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> Any:
+        """Return or raise what a run came to; what is to be shown beside its result is kept."""
+        if outcome.status != "completed":
+            return told(outcome)
+        is_plain = outcome.ledger is None or not outcome.ledger.contents
+        if is_plain and outcome.value is not None and not self._outputs.tells_beside:
+            return outcome.value
+        said, size = await self._said_of(outcome, place, js), outcome.result_bytes or 0
+        if not is_plain:
             outcome = await run_check(0, partial(with_value, outcome))
-            is_plain = outcome.ledger is None or not outcome.ledger.contents
-            more: Any = {"said": said, "json_bytes": size, "is_plain": is_plain}
-            self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, **more)
-        return outcome
+        more: Any = {"said": said, "json_bytes": size, "is_plain": is_plain}
+        self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, **more)
+        return outcome.value
 
     async def _said_of(self, outcome: RunOutcome, place: StatePlace | None, js: str) -> str:
         """Return what a model reads in place of a result that is nothing, or too large."""
@@ -257,11 +262,6 @@ class CodeModeTool:
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)
         return None if tool is None else tool.to_model_output
-
-
-def _told(outcome: RunOutcome) -> Any:
-    """Return or raise what a run came to that was noted: its content is in its places already."""
-    return outcome.value if outcome.status == "completed" else told(outcome)
 
 
 def create_code_mode_tool(
