@@ -122,6 +122,7 @@ def _structure(text: str) -> Iterator[bytes]:
 SCALARS = frozenset({str, int, float, bool, type(None), bytes})
 _TEXTS = str, bytes  # written out, a union would be made anew for each value
 _type_of: Callable[[Any], type[Any]] = type
+_keys_of: Callable[[Any], Iterator[Any]] = iter
 
 
 def holds_more_values_than(value: Any, maximum: int) -> bool:
@@ -164,13 +165,13 @@ def weigh(value: Any, enough: int) -> int:
         elif kind is str or isinstance(item, _TEXTS):
             weight += 2 + len(item)
         else:
-            inside = members(item)
+            inside = item.values() if kind is dict else item if kind is list else members(item)
             weight += 8 + 2 * len(inside)
             if not inside and isinstance(item, Iterable) and not isinstance(item, Sized):
                 return enough  # nobody knows how much it will give
             if (kind is dict or isinstance(item, dict)) and weight < enough:
-                keys = cast("dict[Any, Any]", item)
-                weight += sum([len(key) if type(key) is str else weigh(key, enough) for key in keys])
+                for key in _keys_of(item):
+                    weight += len(key) if type(key) is str else weigh(key, enough)
             if weight < enough:
                 pending += inside
     return weight

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NoReturn, cast
 
 from ..errors import CodeModeSerializationError
@@ -23,6 +23,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _CUT_PAIR = 8  # two escapes are written for what is four bytes
 _ESCAPE_CHARACTERS = 6
+_MOST_BYTES_OF_A_CHARACTER = 6  # as `utf8_length` counts
 # Some milliseconds, where every character is half a pair.
 _PIECE_CHARACTERS = 1 << 14
 _STEPS_FOR_A_PIECE = 100
@@ -114,6 +115,13 @@ def check_values(text: str, max_values: int, what: str) -> None:
     # Two characters at the least for each value.
     if len(text) > 2 * max_values and find_excess(text, max_values=max_values) is not None:
         raise _too_many_values(max_values, what)
+
+
+def check_text(text: str, max_bytes: int, max_values: int, what: str) -> None:
+    """Raise `CodeModeSerializationError` for a JSON text of more than ``max_bytes``, then as `check_values` does."""
+    if _MOST_BYTES_OF_A_CHARACTER * len(text) > max_bytes:
+        check_size(utf8_length(text), max_bytes, what)
+    check_values(text, max_values, what)
 
 
 def _too_many_values(max_values: int, what: str) -> CodeModeSerializationError:
@@ -210,23 +218,19 @@ def encode_json(
     # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.
     is_small = (weigh(value, _SMALL_CHARACTERS) if weight is None else weight) < _SMALL_CHARACTERS
     if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
-        text = _written(partial(_write_plain, value), value, max_values, what)
+        try:
+            text = _write_plain(value)
+        except (TypeError, ValueError, RecursionError):
+            text = _encode_unusual(value, max_values, what)
     else:
         runs = runs or runs_of(value, max_values=MOST_VALUES if max_values is None else max_values)
-        write = (
-            partial(_encode_at_length, value, max_values, what) if runs is None else partial(runs.text, _write_plain)
-        )
-        text = _written(write, value, max_values, what)
+        try:
+            text = _encode_at_length(value, max_values, what) if runs is None else runs.text(_write_plain)
+        except (TypeError, ValueError, RecursionError):
+            text = _encode_unusual(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
         check_size(json_length(text), max_bytes, what)
     return text
-
-
-def _written(write: Callable[[], str], value: Any, max_values: int | None, what: str) -> str:
-    try:
-        return write()
-    except (TypeError, ValueError, RecursionError):
-        return _encode_unusual(value, max_values, what)
 
 
 def _encode_at_length(value: Any, max_values: int | None, what: str) -> str:

@@ -20,11 +20,7 @@ class HostWork:
         self.running: set[int] = set()
         self.asked: set[int] = set()  # those of them that a person decides about
         self.timers: set[int] = set()  # those of them that are timers
-        self.held: list[LedgerEntry] = []
-
-    def hold(self, entry: LedgerEntry) -> None:
-        """Take a request that is to be made."""
-        self.held.append(entry)
+        self.held: list[LedgerEntry] = []  # those that are to be made
 
     def begin(self) -> list[Effect]:
         """Let all that is held run; timers together, for they count from one moment."""

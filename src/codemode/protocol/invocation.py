@@ -114,7 +114,7 @@ class Invocation:
 
     def entry(self, request_id: int) -> LedgerEntry:
         """Return what is known of a request that was made."""
-        return self.ledger[request_id]
+        return self.ledger.entries[request_id - 1]
 
     # -- the program before it runs
 
@@ -175,7 +175,7 @@ class Invocation:
         if event.kind == "tool":
             self._tool_calls += 1
             tool_call_id = f"{self.settings.outer_tool_call_id}:tool-{self._tool_calls}"
-        entry = self._replay.entry_for(event, ledger)
+        entry = None if self._replay.is_empty else self._replay.entry_for(event, ledger)
         if entry is not None:
             self._size.recorded(entry)
         else:
@@ -209,13 +209,14 @@ class Invocation:
         if isinstance(outcome, Rejected):
             self.host_errors.setdefault(entry.id, error_again(outcome))
         if entry.is_open or (isinstance(outcome, Waiting) and entry.id in self._resolved):
-            self._work.hold(entry)
+            self._work.held.append(entry)
 
     def _pump_replay(self) -> None:
         """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
         while (entry := self._replay.next_delivery(self.ledger)) is not None:
             self._effects.append(Replayed(entry))
-            self._turns.delivered(entry)
+            self.ledger.deliveries.append(entry.id)
+            self._turns.handed()
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
@@ -226,23 +227,22 @@ class Invocation:
         if event.id not in self._work.running:
             return
         self._work.ended(event.id)
-        event = self.admitted(event)
-        entry = self._noted(event)
+        event = self._size.admitted(event, was := self.ledger.entries[event.id - 1])
+        entry = self._noted(event, was)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         if not isinstance(event.outcome, Waiting):
             self._effects.append(Send(entry.delivery()))
-            self._turns.delivered(entry)
+            self.ledger.deliveries.append(event.id)
+            self._turns.handed()
         self._rest()
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
         if event.id in self._work.running:
-            was = self.ledger[event.id]
-            now = self.ledger.start(event.id, event.executed_input_json, is_approved=event.is_approved)
-            self._size.changed(was, now)
+            was, text = self.ledger.entries[event.id - 1], event.executed_input_json
+            self._size.changed(was, self.ledger.start(event.id, text, is_approved=event.is_approved))
 
-    def _noted(self, event: events.CallSettled) -> LedgerEntry:
-        was = self.ledger[event.id]
+    def _noted(self, event: events.CallSettled, was: LedgerEntry) -> LedgerEntry:
         entry = self.ledger.settle(event.id, event.outcome, event.now_ms, event.shown_json)
         self._size.changed(was, entry)
         return entry if self.ledger.sidecar is None else self.ledger.handed(entry)
@@ -251,7 +251,7 @@ class Invocation:
         # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.
         if isinstance(event, events.CallSettled) and event.id in self._work.running:
             self._work.ended(event.id)
-            entry = self._noted(self.admitted(event))
+            entry = self._noted(self.admitted(event), self.ledger.entries[event.id - 1])
             if not isinstance(entry.outcome, Waiting):
                 self.ledger.deliveries.append(event.id)
 
@@ -265,13 +265,12 @@ class Invocation:
 
     def _rest(self) -> None:
         """Look at what is left to wait for: the guest, the host, a person, or nothing at all."""
-        is_idle, work = not self._turns.owed, self._work
-        if is_idle:
+        is_idle = not self._turns.owed
+        if is_idle and not self._replay.is_empty:
             self._replay.require_seen(self.ledger)
-        if is_idle and not work.running:
-            self._finish(Interrupted() if self.ledger.waiting else Failed(endings.deadlock()))
-            return
-        self._set_clocks(is_idle=is_idle)
+        if is_idle and not self._work.running:
+            return self._finish(Interrupted() if self.ledger.waiting else Failed(endings.deadlock()))
+        return self._set_clocks(is_idle=is_idle)
 
     def _set_clocks(self, *, is_idle: bool) -> None:
         pause = is_idle and self._work.is_not_the_programs(self.settings.limits.clock)

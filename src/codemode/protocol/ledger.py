@@ -206,15 +206,16 @@ class Ledger:
 
         From here on the outcome is unknown until it is settled.
         """
-        was = self[request_id]  # of which the first seven are the request
-        more = was.now_ms, is_approved, True, was.attempts, was.sidecar
+        was = self.entries[request_id - 1]  # of which the first seven are the request
+        waits = was.waits if was.outcome is None else was.attempts
+        more = was.now_ms, is_approved, True, waits, was.sidecar
         entry = LedgerEntry(*was[:7], None, executed_input_json, *more)
         self.entries[request_id - 1] = entry
         return entry
 
     def settle(self, request_id: int, outcome: Outcome, now_ms: int, shown_json: str | None = None) -> LedgerEntry:
         """Record how a request ended and return its new entry. ``shown_json`` is as `CallSettled` has it."""
-        was = self[request_id]
+        was = self.entries[request_id - 1]
         more = now_ms, was.is_approved, was.is_started, 0, was.sidecar
         executed = shown_json if was.executed_input_json is None else was.executed_input_json
         entry = LedgerEntry(*was[:7], outcome, executed, *more)

@@ -35,7 +35,8 @@ class LedgerSize:
         self.keeps_room = False  # for what was admitted, until it comes into the ledger
         self._kept_for: dict[int, CallSettled] = {}
         self._kept_bytes = 0
-        self._last: CallSettled | None = None
+        self._last: CallSettled | None = None  # what was admitted last, and how much its outcome takes
+        self._last_bytes = 0
         self._entered, self._entries_bytes = 0, 0
 
     @property
@@ -73,23 +74,26 @@ class LedgerSize:
         """
         if event is self._last or entry.kind in OF_PROGRAMS or self._kept_for.get(event.id) is event:
             return event  # what is a program's own has nothing to keep, and does not fail
-        error = self._refusal(event.outcome)
+        size = _outcome_bytes(event.outcome)
+        if self._bytes + self._kept_bytes + size > self.maximum:
+            error = endings.ledger_full(self.maximum)
+        else:
+            error = None if self._sidecar is None else self._refusal(event.outcome, self._sidecar)
         if error is not None:
             event = CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error, event.shown_json)
+            size = _outcome_bytes(event.outcome)
         if self.keeps_room:
             self._kept_for[event.id] = event
-            self._kept_bytes += _outcome_bytes(event.outcome)
-        self._last = event
+            self._kept_bytes += size
+        self._last, self._last_bytes = event, size
         return event
 
-    def _refusal(self, outcome: Outcome) -> CodeModeError | None:
-        if self._bytes + self._kept_bytes + _outcome_bytes(outcome) > self.maximum:
-            return endings.ledger_full(self.maximum)
-        if self._sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
+    def _refusal(self, outcome: Outcome, sidecar: Sidecar) -> CodeModeError | None:
+        if not isinstance(outcome, Fulfilled) or outcome.large is None:
             return None
         to_come = [one.outcome for one in self._kept_for.values()]
         before = [one.large for one in to_come if isinstance(one, Fulfilled) and one.large is not None]
-        return self._sidecar.refusal(outcome.large, before)
+        return sidecar.refusal(outcome.large, before)
 
     def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
         """Count an entry anew whose call has begun or ended."""
@@ -100,8 +104,9 @@ class LedgerSize:
             self._bytes += _bytes(now.executed_input_json) - _bytes(was.executed_input_json)
         if was.outcome is not None:
             self._bytes -= _outcome_bytes(was.outcome)
-        if now.outcome is not None:
-            self._bytes += _outcome_bytes(now.outcome)
+        if (outcome := now.outcome) is not None:
+            is_measured = self._last is not None and self._last.outcome is outcome
+            self._bytes += self._last_bytes if is_measured else _outcome_bytes(outcome)
 
 
 def _outcome_bytes(outcome: Outcome | None) -> int:

@@ -69,7 +69,7 @@ def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
     return reader(body)
 
 
-def _decode_short(kind: bytes, text: str) -> object:
+def _decode_short(kind: bytes, text: str) -> Any:
     # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
     depth = _MAX_DEPTHS.get(kind, 1)
     if depth > 1:
@@ -80,7 +80,7 @@ def _decode_short(kind: bytes, text: str) -> object:
     return body
 
 
-def _decode_long(kind: bytes, text: str) -> object:
+def _decode_long(kind: bytes, text: str) -> Any:
     depth, values = _MAX_DEPTHS.get(kind, 1), _MAX_VALUES.get(kind, _MAX_MEMBERS)
     excess = find_excess(text, max_depth=depth, max_containers=_MAX_CONTAINERS, max_values=values)
     if excess is not None:
@@ -158,7 +158,11 @@ def _read_call(body: dict[str, Any]) -> CallRequested:
     kind = body.get("kind")
     if kind not in REQUEST_KINDS:
         _violation("a bad request kind")
-    input_json, input_bytes = _optional_text(body, "input", 2**30), _optional_count(body, "bytes")
+    input_json, input_bytes = body.get("input"), body.get("bytes")
+    if input_json is not None:
+        input_json = _text(body, "input", 2**30)
+    if input_bytes is not None:
+        input_bytes = _count(input_bytes, "bytes")
     if input_json is not None and input_bytes is not None:
         _violation("an input and the size of one it withheld")
     place = _read_place(body, kind) if "line" in body else None

@@ -42,7 +42,7 @@ class Replay:
 
     def is_unfinished(self, ledger: Ledger) -> bool:
         """True while recorded outcomes are still to be handed in."""
-        return not self.is_empty and len(ledger.deliveries) < len(self._recorded.deliveries)
+        return len(ledger.deliveries) < len(self._recorded.deliveries)
 
     def next_delivery(self, ledger: Ledger) -> LedgerEntry | None:
         """Return the entry whose outcome comes next, if its request has been made again."""

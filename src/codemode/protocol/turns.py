@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import CodeModeProtocolError
 from .counts import MAX_TIMERS, MAX_YIELDS
-from .ledger import OF_PROGRAMS, Ledger, LedgerEntry
+from .ledger import OF_PROGRAMS, Ledger
 from .messages import RequestKind
 from .settings import Settings
 
@@ -82,11 +82,6 @@ class Turns:
         if self.owed:
             self._begin()
 
-    def delivered(self, entry: LedgerEntry) -> None:
-        """Count an outcome that was handed in."""
-        self._ledger.deliveries.append(entry.id)
-        self.handed()
-
     def handed(self) -> None:
         """Count the turn that a delivery which stands in the ledger brings."""
         self.owed += 1
@@ -95,5 +90,5 @@ class Turns:
 
     def _begin(self) -> None:
         ledger = self._ledger
-        if ledger[ledger.deliveries[self.ended - 1]].kind not in _UNCOUNTED:
+        if ledger.entries[ledger.deliveries[self.ended - 1] - 1].kind not in _UNCOUNTED:
             self._in_flight -= 1

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ..data.json_shape import weigh
 from ..data.json_values import (
     check_size,
+    check_text,
     check_values,
     decode_json,
     encode_json,
     refuse_too_many,
-    utf8_length,
 )
 from ..data.plain_json import runs_of
 from ..errors import CodeModeProtocolError, CodeModeSerializationError
@@ -53,8 +53,7 @@ def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPoli
             check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
         if entry.input_json is not None:
-            check_size(utf8_length(entry.input_json), policy.max_tool_input_bytes, what)
-            check_values(entry.input_json, policy.max_values, what)
+            check_text(entry.input_json, policy.max_tool_input_bytes, policy.max_values, what)
         try:
             validated = input_to_run(tool, entry)
             return CheckedInput(validated, shown_of(validated) if is_shown else None)
@@ -146,8 +145,7 @@ async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchReques
         raise CodeModeProtocolError("the worker sent a fetch without a request")
 
     def read() -> FetchRequest:
-        check_size(utf8_length(text), policy.max_tool_input_bytes, what)
-        check_values(text, policy.max_values, what)
+        check_text(text, policy.max_tool_input_bytes, policy.max_values, what)
         return read_request(text)
 
     return await run_check(len(text), read)
