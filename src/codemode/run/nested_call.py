@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..continuations.renewal import Renewal
+from ..data.content import Content
 from ..data.json_values import encode_json
 from ..data.records import record
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
@@ -212,11 +213,11 @@ class _ToolCall:
         calls.kept_inputs.keep(entry.id, checked.shown_json, varies=tool.input_varies)
         if isinstance(self._answer, Approval):
             self._allow(checked)
-        if asks and await self._needs_approval(checked.validated):
+        if asks and not self._is_approved and await self._needs_approval(checked.validated):
             if calls.options.approval.mode == "interrupt":
                 return await self._pause({"kind": APPROVAL_KIND}, checked)
             await self._approve(checked)
-        given = await calls.content.given(checked.validated)
+        given = await calls.content.given(checked.validated) if Content.exist else checked.validated.value
         context = await self._context() if tool.takes_context else None
         if calls.renewal is not None:
             await calls.renewal.require()
@@ -238,7 +239,8 @@ class _ToolCall:
         return CallSettled(entry.id, outcome, calls.now_ms())
 
     async def _written(self, output: Any) -> str | None:
-        output = await self._calls.content.taken(output)
+        if Content.exist:
+            output = await self._calls.content.taken(output)
         try:
             return await self._checked_output(output)
         except UnreadOutput:
@@ -324,11 +326,8 @@ class _ToolCall:
 
     async def _needs_approval(self, validated: ValidatedInput) -> bool:
         """Return True when a person is to decide: no answer but an approval opens the gate."""
-        tool, entry = self._tool, self._entry
-        if tool.needs_approval is False or self._is_approved:
-            return False
         given = await self._calls.content.given(validated)
-        return await decided(entry, needs_approval(tool, given, await self._context()))
+        return await decided(self._entry, needs_approval(self._tool, given, await self._context()))
 
     async def _approve(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry

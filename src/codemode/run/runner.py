@@ -263,8 +263,20 @@ class Runner:
     async def _call(self, entry: LedgerEntry) -> None:
         # Not a done callback: that would cost each call one more turn of the event loop.
         self._lease.place.enter()
+        clock = None
         try:
-            await self._perform_call(entry)
+            record = self._reporter.call_started(entry)
+            timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
+            if timeout_ms is not None:
+                clock = self._call_clock(entry, record, timeout_ms)
+            plain, journal = Progress(self.feed, self._reporter, entry.id, record, clock), self._journal
+            progress = plain if journal is None else JournaledProgress(plain, entry, self._calls, journal)
+            try:
+                settled = await self._calls.perform(entry, progress)
+            except CodeModeProtocolError as error:
+                self.feed(events.HostFailed(error))
+            else:
+                self._settle(settled, record)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
@@ -272,6 +284,8 @@ class Runner:
             if not isinstance(error, Exception):
                 raise
         finally:
+            if clock is not None:
+                clock.close()
             self._call_done(entry.id)
 
     def _cut_off(self, error: CodeModeError) -> None:
@@ -286,21 +300,6 @@ class Runner:
         if self.ended.done() and not self._tasks:
             self._lease.give_back()
 
-    async def _perform_call(self, entry: LedgerEntry) -> None:
-        record = self._reporter.call_started(entry)
-        clock = self._call_clock(entry, record)
-        plain, journal = Progress(self.feed, self._reporter, entry.id, record, clock), self._journal
-        progress = plain if journal is None else JournaledProgress(plain, entry, self._calls, journal)
-        try:
-            settled = await self._calls.perform(entry, progress)
-        except CodeModeProtocolError as error:
-            self.feed(events.HostFailed(error))
-        else:
-            self._settle(settled, record)
-        finally:
-            if clock is not None:
-                clock.close()
-
     def _settle(self, settled: events.CallSettled, record: CallRecord) -> None:
         journal = self._journal
         if journal is not None and journal.has_settled(settled.id):
@@ -311,7 +310,7 @@ class Runner:
         self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.add(settled.error)
-        self._deliver(settled)
+        self._hand_in(settled) if journal is None else journal.settled(settled, self._hand_in)
 
     def _hand_in(self, settled: events.CallSettled) -> None:
         try:
@@ -320,10 +319,9 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the program would wait for ever
             self._fail(error)
 
-    def _call_clock(self, entry: LedgerEntry, record: CallRecord) -> Clock | None:
-        timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
-        task = None if timeout_ms is None else asyncio.current_task()
-        if timeout_ms is None or task is None:
+    def _call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> Clock | None:
+        task = asyncio.current_task()
+        if task is None:
             return None
 
         def passed() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -22,6 +22,8 @@ from .unread_outputs import without_iterators
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
     from ..options.parts import ExecutionPolicy
+
+_PLAIN = SCALARS | {dict, list, tuple}
 
 
 async def run_tool(
@@ -37,6 +39,8 @@ async def run_tool(
         result = tool.call(value, context)
     else:
         result = await _in_thread(tool, call_id, threads, partial(tool.call, value, context))
+        if type(result) in _PLAIN:
+            return result
         if inspect.isawaitable(result):
             result = await result
     return await _last_item(result) if _is_async_iterator(result) else result
@@ -61,12 +65,14 @@ async def run_hook(
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def _in_thread(tool: PreparedTool, call_id: str, threads: InvocationThreads, work: Callable[[], Any]) -> Any:
-    return await _ThreadCall(tool.name, call_id, work).result(threads.run_tool)
+def _in_thread(
+    tool: PreparedTool, call_id: str, threads: InvocationThreads, work: Callable[[], Any]
+) -> Coroutine[Any, Any, Any]:
+    return _ThreadCall(tool.name, call_id, work).result(threads.run_tool)
 
 
 def _is_async_iterator(value: Any) -> TypeGuard[AsyncIterable[Any]]:
-    return type(value) not in SCALARS and isinstance(value, AsyncIterable)
+    return type(value) not in _PLAIN and isinstance(value, AsyncIterable)
 
 
 async def _last_item(items: AsyncIterable[Any]) -> Any:
