@@ -39,7 +39,7 @@ class Between:
         It is not rehearsed: the host, to which the last result is on its way, may wait for this very processor.
         """
         worker = self._worker
-        used = (worker.context, worker.kernel, worker.turns)
+        used = (worker.engine, worker.turns)
         engine = worker.engines.following(used, makes_more=self._makes_engines)
         if engine is None:
             return None

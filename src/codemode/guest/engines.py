@@ -12,10 +12,12 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec
 
 TYPE_CHECKING = False  # as in `typing`, whose import every fork would pay for
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
-    Engine = tuple[Any, Any]  # context and kernel function
+    Engine = tuple[Any, Any, int]  # context, kernel function, bytes of the engine's limit that no program has taken
+    Pack = Callable[[Any], tuple[object, int]]
 
 # Kernel stack frames get line numbers that no guest source reaches.
 KERNEL_LINES_BEFORE = 1 << 20
@@ -32,7 +34,7 @@ class Engines:
         self.kernel_hash = _sha256(self.kernel_text)
         self._made = 0
         self._ahead: list[Engine] = []
-        self._dropped: list[object] = []
+        self._held: list[object] = []
 
     def make(self) -> Engine:
         """A fresh one."""
@@ -43,24 +45,31 @@ class Engines:
         self._made += 1
         if self._made == self._most:
             self.kernel_text = ""  # memory in every fork
-        return context, kernel
+        return context, kernel, 0
 
     @property
     def is_complete(self) -> bool:
         """Whether there are as many as there may be."""
         return self._made >= self._most
 
-    def make_ahead(self, worker: Any) -> None:
-        """Make one for a program to come, rehearsed as the first is."""
-        current, engine = (worker.context, worker.kernel), self.make()
+    def make_ahead(self, worker: Any, pack: Pack) -> None:
+        """Make one for a program to come, rehearsed as the first is, and packed."""
+        current, engine = worker.engine, self.make()
         worker.use(engine)
         worker.rehearse_programs()
         worker.use(current)
-        self._ahead.append(engine)
+        self._ahead.append(self.packed(engine, pack))
+
+    def packed(self, engine: Engine, pack: Pack) -> Engine:
+        """Pack the free memory of an engine that has rehearsed."""
+        context, kernel, taken = engine
+        held, more = pack(context)
+        self._held.append(held)
+        return context, kernel, taken + more
 
     def following(self, used: object, *, makes_more: bool) -> Engine | None:
         """One in the place of what was used, made ahead or, if it may be, now; None when there is none."""
-        self._dropped.append(used)
+        self._held.append(used)
         if self._ahead:
             return self._ahead.pop()
         return self.make() if makes_more and not self.is_complete else None

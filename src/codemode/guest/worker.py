@@ -75,9 +75,10 @@ class Worker:
         self.between: Any = None
         self.use(first)
 
-    def use(self, engine: tuple[Any, Any]) -> None:
+    def use(self, engine: tuple[Any, Any, int]) -> None:
         """Run the next program in this engine."""
-        self.context, self.kernel = engine
+        self.engine = engine
+        self.context, self.kernel, self._bytes_taken = engine
         self.turns = self._turns_of(self.context, self.kernel, EngineFailed, time.monotonic)
 
     def hello(self, isolation: dict[str, str]) -> bytes:
@@ -197,6 +198,7 @@ class Worker:
 
     def _run(self, body: bytes | memoryview, *, is_module: bool) -> tuple[bytes, bool]:
         memory_limit_bytes, max_stack_size_bytes, stop_ms, counts_waiting = _LIMITS.unpack_from(body, 1)
+        memory_limit_bytes += self._bytes_taken
         self.context.set_memory_limit(memory_limit_bytes)
         self.context.set_max_stack_size(max_stack_size_bytes)
         config = str(body[1 + _LIMITS.size :], "utf-8")

@@ -54,6 +54,7 @@ class Zygote:
         """Do everything once that every worker would otherwise do for itself."""
         config, code = self._parts, self._code
         self._worker = code.Worker(config)
+        self._pack = code.load_source("packing", __file__.rpartition("/")[0] + "/packing.py").pack
         self._test_hook = _load_test_hook(code, config["test_hook_path"])
         self._enter = code.enter
         self._fork = _fork_function()
@@ -65,6 +66,7 @@ class Zygote:
         self._hello = self._worker.hello(self._lock.layers)
         for _ in range(_REHEARSALS - 1):
             self._worker.rehearse(is_whole=True)
+        self._worker.use(self._worker.engines.packed(self._worker.engine, self._pack))
         _fill_holes()
         self._worker.rehearse(is_whole=True)
         gc.collect()
@@ -89,7 +91,7 @@ class Zygote:
                     os._exit(0)
             served += len(ready)
             if not engines.is_complete and (not ready or served >= _SERVED_PER_ENGINE):
-                engines.make_ahead(self._worker)
+                engines.make_ahead(self._worker, self._pack)
                 served = 0
 
     def report_failure(self, error: Exception) -> None:

@@ -210,7 +210,7 @@ const reset = () => {
   nextId = 1;
   unanswered = 0;
   wasFull = hasAsked = false;
-  ownPromise = undefined;
+  ownPromise = limits = resultRule = undefined;
   inFlight = bridgeRequests = catalogRequests = questions = consoleBytes = consoleLines = notices = noticeBytes = 0;
   outputBytes = outputItems = yields = 0;
   returned = undefined;

@@ -1,3 +1,15 @@
+// A worker shares its memory with others until it writes, and each page that it writes to first has to be copied. The
+// engine makes the cell of a variable when the first function that names it is made: so this one, which nobody calls, is
+// the first to name those that programs write, and their cells lie together.
+const CELLS_TOGETHER = () => [
+  outbox, finished, nextId, inFlight, unanswered, bridgeRequests, catalogRequests, questions, limits, given, contentTag,
+  hasContents, shownContents, clock, seed, s0h, s0l, s1h, s1l, drains, saysInText, tellsOfMemory, returned, ownPromise,
+  hasAsked, wasFull, allTools, scopes, installed, wrapperArguments, pendingCount, ofBoxed, moduleGiven, noticeBytes, notices,
+  outputBytes, outputItems, yields, frames, resultRule, resultWarnings, sidecar, arrivedTexts, arrivedParts, bodies,
+  referenceCount, resolvedBytes, stand, languageNames, consoleBytes, consoleLines, consoleFull, isStable, wrapper,
+  programText, programIsAscii, timersSet, ownedBy, retakeParameters,
+];
+
 // Every intrinsic that the kernel uses, captured before guest code exists. The other parts name nothing else.
 // No part uses template literals (they call String.prototype.concat) or state that the guest can reach.
 const G = globalThis;

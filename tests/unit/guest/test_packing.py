@@ -1,0 +1,130 @@
+"""What a zygote does to the free memory of its engines, so that a program writes to few pages."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from codemode.guest import packing
+from codemode.guest.engines import Engines, load_engine
+from codemode.guest.worker import Worker
+from codemode.workers.image import KERNEL, engine_location
+
+LIMIT = 8 << 20
+ROUNDED = 256  # bytes by which the C library's blocks may be larger than what was asked for
+# Values of many sizes, some of which are freed: so a few arenas of each size have a free block, all over the heap.
+SCATTERED = """(() => {
+  const values = [];
+  for (let n = 0; n < 12000; n++) values.push("x".repeat(7 + n * 7919 % 470));
+  globalThis.scattered = values.filter((_, at) => at % 127 !== 0);
+})()"""
+FORKED = """
+import os, resource, sys
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+engines, packing = ModuleType("engines"), ModuleType("packing")
+SourceFileLoader("engines", sys.argv[1]).exec_module(engines)
+SourceFileLoader("packing", sys.argv[2]).exec_module(packing)
+context = engines.load_engine(sys.argv[3]).Context()
+context.eval(sys.argv[4])
+if "pack" in sys.argv:
+    held = packing.pack(context)
+context.eval("1")
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+context.eval('for (let n = 7; n < 479; n += 2) globalThis.taken = ["x".repeat(n), globalThis.taken]')
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+REACHABLE = """(() => {
+  const seen = new Set(), waiting = [globalThis];
+  for (let value; (value = waiting.pop()) !== undefined;) {
+    if (seen.has(value)) continue;
+    seen.add(value);
+    for (const key of Reflect.ownKeys(value)) {
+      const { value: held, get, set } = Object.getOwnPropertyDescriptor(value, key);
+      for (const next of [held, get, set, Object.getPrototypeOf(value)])
+        if ((typeof next === "object" && next !== null) || typeof next === "function") waiting.push(next);
+    }
+  }
+  return seen.size;
+})()"""
+LARGEST = """(() => {
+  let fits = 0, not = 1 << 30;
+  while (not - fits > 1) {
+    const size = fits + not >> 1;
+    try { new ArrayBuffer(size); fits = size; } catch { not = size; }
+  }
+  return fits;
+})()"""
+
+
+def context_of_scattered_memory() -> Any:
+    context = load_engine(engine_location()[0]).Context()
+    context.eval(SCATTERED)
+    return context
+
+
+def pages(*more: str) -> int:
+    paths = [str(Path(packing.__file__).with_name("engines.py")), packing.__file__, engine_location()[0]]
+    command = [sys.executable, "-I", "-S", "-c", FORKED, *paths, SCATTERED, *more]
+    return int(subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only a zygote packs")
+def test_a_fork_writes_to_fewer_pages():
+    assert pages("pack") < 0.8 * pages()
+
+
+def test_nothing_in_the_engine_leads_to_what_is_held():
+    context = context_of_scattered_memory()
+    before = context.eval(REACHABLE)
+    held, _ = packing.pack(context)
+    assert held is not None
+    assert context.eval(REACHABLE) == before
+
+
+def test_a_program_has_the_memory_that_it_has_without():
+    context = context_of_scattered_memory()
+    context.set_memory_limit(LIMIT)
+    before = context.eval(LARGEST)
+    _held, taken = packing.pack(context)
+    assert ROUNDED < taken < 1 << 14
+    assert context.eval(LARGEST) == pytest.approx(before - taken, abs=ROUNDED)
+    context.set_memory_limit(LIMIT + taken)
+    assert context.eval(LARGEST) == pytest.approx(before, abs=ROUNDED)
+
+
+def test_the_limit_of_a_program_leaves_out_what_is_taken():
+    context = Mock()
+    worker: Any = object.__new__(Worker)
+    worker._turns_of = Mock(return_value=Mock(take=Mock(return_value=("V{}", True))))
+    worker.may_hold_long_integers = Mock(return_value=False)
+    worker.use((context, None, 6168))
+    worker._run(b"R" + bytes.fromhex("00800000 00100000 00000000 00") + b"{}", is_module=False)
+    context.set_memory_limit.assert_called_once_with(LIMIT + 6168)
+
+
+def test_what_is_held_stays_and_what_is_taken_adds_up():
+    engines: Any = object.__new__(Engines)
+    engines._held = holding = []
+    held = object()
+    assert engines.packed(("context", "kernel", 5), Mock(return_value=(held, 7))) == ("context", "kernel", 12)
+    assert holding == [held]
+
+
+def test_the_cells_of_all_variables_that_programs_write_lie_together():
+    """The function that comes first names every variable of the kernel that is written."""
+    text = KERNEL.text()
+    first = re.search(r"const CELLS_TOGETHER = \(\) => \[(.*?)\];", text, re.DOTALL)
+    assert first is not None
+    assert "=>" not in text[: first.start()]
+    declared = re.findall(r"^let (.*?);", text, re.MULTILINE)
+    names = {match for line in declared for match in re.findall(r"(?:^|, )(\w+)(?= =|,|$)", line)}
+    assert set(re.findall(r"\w+", first[1])) == names
