@@ -376,16 +376,16 @@ def test_questions_of_tools_and_nodes_are_answered_with_whatever_they_asked_for(
             run = await asyncio.to_thread(pauses.invoke, {})
         else:
             run = await pauses.ainvoke({})
-        asked = {json.dumps(one.input): one for one in await desk.waiting(run)}
+        asked = {json.dumps(request.input): request for request in await desk.waiting(run)}
         assert set(asked) == {'{"question": "one?"}', '"two?"'}
         assert asked['"two?"'].payload["schema"]["required"] == ["n"]
-        assert {one.kind for one in asked.values()} == {"langgraph/interrupt"}
+        assert {request.kind for request in asked.values()} == {"langgraph/interrupt"}
         answers = {asked['"two?"'].interrupt_id: {"n": 2}, asked['{"question": "one?"}'].interrupt_id: ["1", None]}
         async with Resumer(desk.store, tenant="acme", resume=desk.pauses(graph=graph(), outcome_of=None).resume):
             await desk.store.decide(answers, actor="ana", tenant="acme")
 
             async def asks_the_third() -> bool:
-                return [one.input for one in await desk.waiting(run)] == ["three?"]
+                return [request.input for request in await desk.waiting(run)] == ["three?"]
 
             await until(asks_the_third)
             await desk.decide(run, "3")

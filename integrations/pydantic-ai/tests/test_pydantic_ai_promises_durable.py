@@ -21,6 +21,7 @@ from codemode_pydantic_ai.workflows import is_repeated
 from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse
+from required import require_dbos_on_sqlite
 from scripted import Script, program
 from warm_python import WarmPython
 
@@ -86,6 +87,7 @@ Begin = Callable[[str], Desk]
 
 @pytest.fixture
 def begin(pydantic_ai_python: WarmPython, tmp_path: Path) -> Begin:
+    require_dbos_on_sqlite()
     return partial(Desk, pydantic_ai_python, tmp_path)
 
 
