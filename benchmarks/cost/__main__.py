@@ -12,44 +12,45 @@ import statistics
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 from ..stores import own_cluster
 from ..table import machine
 from . import report
 from .check import GOAL, check_table, checked, worst
-from .figures import KEPT, Costs, Figures
+from .clocks import server_of
+from .figures import KEPT, Figures
 from .measure import calibrated, memory, middle
 from .stored import measured, operation_of, postgres_bytes, sqlite_bytes, statements_of
 
 _PROCESSES = (1, 2, 4)
 
 
-def figures_of(costs: list[Costs], count: int) -> Figures:
-    """Measure what a run does not say: memory, pauses, Postgres. Raises `OSError` where there is no Postgres."""
+def figures_of(rounds: int, seconds: float, count: int) -> Figures:
+    """Measure this machine: runs, memory, pauses, Postgres. Raises `OSError` where there is no Postgres."""
     with ExitStack() as stack:
         dsn = own_cluster(stack)
         if dsn is None:
             raise OSError("without Postgres nothing can be said of pauses and journals")
-        folder = dsn.split()[0].removeprefix("host=")
-        server = int((Path(folder) / "data" / "postmaster.pid").read_text(encoding="ascii").split()[0])
+        server = server_of(dsn)
+        pause_bytes = {  # before anything has left free pages in the database
+            "SQLite": asyncio.run(sqlite_bytes(count)),
+            "Postgres": asyncio.run(postgres_bytes(dsn, 2 * count)),
+        }
         statements = asyncio.run(statements_of(dsn))
         alone = measured(dsn, server, 1, count, 1, "alone")
+        operations = {name: operation_of(name, one, statements[name]) for name, one in alone.items()}
         several = {each: measured(dsn, server, each, count, 4, f"of{each} ") for each in _PROCESSES}
         return Figures(
             machine=f"{machine()}, {time.strftime('%Y-%m-%d', time.gmtime())}",
             load=f"{os.getloadavg()[0]:.0f}",
-            costs=middle(costs),
+            costs=middle([calibrated(seconds, at, dsn, operations).costs for at in range(rounds)]),
             memory=memory(),
-            operations={name: operation_of(name, one, statements[name]) for name, one in alone.items()},
+            operations=operations,
             rates={
                 name: {f"{each} process{'es' * (each > 1)}": found[name].rate for each, found in several.items()}
                 for name in alone
             },
-            pause_bytes={
-                "SQLite": asyncio.run(sqlite_bytes(count)),
-                "Postgres": asyncio.run(postgres_bytes(dsn, 2 * count)),
-            },
+            pause_bytes=pause_bytes,
         )
 
 
@@ -65,7 +66,7 @@ def main() -> None:
         figures = Figures.read()
         print(f"{figures.machine}, load {figures.load}\n\n{report.tables(figures)}")
     elif given.what == "measure":
-        figures = figures_of([calibrated(given.seconds, at).costs for at in range(given.rounds)], given.count)
+        figures = figures_of(given.rounds, given.seconds, given.count)
         figures.write()
         print(f"{KEPT} is written\n\n{report.tables(figures)}")
     else:

@@ -30,12 +30,13 @@ class Carried:
     waiting: float
 
 
-def postgres_limits(operations: dict[str, Operation], traffic: Traffic, database: Database) -> dict[str, float]:
+def postgres_limits(figures: Figures, traffic: Traffic, database: Database) -> dict[str, float]:
     """Return how many runs a second of all hosts each part of Postgres lets through, where a run asks it anything."""
     busy: dict[str, float] = {"Postgres, processors": 0.0, "Postgres, store's lock": 0.0, "Postgres, guard's lock": 0.0}
     for name, times in asked_by_a_run(traffic).items():
-        one = operations[name]
-        busy["Postgres, processors"] += times * one.server_ms / database.cores
+        one = figures.operations[name]
+        server_ms = one.server_ms + one.statements * figures.costs.store_switch
+        busy["Postgres, processors"] += times * server_ms / database.cores
         if one.lock:
             busy[f"Postgres, {one.lock}'s lock"] += times * held_ms(one, database)
     return {name: 1000 / milliseconds for name, milliseconds in busy.items() if milliseconds}
@@ -49,11 +50,15 @@ def held_ms(operation: Operation, database: Database) -> float:
 
 def run_ms(figures: Figures, traffic: Traffic) -> tuple[float, float]:
     """Return the CPU of one run on its host, with what it asks of Postgres, and the part of its event loop."""
-    asking = sum(times * figures.operations[name].client_ms for name, times in asked_by_a_run(traffic).items())
+    asking = 0.0
+    for name, times in asked_by_a_run(traffic).items():
+        one = figures.operations[name]
+        asking += times * (one.client_ms + one.statements * figures.costs.host_switch)
     whole, loop = figures.costs.run_ms(traffic.calls), figures.costs.loop_ms(traffic.calls)
     resumed = traffic.pausing * (1 + traffic.failing)
     again = 1 + traffic.failing + resumed
-    return whole * again + asking, loop * again + asking
+    pauses = traffic.pausing * figures.costs.host_pause + asking
+    return whole * again + pauses + traffic.pausing * figures.costs.worker_pause, loop * again + pauses
 
 
 def host_of(figures: Figures, cores: int, traffic: Traffic) -> Host:
@@ -71,7 +76,7 @@ def carried(
     database = database or Database()
     host, operations = host_of(figures, cores, traffic), dict(figures.operations)
     limits = {"processors": cores * 1000 / run_ms(figures, traffic)[0]}
-    limits |= {name: most / hosts for name, most in postgres_limits(operations, traffic, database).items()}
+    limits |= {name: most / hosts for name, most in postgres_limits(figures, traffic, database).items()}
     limit = min(limits, key=limits.__getitem__)
     rate = SHARE * limits[limit]
     detailed = min(hosts, _DETAILED)
@@ -105,6 +110,6 @@ def hosts_until_postgres(
     figures: Figures, cores: int, traffic: Traffic, database: Database | None = None
 ) -> tuple[float, str]:
     """Return how many hosts Postgres can be asked by before it is the limit, and by which part of it."""
-    limits = postgres_limits(dict(figures.operations), traffic, database or Database())
+    limits = postgres_limits(figures, traffic, database or Database())
     limit = min(limits, key=limits.__getitem__)
     return limits[limit] / (cores * 1000 / run_ms(figures, traffic)[0]), limit

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+from ..stores import own_cluster
 from ..table import CPUS
-from .figures import Host, Traffic
-from .load import Found, Load, found_of
+from .clocks import server_of
+from .figures import Costs, Database, Host, Operation, Traffic
+from .load import Found, found_of
 from .measure import Calibration, calibrated
 from .model import Fleet, Outcome, simulated
+from .runs import Load
+from .stored import measured, operation_of, statements_of
 
 GOAL = 0.15
 _WARM_UP_SECONDS, _SECONDS = 1.0, 6.0
+_WARM_UP_ANSWERS = 3.0
+_ASKED = 150
+_ANSWER_S = 0.7
 
 
 @dataclass(slots=True)
@@ -43,19 +52,37 @@ def cases() -> list[Case]:
         Case("3 calls of 50 ms, 8 in flight", Load(3, 50, in_flight=8), is_full=False),
         Case("3 calls of 50 ms, 60 a second", Load(3, 50, rate=60), is_full=False),
         Case("3 calls of 50 ms, 150 a second", Load(3, 50, rate=150, max_workers=64), is_full=False),
+        Case("3 calls of 20 ms, 32 in flight, 25% killed", Load(3, 20, in_flight=32, failing=0.25)),
+        Case("3 calls of 50 ms, 60 a second, 25% killed", Load(3, 50, rate=60, failing=0.25), is_full=False),
+        Case("3 calls of 20 ms, 32 in flight, 10% pause", Load(3, 20, in_flight=32, pausing=0.1, answer_s=_ANSWER_S)),
+        Case(
+            "3 calls of 50 ms, 40 a second, 20% pause",
+            Load(3, 50, rate=40, pausing=0.2, answer_s=_ANSWER_S),
+            is_full=False,
+        ),
     ]
 
 
 def checked(rounds: int, seconds: float) -> tuple[list[Case], list[Calibration]]:
-    """Measure costs and loads in turn, and simulate each load with the costs of its round."""
+    """Measure costs and loads in turn, and simulate each load with the costs of its round.
+
+    Raises `OSError` where there is no Postgres.
+    """
     found, calibrations = cases(), list[Calibration]()
-    for number in range(rounds):
-        calibrations.append(calibrated(seconds, number))
-        for case in found:
-            load = replace(case.load, seconds=seconds, seed=number)
-            real = together(found_of([replace(load, seed=load.seed + at * 100) for at in range(case.processes)]))
-            cores = CPUS - real.others if case.is_full else calibrations[-1].cores
-            case.rounds.append((real, modelled(calibrations[-1], case, real, cores)))
+    with ExitStack() as stack:
+        dsn = own_cluster(stack)
+        if dsn is None:
+            raise OSError("without Postgres nothing can be said of pauses")
+        statements = asyncio.run(statements_of(dsn))
+        for number in range(rounds):
+            asked = measured(dsn, server_of(dsn), 1, _ASKED, 1, f"round {number} ")
+            operations = {name: operation_of(name, one, statements[name]) for name, one in asked.items()}
+            calibrations.append(calibrated(seconds, number, dsn, operations))
+            for case in found:
+                load = replace(case.load, seconds=seconds, seed=number, dsn=dsn if case.load.pausing else "")
+                real = together(found_of([replace(load, seed=load.seed + at * 100) for at in range(case.processes)]))
+                cores = CPUS - real.others if case.is_full else calibrations[-1].cores
+                case.rounds.append((real, modelled(calibrations[-1].costs, operations, case, real, cores)))
     return found, calibrations
 
 
@@ -73,16 +100,25 @@ def together(found: list[Found]) -> Found:
         arriving=sum(one.arriving for one in found),
         others=others,
         mib=sum(one.mib for one in found),
-        **{name: mean(name) for name in ("host_ms", "zygote_ms", "worker_ms", "p50_ms", "p99_ms")},
+        **{name: mean(name) for name in ("host_ms", "zygote_ms", "worker_ms", "store_ms", "p50_ms", "p99_ms")},
     )
 
 
-def modelled(calibration: Calibration, case: Case, real: Found, cores: float) -> Outcome:
-    """Simulate a case; at random arrive as many as did."""
+def modelled(costs: Costs, operations: dict[str, Operation], case: Case, real: Found, cores: float) -> Outcome:
+    """Simulate a case; at random arrive as many as did. Postgres, where it is asked, is on the same processors."""
     load = case.load
     host = Host(cores, case.processes, load.max_workers)
-    traffic = Traffic(load.calls, load.latency_ms, real.arriving if load.rate else 0.0, load.in_flight)
-    return simulated(Fleet(calibration.costs, host, traffic), _SECONDS, _WARM_UP_SECONDS)
+    traffic = Traffic(
+        load.calls,
+        load.latency_ms,
+        real.arriving if load.rate else 0.0,
+        load.in_flight,
+        pausing=load.pausing,
+        answer_s=load.answer_s,
+        failing=load.failing,
+    )
+    fleet = Fleet(costs, host, traffic, operations=operations, database=Database(trip_ms=0.0, is_beside=True))
+    return simulated(fleet, _SECONDS, _WARM_UP_SECONDS + _WARM_UP_ANSWERS * load.answer_s)
 
 
 def check_table(found: list[Case]) -> str:

@@ -9,33 +9,45 @@ from pathlib import Path
 from typing import Any
 
 KEPT = Path(__file__).with_name("measured.json")
+MOST_ATTEMPTS = 3
+OF_A_PAUSE = ("put", "decide", "claim", "guard claim", "guard record", "settle")
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """CPU of one run, in milliseconds: once for the run, and again for each of its calls.
 
-    ``wake``: what a step of the host, and of a worker, costs more where all processors slept: caches are cold, and
-    nothing else is done at one go with it. ``rehearsal``: what a spare worker takes that is made while at most one
-    program runs.
+    ``first``: what the first call of a run costs more than each other one: a worker that calls nothing never sleeps in
+    the middle of its program, and writes fewer pages. ``wake``: what a step of the host, and of a worker, costs more
+    where all processors slept: caches are cold, and nothing else is done at one go with it. ``rehearsal``: what a spare
+    worker takes that is made while at most one program runs. ``pause``: what asking a person and going on takes, beside
+    what a program with its calls does before and after; half of it each. ``switch``: what each statement to a store
+    takes more where no processor sleeps, in the host, whose event loop has Python meanwhile, and in Postgres.
     """
 
     host_run: float
+    host_first: float
     host_call: float
     host_wake: float
+    host_pause: float
+    host_switch: float
     zygote_run: float
     worker_run: float
+    worker_first: float
     worker_call: float
     worker_wake: float
+    worker_pause: float
     rehearsal: float
+    store_switch: float
 
     def run_ms(self, calls: int) -> float:
         """Return the CPU of a run in all processes while none of them sleeps."""
-        return self.host_run + self.zygote_run + self.worker_run + calls * (self.host_call + self.worker_call)
+        run, first = self.zygote_run + self.worker_run, self.worker_first if calls else 0.0
+        return self.loop_ms(calls) + run + first + calls * self.worker_call
 
     def loop_ms(self, calls: int) -> float:
         """Return the part of it that is the event loop's, which has one processor at the most."""
-        return self.host_run + calls * self.host_call
+        return self.host_run + (self.host_first if calls else 0.0) + calls * self.host_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +116,10 @@ class Host:
 class Traffic:
     """What comes. ``rate`` a second for each host, at random; or ``in_flight`` in each process, without end.
 
-    Tools take an exponential time of ``latency_ms``; ``pausing`` is the share of runs that wait for a person, whose
-    answer takes ``answer_s`` on average; ``failing`` that of workers that die in the middle, and whose run is begun
-    again. A host goes away every ``host_lasts_s`` (0: never) for ``restart_s``. ``journal``: each step is written.
+    Tools take an exponential time of ``latency_ms``; ``pausing`` is the share of runs that end with a call more, which
+    waits for a person, whose answer takes ``answer_s`` on average; ``failing`` that of workers that die in the middle,
+    during a call, and whose run is begun again, ``MOST_ATTEMPTS`` times in all. A host goes away every
+    ``host_lasts_s`` (0: never) for ``restart_s``. ``journal``: each step is written.
     """
 
     calls: int = 3
@@ -123,10 +136,12 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The Postgres of all hosts: processors, and the milliseconds of a round trip to it."""
+    """The Postgres of all hosts: processors, or ``is_beside`` and on those of the first host; and the milliseconds of a
+    round trip to it."""
 
     cores: int = 8
     trip_ms: float = 0.3
+    is_beside: bool = False
 
 
 def rounded(value: Any) -> Any:

@@ -17,10 +17,9 @@ from typing import Any, Protocol
 
 import simpy
 
-from .figures import Costs, Database, Host, Operation, Traffic
+from .figures import MOST_ATTEMPTS, Costs, Database, Host, Operation, Traffic
 
 Steps = Generator[Any, Any, None]
-MOST_ATTEMPTS = 3
 _SPARES = 2
 _OF_LATE_MS = 50.0
 # Of a worker's CPU: how much it has had when it says that it is ready. Moves latency, no throughput.
@@ -44,12 +43,15 @@ class Processors:
         """The share of them that had nothing to do of late."""
         return 1 - self._busy
 
-    def take(self, milliseconds: float, *, wake: float = 0.0, is_loop: bool = False) -> Steps:
-        """Compute for so long, and ``wake`` more where all slept. An event loop goes before what computes."""
-        with self._all.request(priority=not is_loop) as turn:
+    def take(self, milliseconds: float, *, wake: float = 0.0, switch: float = 0.0, goes_first: bool = False) -> Steps:
+        """Compute for so long, and ``wake`` more where all slept, ``switch`` where none did.
+
+        What sleeps most of the time, as an event loop, goes before what computes.
+        """
+        with self._all.request(priority=not goes_first) as turn:
             yield turn
             self._look(self._all.count - 1)
-            milliseconds += self.idle * wake
+            milliseconds += self.idle * wake + (1 - self.idle) * switch
             self.used_ms += milliseconds
             yield self._env.timeout(milliseconds * self._slower)
             self._look(self._all.count)
@@ -64,11 +66,19 @@ class Processors:
 class Postgres:
     """Its processors, and the two locks that one transaction holds at a time: the store's and the guard's."""
 
-    def __init__(self, env: simpy.Environment, database: Database, operations: dict[str, Operation]) -> None:
-        self._env = env
+    def __init__(
+        self,
+        env: simpy.Environment,
+        database: Database,
+        operations: dict[str, Operation],
+        costs: Costs,
+        beside: Processors,
+    ) -> None:
+        self._env, self._costs = env, costs
         self._operations = operations
         self._trip_ms = database.trip_ms
-        self.processors = Processors(env, database.cores)
+        self._processors = beside if database.is_beside else Processors(env, database.cores)
+        self.used_ms = 0.0
         self.locks = {name: simpy.Resource(env, 1) for name in ("store", "guard")}
         self.held_ms = dict.fromkeys(self.locks, 0.0)
         self.done = Counter[str]()
@@ -92,9 +102,10 @@ class Postgres:
             if process is None:
                 yield self._env.timeout(client_ms)
             else:
-                yield from process.step(client_ms)
+                yield from process.ask(client_ms)
             yield self._env.timeout(self._trip_ms)
-            yield from self.processors.take(server_ms)
+            yield from self._processors.take(server_ms, switch=self._costs.store_switch, goes_first=True)
+            self.used_ms += server_ms
 
 
 @dataclass(slots=True)
@@ -106,6 +117,7 @@ class Journey:
     was_decided: bool = False
     done: int = 0
     attempts: int = 0
+    has_ended: bool = False
 
 
 class Shared(Protocol):
@@ -129,15 +141,23 @@ class Process:
     def __init__(self, fleet: Shared, machine: Machine) -> None:
         env = fleet.env
         self._fleet, self._machine, self._env = fleet, machine, env
-        self._loop, self._zygote = simpy.Resource(env, 1), simpy.Resource(env, 1)
+        self._python, self._zygote = simpy.PriorityResource(env, 1), simpy.Resource(env, 1)
         self.slots = simpy.Resource(env, fleet.host.max_workers)
         self._spares = simpy.Container(env, _SPARES, _SPARES)
 
     def step(self, milliseconds: float) -> Steps:
-        """Compute in this Python process."""
-        with self._loop.request() as turn:
+        """Compute in the event loop."""
+        yield from self._computed(milliseconds, 1, wake=self._fleet.costs.host_wake)
+
+    def ask(self, milliseconds: float) -> Steps:
+        """Compute in a thread, for a statement to the store; what it costs alone was measured with all its waking."""
+        yield from self._computed(milliseconds, 0, switch=self._fleet.costs.host_switch)
+
+    def _computed(self, milliseconds: float, priority: int, **more: float) -> Steps:
+        # Python is one thread's at a time. The loop gives it away between two steps, whatever waits for the loop.
+        with self._python.request(priority) as turn:
             yield turn
-            yield from self._machine.processors.take(milliseconds, wake=self._fleet.costs.host_wake, is_loop=True)
+            yield from self._machine.processors.take(milliseconds, goes_first=True, **more)
 
     def _work(self, milliseconds: float) -> Steps:
         yield from self._machine.processors.take(milliseconds, wake=self._fleet.costs.worker_wake)
@@ -150,27 +170,34 @@ class Process:
         yield from self._machine.processors.take(costs.worker_run * _BOOT + is_quiet * costs.rehearsal)
         yield self._spares.put(1)
 
-    def attempt(self, done: int, calls: int) -> Generator[Any, Any, int]:
-        """Run a program that has ``done`` calls behind it until its worker dies or it ends; return how many it has."""
-        fleet, costs, traffic = self._fleet, self._fleet.costs, self._fleet.traffic
-        dies_at = fleet.rng.randrange(calls + 1) if fleet.rng.random() < traffic.failing else calls + 1
+    def attempt(self, journey: Journey) -> Steps:
+        """Run a program that may have calls behind it until its worker dies, or it ends or asks a person."""
+        fleet, costs, calls = self._fleet, self._fleet.costs, self._fleet.traffic.calls
+        dies_at = fleet.rng.randrange(max(1, calls)) if fleet.rng.random() < fleet.traffic.failing else -1
         with self._spares.get(1) as spare:
             yield spare
         self._env.process(self._fork())
         yield from self.step(costs.host_run * _BEFORE)
         yield from self._work(costs.worker_run * (1 - _BOOT))
-        for call in range(calls):
-            if call == dies_at:
-                return max(done, call)
-            if call >= done:
-                yield from self.step(costs.host_call / 2)
+        for call in range(calls + journey.was_decided):
+            first = call == 0
+            if call >= journey.done:
+                yield from self.step(costs.host_call / 2 + first * costs.host_first)
                 yield from self._journaled("journal line")
                 yield self._env.timeout(fleet.tool_ms())
+            if call == dies_at:
+                break
+            if call >= journey.done:
                 yield from self.step(costs.host_call / 2)
                 yield from self._journaled("journal line")
-            yield from self._work(costs.worker_call)
+                journey.done = call + 1
+            yield from self._work(costs.worker_call + first * costs.worker_first)
+        else:
+            journey.has_ended = dies_at < 0
+        if (journey.pauses or journey.was_decided) and journey.has_ended:
+            yield from self._work(costs.worker_pause / 2)
+            yield from self.step(costs.host_pause / 2)
         yield from self.step(costs.host_run * (1 - _BEFORE))
-        return calls if dies_at == calls else calls + 1
 
     def _journaled(self, name: str) -> Steps:
         if self._fleet.traffic.journal:
@@ -178,24 +205,26 @@ class Process:
 
     def run(self, journey: Journey) -> Steps:
         """Run a program to its end or its pause, or go on with one that was decided."""
-        fleet, calls = self._fleet, self._fleet.traffic.calls
+        postgres = self._fleet.postgres
+        if journey.was_decided:
+            yield from postgres.ask("claim", self)
         with self.slots.request() as slot:
             yield slot
             yield from self._journaled("journal open")
             if journey.was_decided:
-                for name in ("claim", "guard claim"):
-                    yield from fleet.postgres.ask(name, self)
-            while journey.attempts < MOST_ATTEMPTS and journey.done <= calls:
+                yield from postgres.ask("guard claim", self)
+            while journey.attempts < MOST_ATTEMPTS and not journey.has_ended:
                 journey.attempts += 1
-                journey.done = yield from self.attempt(journey.done, calls)
-                if journey.done <= calls and not fleet.traffic.journal and not journey.was_decided:
+                if not self._fleet.traffic.journal and not journey.was_decided:
                     journey.done = 0
+                yield from self.attempt(journey)
             if journey.was_decided:
-                for name in ("guard record", "settle"):
-                    yield from fleet.postgres.ask(name, self)
+                yield from postgres.ask("guard record", self)
             yield from self._journaled("journal end")
-        if journey.pauses and journey.done > calls:
-            yield from fleet.postgres.ask("put", self)
+        if journey.was_decided:
+            yield from postgres.ask("settle", self)
+        if journey.pauses and journey.has_ended:
+            yield from postgres.ask("put", self)
 
 
 class Machine:

@@ -14,36 +14,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from codemode import Tool, WorkerPool, create_code_mode_tool
+from codemode import PostgresInterruptStore
 
 from ..processes import ROOT, environment, family, pss_mib
+from .clocks import clock_ms, go_first, machine_ms, reaped_ms, server_ms, server_of, since
+from .runs import Load, Pool, Runs
 
-_TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
-_JS = "let n = 0; for (let i = 0; i < COUNT; i++) n += await tools.wait({}); return n"
 _WARM_UP_RUNS = 60
-_PRIORITY = -15
+_WARM_UP_PAUSES = 200  # each connection prepares its statements
 _LEAD_SECONDS = 0.5  # until as many end as begin
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What one host process is given. Tools take an exponential time of ``latency_ms`` on average.
-
-    Closed: ``in_flight`` runs, the next as soon as one ends. Open: with ``rate`` above 0, so many a second arrive at
-    random (Poisson).
-    """
-
-    calls: int
-    latency_ms: float
-    in_flight: int = 0
-    rate: float = 0.0
-    max_workers: int = 32
-    seconds: float = 4.0
-    seed: int = 1
+_LEAD_ANSWERS = 3.0  # until as many pauses are answered as begin, in times that an answer takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +34,8 @@ class Found:
     """What it came to: ``runs`` ended within ``seconds`` and ``arriving`` a second had come; the CPU of
     one run and latencies are in milliseconds.
 
-    ``others`` is how many CPUs other processes had meanwhile, ``load`` the machine's load average.
+    ``store_ms`` is that of Postgres. ``others`` is how many CPUs other processes had meanwhile, ``load`` the machine's
+    load average.
     """
 
     runs: int
@@ -65,11 +49,12 @@ class Found:
     mib: float
     others: float
     load: float
+    store_ms: float = 0.0
 
     @property
     def cpu_ms(self) -> float:
         """The CPU of one run in all its processes."""
-        return self.host_ms + self.zygote_ms + self.worker_ms
+        return self.host_ms + self.zygote_ms + self.worker_ms + self.store_ms
 
     @property
     def rate(self) -> float:
@@ -82,34 +67,10 @@ class Found:
         return self.rate * self.cpu_ms / 1000
 
 
-def clock_ms(pid: int) -> float:
-    """Return the CPU of a process that lives, by its own clock."""
-    return time.clock_gettime_ns((~pid << 3) | 2) / 1e6
-
-
-def reaped_ms(pid: int) -> float:
-    """Return the CPU of a process's children that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[13]) + int(fields[14])) * _TICK_MS
-
-
-def machine_ms() -> float:
-    """Return the CPU that all processes of the machine have had."""
-    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
-    user, nice, system, _, _, irq, soft_irq, steal = (int(one) for one in fields[:8])
-    return (user + nice + system + irq + soft_irq + steal) * _TICK_MS
-
-
 def usage(pid: int) -> tuple[float, float, float]:
     """Return the milliseconds of a host process, of its zygote, and of workers that have ended."""
     zygote = family(pid)[1]
     return time.process_time() * 1000, clock_ms(zygote), reaped_ms(zygote)
-
-
-def go_first(pid: int) -> None:
-    """Let a session of processes go before others on a busy machine, where it lets: they would be measured too."""
-    with suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(str(_PRIORITY), encoding="ascii")
 
 
 async def _closed(load: Load, run: Callable[[], Awaitable[None]], ends: float) -> None:
@@ -132,53 +93,46 @@ async def _open(load: Load, run: Callable[[], Awaitable[None]], ends: float) -> 
 
 async def under(load: Load) -> Found:
     """Run the load in this process; ``seconds`` of it count, and what it started is waited for."""
-    rng, js = random.Random(load.seed), _JS.replace("COUNT", str(load.calls))
-
-    async def wait(_: object) -> int:
-        if load.latency_ms:
-            await asyncio.sleep(rng.expovariate(1000 / load.latency_ms))
-        return 1
-
-    pool = WorkerPool({"max_workers": load.max_workers, "on_saturation": "wait"})
-    async with pool:
-        tool, ended, took = create_code_mode_tool([Tool("wait", execute=wait)], pool=pool), list[float](), list[float]()
-
-        async def run() -> None:
-            begun = time.perf_counter()
-            assert await tool.execute({"js": js}) == load.calls
-            ended.append(time.perf_counter())
-            took.append((ended[-1] - begun) * 1000)
-
-        await run()
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(PostgresInterruptStore(load.dsn)) if load.dsn else None
+        pool = Pool({"max_workers": load.max_workers, "on_saturation": "wait"})
+        runs = Runs(load, await stack.enter_async_context(pool), store)
+        await runs.one()
         for pid in family(os.getpid())[:2]:  # this process, and its zygote with a session of its own
             go_first(pid)
-        at_once = min(load.max_workers, max(load.in_flight, 1))
-        for _ in range(max(1, _WARM_UP_RUNS // at_once)):
-            await asyncio.gather(*(run() for _ in range(at_once)))
+        await runs.warmed_up(_WARM_UP_PAUSES if load.dsn else _WARM_UP_RUNS)
+        server = server_of(load.dsn) if load.dsn else 0
+        for pid in family(server) if server else ():  # each with a session of its own
+            go_first(pid)
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        ended.clear()
-        took.clear()
-        before, machine, begun = usage(os.getpid()), machine_ms(), time.perf_counter()
-        held = asyncio.get_running_loop().create_future()
-        measuring = asyncio.ensure_future(_memory(load.seconds / 2, held))
-        await (_open if load.rate else _closed)(load, run, begun + _LEAD_SECONDS + load.seconds)
-        all_ended = time.perf_counter() - begun
-        await measuring
-        parts = [(now - then) / len(ended) for now, then in zip(usage(os.getpid()), before, strict=True)]
-        ours = sum(parts) * len(ended)
-    ranked = sorted(took)
+        return await _measured(load, runs, server)
+
+
+async def _measured(load: Load, runs: Runs, server: int) -> Found:
+    before, of_server = usage(os.getpid()), server_ms(server) if server else {}
+    machine, begun, lead = machine_ms(), time.perf_counter(), _LEAD_SECONDS + _LEAD_ANSWERS * load.answer_s
+    held = asyncio.get_running_loop().create_future()
+    measuring = asyncio.ensure_future(_memory(lead + load.seconds / 2, held))
+    await (_open if load.rate else _closed)(load, runs.one, begun + lead + load.seconds)
+    await runs.all_decided()
+    all_ended = time.perf_counter() - begun
+    await measuring
+    parts = [now - then for now, then in zip(usage(os.getpid()), before, strict=True)]
+    parts.append(since(of_server, server) if server else 0.0)
+    ranked, count = sorted(runs.took_ms), len(runs.ended)
     return Found(
-        runs=sum(0 < one - begun - _LEAD_SECONDS <= load.seconds for one in ended),
+        runs=sum(0 < one - begun - lead <= load.seconds for one in runs.ended),
         seconds=load.seconds,
-        arriving=len(ended) / (load.seconds + _LEAD_SECONDS),
-        host_ms=parts[0],
-        zygote_ms=parts[1],
-        worker_ms=parts[2],
+        arriving=count / (load.seconds + lead),
+        host_ms=parts[0] / count,
+        zygote_ms=parts[1] / count,
+        worker_ms=parts[2] / count,
+        store_ms=parts[3] / count,
         p50_ms=statistics.median(ranked),
-        p99_ms=ranked[min(len(ranked) - 1, len(ranked) * 99 // 100)],
+        p99_ms=ranked[min(count - 1, count * 99 // 100)],
         mib=held.result(),
-        others=max(0.0, (machine_ms() - machine - ours) / all_ended / 1000),
+        others=max(0.0, (machine_ms() - machine - sum(parts)) / all_ended / 1000),
         load=os.getloadavg()[0],
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from .figures import Costs, Database, Host, Operation, Traffic
+from .figures import OF_A_PAUSE, Costs, Database, Host, Operation, Traffic
 from .hosts import Journey, Machine, Postgres, Process, Steps
 
 _SAMPLE_MS = 5.0
@@ -47,8 +47,9 @@ class Fleet:
         self.env = simpy.Environment()
         self.rng = random.Random(seed)
         self.costs, self.host, self.traffic = costs, host, traffic
-        self.postgres = Postgres(self.env, database or Database(), operations or {})
         self.machines = [Machine(self) for _ in range(hosts)]
+        beside = self.machines[0].processors
+        self.postgres = Postgres(self.env, database or Database(), operations or {}, costs, beside)
         self.counts = Counts()
         self._next = 0
         self._has_ended = False
@@ -121,14 +122,14 @@ class Fleet:
                 break
             except simpy.Interrupt:
                 self.counts.moved += 1
-                journey.done = journey.done if self.traffic.journal else 0
+                journey.has_ended = False
             finally:
                 found[0].running.discard(running)
         self._count(journey)
 
     def _count(self, journey: Journey) -> None:
         counts = self.counts
-        if journey.done <= self.traffic.calls:
+        if not journey.has_ended:
             counts.failed += 1
         elif journey.pauses:
             counts.paused += 1
@@ -158,7 +159,7 @@ class Fleet:
 
 def asked_by_a_run(traffic: Traffic) -> dict[str, float]:
     """Return how often a run asks what of Postgres, on average."""
-    pausing = dict.fromkeys(("put", "decide", "claim", "guard claim", "guard record", "settle"), traffic.pausing)
+    pausing = dict.fromkeys(OF_A_PAUSE, traffic.pausing)
     lines = {"journal open": 1.0, "journal line": 2.0 * traffic.calls, "journal end": 1.0} if traffic.journal else {}
     return {name: times for name, times in (pausing | lines).items() if times}
 
@@ -193,7 +194,7 @@ def simulated(fleet: Fleet, seconds: float, warm_up_seconds: float) -> Outcome:
     env, counts, postgres = fleet.env, fleet.counts, fleet.postgres
     env.run(until=warm_up_seconds * 1000)
     begun, used = len(counts.took_ms), sum(one.processors.used_ms for one in fleet.machines)
-    asked, held = postgres.processors.used_ms, dict(postgres.held_ms)
+    asked, held = postgres.used_ms, dict(postgres.held_ms)
     sampled: list[int] = []
 
     def sample() -> Steps:
@@ -214,7 +215,7 @@ def simulated(fleet: Fleet, seconds: float, warm_up_seconds: float) -> Outcome:
         at_once=sum(sampled) / len(sampled) / hosts,
         at_most=max(sampled),
         waiting=counts.waiting / hosts,
-        postgres_busy=(postgres.processors.used_ms - asked) / seconds / 1000,
+        postgres_busy=(postgres.used_ms - asked) / seconds / 1000,
         store_busy=locks["store"],
         guard_busy=locks["guard"],
         cpu_ms=used / max(1, len(took)),

@@ -69,7 +69,7 @@ def until_postgres(figures: Figures) -> str:
     """Return from how many hosts on Postgres is the limit."""
     rows: list[list[str]] = []
     for what, traffic in _KINDS.items():
-        limits = postgres_limits(dict(figures.operations), traffic, Database())
+        limits = postgres_limits(figures, traffic, Database())
         limit = min(limits, key=limits.__getitem__)
         hosts = [hosts_until_postgres(figures, cores, traffic)[0] for cores in CORES]
         rows.append([what, f"{limits[limit]:,.0f}", limit, *(f"{one:,.1f}" for one in hosts)])

@@ -30,8 +30,8 @@ from codemode import (
 from codemode.continuations.guard import Claim
 
 from ..processes import ROOT, environment, family
+from .clocks import go_first, server_ms, since
 from .figures import Operation
-from .load import clock_ms
 
 _OPERATIONS = (
     "put",
@@ -129,6 +129,7 @@ async def work(share: Share) -> None:
             await asyncio.gather(*(keep_going() for _ in range(share.at_once)))
             taken, cpu = time.perf_counter() - begun, time.process_time() - cpu
             print(json.dumps({"seconds": taken, "client_ms": cpu * 1000 / share.count}), flush=True)
+        await asyncio.to_thread(sys.stdin.readline)  # what Postgres had for it is counted while it is connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +150,19 @@ def measured(dsn: str, server: int, processes: int, count: int, at_once: int, na
         for operation in _OPERATIONS:
             for client in clients:
                 _line(client)
-            before = _server_ms(server)
+            for pid in family(server) + [client.pid for client in clients]:  # each has a session of its own
+                go_first(pid)
+            before = server_ms(server)
             for client in clients:
                 assert client.stdin is not None
                 client.stdin.write("\n")
                 client.stdin.flush()
             said = [json.loads(_line(client)) for client in clients]
-            server_ms = sum(now - before.get(pid, 0.0) for pid, now in _server_ms(server).items())
+            of_server = since(before, server)
             found[operation] = Measured(
                 rate=processes * count / max(one["seconds"] for one in said),
                 client_ms=sum(one["client_ms"] for one in said) / processes,
-                server_ms=server_ms / processes / count,
+                server_ms=of_server / processes / count,
             )
     return found
 
@@ -167,7 +170,9 @@ def measured(dsn: str, server: int, processes: int, count: int, at_once: int, na
 def _started(share: Share) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "benchmarks.cost.stored", json.dumps(asdict(share))]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment())
+    return subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment(), start_new_session=True
+    )
 
 
 def _line(client: subprocess.Popen[str]) -> str:
@@ -176,16 +181,6 @@ def _line(client: subprocess.Popen[str]) -> str:
     if not line:
         raise OSError("a process that uses the store ended early")
     return line
-
-
-def _server_ms(pid: int) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for one in family(pid):
-        try:
-            found[one] = clock_ms(one)
-        except OSError:  # it has ended
-            continue
-    return found
 
 
 def operation_of(name: str, measured: Measured, statements: Sequence[str]) -> Operation:

@@ -121,3 +121,74 @@ def test_hosts_that_are_not_simulated_ask_as_much_of_postgres(cost: Any, figures
     outcome = cost("model").simulated(fleet, 2.5, 0.5)
     expected = 4 * 100 * len(asked) * 0.05 / 1000
     assert outcome.postgres_busy == pytest.approx(expected, rel=0.15)
+
+
+def test_a_share_of_workers_that_die_costs_as_many_attempts(cost: Any, figures: Any):
+    failing, most = 0.3, figures.MOST_ATTEMPTS
+    plain, dying = (
+        cost("model").Fleet(
+            costs(figures, worker_run=1.0), figures.Host(8, 1, 32), figures.Traffic(2, 1, rate=300, failing=share)
+        )
+        for share in (0.0, failing)
+    )
+    for fleet in (plain, dying):
+        fleet.env.run(until=4000)
+        fleet.stop()
+        fleet.env.run(until=60_000)
+    used = [fleet.machines[0].processors.used_ms / fleet.counts.arrived for fleet in (plain, dying)]
+    attempts = sum(failing**at for at in range(most))
+    assert used[1] / used[0] == pytest.approx(attempts, rel=0.08)
+    assert (plain.counts.failed, dying.counts.ended + dying.counts.failed) == (0, dying.counts.arrived)
+    assert dying.counts.failed / dying.counts.arrived == pytest.approx(failing**most, abs=0.025)
+
+
+def test_a_pause_costs_its_operations_and_a_second_worker(cost: Any, figures: Any):
+    operations = {name: figures.Operation(name, 0.4, 0.2, 2) for name in figures.OF_A_PAUSE}
+    beside = figures.Database(trip_ms=0.0, is_beside=True)
+    given = {"host_pause": 1.0, "worker_run": 1.0, "worker_call": 0.5, "host_switch": 0.0}
+    found: list[float] = []
+    for pausing in (0.0, 1.0):
+        traffic = figures.Traffic(2, 1, rate=100, pausing=pausing, answer_s=0.05)
+        settings = {"operations": operations, "database": beside}
+        fleet = cost("model").Fleet(costs(figures, **given), figures.Host(8, 1, 32), traffic, **settings)
+        fleet.env.run(until=1500)
+        fleet.stop()
+        fleet.env.run(until=60_000)
+        assert fleet.counts.decided == fleet.counts.arrived * pausing
+        found.append(fleet.machines[0].processors.used_ms / fleet.counts.arrived)
+    # A second worker goes through both calls and makes the one that was asked for.
+    more = 1.0 + 1.0 + 3 * 0.5 + len(operations) * (0.4 + 0.2)
+    assert found[1] - found[0] == pytest.approx(more, rel=0.02)
+
+
+def test_what_loads_took_says_what_each_part_costs(cost: Any, figures: Any):
+    measure, load = cost("measure"), cost("load")
+    told = costs(figures, **USUAL, host_first=0.2, worker_first=0.3, host_pause=1.1, worker_pause=0.2)
+    told = replace(told, host_switch=0.05, store_switch=0.02)
+    operations = {name: figures.Operation(name, 0.5, 0.3, 10) for name in figures.OF_A_PAUSE}
+    statements = 10 * len(operations)
+    stored = (len(operations) * 0.5 + statements * 0.05, len(operations) * 0.3 + statements * 0.02)
+
+    def took(name: str, one: Any) -> Any:
+        calls, pausing = one.calls, one.pausing
+        host = told.loop_ms(calls) + pausing * (told.host_run + told.host_call + told.host_pause)
+        worker = told.run_ms(calls) - told.loop_ms(calls) - told.zygote_run
+        worker += pausing * (worker + told.worker_call + told.worker_pause)
+        is_stored = name == "busy, stored"
+        parts = (host + is_stored * pausing * stored[0], told.zygote_run, worker)
+        busy = 2000 if name.startswith("busy") else 20  # runs in a second with two processors, and with hardly any
+        runs = round(busy / (sum(parts) + is_stored * pausing * stored[1]))
+        return load.Found(runs, 1.0, 0.0, *parts, 0.0, 0.0, 0.0, 0.0, 0.0, store_ms=is_stored * pausing * stored[1])
+
+    found = measure.costs_of({name: took(name, one) for name, one in measure.LOADS.items()}, 2.0, operations)
+    for name in figures.Costs.__dataclass_fields__:
+        assert getattr(found, name) == pytest.approx(getattr(told, name), abs=1e-6), name
+
+
+def test_a_run_costs_what_it_is_told_to_with_calls_and_without(cost: Any, figures: Any):
+    told = costs(figures, **USUAL, host_first=0.2, worker_first=0.3)
+    for calls in (0, 1, 4):
+        fleet = cost("model").Fleet(told, figures.Host(2, 1, 32), figures.Traffic(calls, 5, in_flight=64))
+        outcome = cost("model").simulated(fleet, 0.6, 0.3)
+        assert outcome.cpu_ms == pytest.approx(told.run_ms(calls), rel=0.06)
+        assert outcome.rate == pytest.approx(2000 / told.run_ms(calls), rel=0.06)
